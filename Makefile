@@ -1,0 +1,51 @@
+# Everything a contributor or CI runs, one word each. `make help` lists them.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test acceptance check bench generate prove lock
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+setup: $(STAMP) ## make .venv with everything in it (needs python3 >= 3.11 and a package index)
+
+$(STAMP): pyproject.toml requirements/dev.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Holdfast needs Python 3.11 or newer; set PYTHON=/path/to/python3" >&2; exit 1; }
+	@echo "setting up $(VENV) (once; about half a minute)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements/dev.txt
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --no-index -e .
+	@$(BIN)/python -m compileall -q src
+	@touch $@
+
+run: setup ## one prompt through the whole runtime, offline: the model reads a file and answers from it
+	@$(BIN)/holdfast run --model demo/echo "What does LICENSE say in its first line?"
+
+test: setup ## the test suite (no network, under ten minutes)
+	@$(BIN)/python -m pytest -m "not prove and not acceptance"
+
+acceptance: setup ## what needs node: the official JavaScript SDK against a real server
+	@$(BIN)/python -m pytest -m acceptance -rs
+
+check: setup ## format, lint, types, layers, drift of generated code
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@PYTHONPATH=src $(BIN)/lint-imports --no-logo
+	@$(BIN)/python -m holdfast.client.generate --check
+
+bench: setup ## measure the event log against bare SQLite, as ratios of one run
+	@$(BIN)/python benchmarks/event_log.py
+
+generate: setup ## write the generated client anew from the protocol
+	@$(BIN)/python -m holdfast.client.generate
+
+prove: setup ## slow proofs: kill -9 at random points, two processes, long runs
+	@$(BIN)/python -m pytest -m prove
+
+lock: ## write requirements/*.txt anew (needs uv on the PATH)
+	uv pip compile pyproject.toml --generate-hashes --no-emit-index-url --universal --python-version 3.11 --no-annotate --no-header -q -o requirements/runtime.txt
+	uv pip compile pyproject.toml --group dev --generate-hashes --no-emit-index-url --universal --python-version 3.11 --no-annotate --no-header -q -o requirements/dev.txt

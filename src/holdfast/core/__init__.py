@@ -1,0 +1,1 @@
+"""The runtime: database, event log, sessions, tools. Knows nothing of HTTP."""

@@ -1,0 +1,165 @@
+"""Time, identifiers and chance behind one seam, so that tests and simulations can own them."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import Protocol
+
+from holdfast.schema.ids import (
+    ALPHABET,
+    COUNTER_SPAN,
+    RANDOM_LENGTH,
+    EventID,
+    MessageID,
+    SessionID,
+    format_id,
+)
+
+
+class Clock(Protocol):
+    def now(self) -> int:
+        """Milliseconds since the Unix epoch."""
+
+
+class SystemClock:
+    def now(self) -> int:
+        return time.time_ns() // 1_000_000
+
+
+class Ids:
+    """Makes identifiers that sort in the order they were made, also while the clock stands still or runs back."""
+
+    def __init__(self, clock: Clock, chance: random.Random | None = None) -> None:
+        self._clock = clock
+        self._chance = chance or random.SystemRandom()
+        self._millis = 0
+        self._counter = 0
+
+    def session(self) -> SessionID:
+        return SessionID(self._make("ses", descending=True))
+
+    def message(self) -> MessageID:
+        return MessageID(self._make("msg"))
+
+    def event(self) -> EventID:
+        return EventID(self._make("evt"))
+
+    def of(self, prefix: str) -> str:
+        """An ascending id of another kind."""
+        return self._make(prefix)
+
+    def slug(self) -> str:
+        """A name for people, as in `quiet-kelp`."""
+        return f"{self._chance.choice(_QUALITIES)}-{self._chance.choice(_THINGS)}"
+
+    def _make(self, prefix: str, *, descending: bool = False) -> str:
+        now = self._clock.now()
+        if now > self._millis:
+            self._millis, self._counter = now, 0
+        self._counter += 1
+        if self._counter == COUNTER_SPAN:
+            self._millis, self._counter = self._millis + 1, 1
+        bits = self._chance.getrandbits(128)
+        tail = []
+        for _ in range(RANDOM_LENGTH):
+            bits, index = divmod(bits, len(ALPHABET))
+            tail.append(ALPHABET[index])
+        return format_id(prefix, self._millis * COUNTER_SPAN + self._counter, "".join(tail), descending=descending)
+
+
+_QUALITIES = [
+    "amber",
+    "brave",
+    "calm",
+    "clear",
+    "deep",
+    "eager",
+    "early",
+    "fair",
+    "fine",
+    "firm",
+    "free",
+    "glad",
+    "grand",
+    "green",
+    "keen",
+    "kind",
+    "light",
+    "lucky",
+    "mild",
+    "neat",
+    "noble",
+    "plain",
+    "proud",
+    "quick",
+    "quiet",
+    "rapid",
+    "ready",
+    "sharp",
+    "silent",
+    "sleek",
+    "smooth",
+    "solid",
+    "steady",
+    "still",
+    "strong",
+    "sunny",
+    "sure",
+    "swift",
+    "tidal",
+    "true",
+    "vivid",
+    "warm",
+    "wide",
+    "wild",
+    "wise",
+]
+_THINGS = [
+    "anchor",
+    "bay",
+    "beacon",
+    "bluff",
+    "brook",
+    "cape",
+    "cliff",
+    "coral",
+    "cove",
+    "current",
+    "delta",
+    "dune",
+    "eddy",
+    "estuary",
+    "fjord",
+    "foam",
+    "gull",
+    "harbor",
+    "inlet",
+    "island",
+    "kelp",
+    "lagoon",
+    "ledge",
+    "lighthouse",
+    "marsh",
+    "mooring",
+    "otter",
+    "pebble",
+    "pier",
+    "plover",
+    "quay",
+    "reef",
+    "ridge",
+    "river",
+    "sail",
+    "shell",
+    "shoal",
+    "shore",
+    "skiff",
+    "sound",
+    "spray",
+    "surf",
+    "tern",
+    "tide",
+    "wave",
+    "wharf",
+]

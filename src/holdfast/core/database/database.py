@@ -1,0 +1,89 @@
+"""The seam: what the rest of core may ask of storage. `Database` is the protocol, `SqliteDatabase` today's answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import apsw
+
+from holdfast.core.database.errors import StorageUnavailable
+from holdfast.core.database.execute import Executor
+from holdfast.core.database.queries import load_queries
+from holdfast.core.database.reader import Reader
+from holdfast.core.database.sqlite import MEMORY, connect, migrate, prepare, translate
+from holdfast.core.database.sqlite import BusyWait as BusyWait
+from holdfast.core.database.writer import Writer
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
+
+    from holdfast.core.database.unit import Committed, Row, Unit, Value
+
+PROJECTIONS = ("session", "messages", "parts", "inbox", "todos")
+
+
+class Database(Protocol):
+    def submit(self, unit: Unit, on_commit: Callable[[Committed], None] | None = None) -> asyncio.Future[Committed]:
+        """Hand a unit over. Units commit in order; the future resolves once its commit has been synced."""
+
+    async def fetch(self, name: str, params: Mapping[str, Value]) -> list[Row]:
+        """A short indexed read by name."""
+
+    async def fetch_large(self, name: str, params: Mapping[str, Value]) -> list[Row]:
+        """A read by name that may be long; it does not hold up the loop."""
+
+    def version(self) -> int:
+        """Changes whenever another connection, of any process, has committed."""
+
+    def waiting_since(self) -> float | None:
+        """Since when writing waits for another process, if it does."""
+
+    def rehearse(self, units: Iterable[Unit], aggregate_id: str) -> dict[str, list[Row]]:
+        """What the projections of an aggregate would be if these units alone had run, on a scratch database."""
+
+    def close(self) -> None:
+        """Commit what was handed over and let go of the file."""
+
+
+class SqliteDatabase:
+    """One file, any number of processes; in each one writer thread and readers."""
+
+    def __init__(self, path: Path, *, busy: BusyWait | None = None) -> None:
+        self.path = path
+        self._queries = load_queries()
+        prepare(path)
+        try:
+            self._writer = Writer(str(path), self._queries, busy=busy)
+            self._reader = Reader(str(path), self._queries)
+        except apsw.Error as error:
+            raise translate(error, str(path)) from error
+        except OSError as error:
+            raise StorageUnavailable(str(path), str(error)) from error
+        self.submit = self._writer.submit
+        self.fetch = self._reader.fetch
+        self.fetch_large = self._reader.fetch_large
+        self.version = self._reader.version
+        self.waiting_since = self._writer.waiting_since
+
+    def rehearse(self, units: Iterable[Unit], aggregate_id: str) -> dict[str, list[Row]]:
+        scratch = connect(MEMORY, BusyWait())
+        try:
+            migrate(scratch, MEMORY)
+            scratch.execute("pragma foreign_keys=off")
+            executor = Executor(scratch, self._queries)
+            for unit in units:
+                (outcome,) = executor.run_batch([unit])
+                if isinstance(outcome, Exception):
+                    raise outcome
+            return {
+                table: scratch.execute(self._queries[f"projection.{table}"], {"id": aggregate_id}).fetchall()
+                for table in PROJECTIONS
+            }
+        finally:
+            scratch.close()
+
+    def close(self) -> None:
+        self._writer.close()
+        self._reader.close()

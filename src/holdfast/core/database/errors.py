@@ -1,0 +1,90 @@
+"""What can go wrong with storage, as seen by everything above it.
+
+StorageError
+├── StorageBusy          another process kept the write lock for longer than the bound
+├── StorageFull          the disk, or the quota, is full
+├── StorageUnavailable   the file or its directory cannot be opened or written
+├── StorageCorrupt       the file is not a database, or a damaged one
+├── StorageTooNew        the file was written by a newer Holdfast
+├── StorageClosed        the database was closed
+└── Refused              a commit unit's expectation did not hold; nothing of it was written
+    ├── Fenced           a newer owner holds the lease of this Session
+    └── InvalidDurableEvent   an event that does not fit its definition, aggregate, place or owner
+"""
+
+from __future__ import annotations
+
+
+class StorageError(Exception):
+    """Storage failed."""
+
+
+class StorageBusy(StorageError):
+    """Another process kept the database locked."""
+
+    def __init__(self, path: str, seconds: float) -> None:
+        super().__init__(f"{path} stayed locked by another process for {seconds:.1f} s; nothing was written")
+
+
+class StorageFull(StorageError):
+    """There is no room left for the database."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"no space left to write {path}; nothing of this change was saved")
+
+
+class StorageUnavailable(StorageError):
+    """The database cannot be opened or written."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"cannot use the database {path}: {reason}")
+
+
+class StorageCorrupt(StorageError):
+    """The database file is damaged, or no database."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path} is not a healthy Holdfast database ({reason}); it was left as it is")
+
+
+class StorageTooNew(StorageError):
+    """The database was written by a newer version."""
+
+    def __init__(self, path: str, found: int, known: int) -> None:
+        super().__init__(
+            f"{path} has schema {found}, this Holdfast knows up to {known}; use a newer Holdfast or another file"
+        )
+
+
+class StorageClosed(StorageError):
+    """The database was closed."""
+
+    def __init__(self) -> None:
+        super().__init__("the database was closed")
+
+
+class Refused(StorageError):
+    """An expectation of a commit unit did not hold, so nothing of it was written."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(detail or reason)
+        self.reason = reason
+
+
+class Fenced(Refused):
+    """A newer owner holds this Session's lease."""
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__("fenced", f"another owner has taken over {session_id}")
+        self.session_id = session_id
+
+
+class InvalidDurableEvent(Refused):
+    """A durable event that cannot be accepted."""
+
+    tag = "EventV2.InvalidDurableEvent"
+
+    def __init__(self, type: str, message: str) -> None:
+        super().__init__("invalid event", f"{type}: {message}")
+        self.type = type
+        self.message = message

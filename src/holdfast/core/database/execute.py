@@ -1,0 +1,183 @@
+"""Runs commit units inside one SQLite transaction: group commit, one savepoint each.
+
+Invariants
+- Nobody is told "committed" before COMMIT has returned.
+- A unit that fails takes nobody with it, and leaves nothing behind.
+- When SQLite ends the whole transaction by itself (disk full, I/O error) the batch is void: units that seemed to
+  succeed are run again alone, so exactly the acknowledged ones exist.
+- When the outcome of COMMIT itself is unknown, the log is asked which events are there before anyone is answered.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import apsw
+
+from holdfast.core.database.errors import Fenced, InvalidDurableEvent, Refused
+from holdfast.core.database.unit import Committed, NewEvent, Replay, Statement, Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Outcome = Committed | Exception
+
+
+class Void(Exception):
+    """SQLite rolled the whole transaction back in the middle of a batch."""
+
+
+class Executor:
+    """Owns nothing; the writer thread gives it its connection and lends it for tests and rebuilds."""
+
+    def __init__(self, connection: apsw.Connection, queries: dict[str, str]) -> None:
+        self.connection = connection
+        self.sql = queries
+
+    def run_batch(self, units: Sequence[Unit]) -> list[Outcome]:
+        connection = self.connection
+        try:
+            connection.execute("begin immediate")
+            outcomes = [self._run(units[0])] if len(units) == 1 else [self._run_saved(unit) for unit in units]
+            connection.execute("commit")
+            return list(outcomes)
+        except Exception as error:  # noqa: BLE001 - whatever happens, the callers are answered and the thread lives
+            if connection.in_transaction:
+                connection.execute("rollback")
+            settled = [self._already_stored(unit) if isinstance(error, apsw.IOError) else None for unit in units]
+            if len(units) == 1:
+                return [settled[0] or error]
+            return [known or self.run_batch([unit])[0] for unit, known in zip(units, settled, strict=True)]
+
+    def run_rebuild(self, unit: Unit) -> Outcome:
+        """Alone and with foreign keys at rest: a projection row may go and come back under what refers to it."""
+        self.connection.execute("pragma foreign_keys=off")
+        try:
+            return self.run_batch([unit])[0]
+        finally:
+            self.connection.execute("pragma foreign_keys=on")
+
+    def _run_saved(self, unit: Unit) -> Outcome:
+        connection = self.connection
+        connection.execute("savepoint unit")
+        try:
+            outcome: Outcome = self._run(unit)
+        except Exception as error:
+            if not connection.in_transaction:
+                raise Void from error
+            connection.execute("rollback to unit")
+            outcome = error
+        connection.execute("release unit")
+        return outcome
+
+    def _run(self, unit: Unit) -> Committed:
+        for statement in unit.before:
+            self._execute(statement)
+        if unit.fence is not None and not self._rows("lease.fence", unit.fence._asdict()):
+            raise Fenced(unit.fence.session_id)
+        if unit.rebuild:
+            return self._reproject(unit)
+        if not unit.events:
+            for statement in unit.local:
+                self._execute(statement)
+            return Committed(-1, -1)
+        latest, owner = self._head(unit.aggregate_id)
+        if unit.replay is not None and not self._admit_replay(unit, unit.replay, latest, owner):
+            return Committed(unit.replay.seq, unit.replay.seq, applied=False)
+        first = latest + 1
+        self._append(unit, first)
+        return Committed(first, first + len(unit.events) - 1)
+
+    def _append(self, unit: Unit, first: int) -> None:
+        for seq, event in zip(itertools.count(first), unit.events, strict=False):
+            for statement in event.projections:
+                self._execute(statement, seq)
+        last = first + len(unit.events) - 1
+        for statement in unit.local:
+            self._execute(statement, last)
+        self._execute(Statement("event.advance", {"aggregate_id": unit.aggregate_id, "seq": last}))
+        append = self.sql["event.append"]
+        for seq, event in zip(itertools.count(first), unit.events, strict=False):
+            row = {
+                "id": event.id,
+                "aggregate_id": unit.aggregate_id,
+                "seq": seq,
+                "type": event.type,
+                "data": event.data,
+                "metadata": event.metadata,
+            }
+            try:
+                self.connection.execute(append, row)
+            except apsw.ConstraintError as error:
+                place = self._rows("event.place", {"id": event.id})
+                if not place:
+                    raise
+                where = f"{place[0][0]}:{place[0][1]}"
+                raise _invalid(event, f"Event {event.id} already exists at {where}") from error
+
+    def _admit_replay(self, unit: Unit, replay: Replay, latest: int, owner: str | None) -> bool:
+        event = unit.events[0]
+        if owner is not None and owner != replay.owner_id:
+            if replay.strict:
+                raise _invalid(event, f"Replay owner mismatch: {unit.aggregate_id} belongs to {owner}")
+            return False
+        if replay.owner_id is not None and owner is None:
+            self._execute(
+                Statement("event.claim", {"aggregate_id": unit.aggregate_id, "owner_id": replay.owner_id}),
+            )
+        if replay.seq <= latest:
+            stored = self._rows("event.at", {"aggregate_id": unit.aggregate_id, "seq": replay.seq})
+            if stored and stored[0] == (event.id, event.type, event.data):
+                return False
+            raise _invalid(event, f"Replay diverged at {unit.aggregate_id}:{replay.seq}")
+        if replay.seq != latest + 1:
+            raise _invalid(event, f"Sequence mismatch: expected {latest + 1}, got {replay.seq}")
+        return True
+
+    def _reproject(self, unit: Unit) -> Committed:
+        last = -1
+        for event in unit.events:
+            assert event.seq is not None
+            last = event.seq
+            for statement in event.projections:
+                self._execute(statement, last)
+        latest, _ = self._head(unit.aggregate_id)
+        if latest != last:
+            raise Refused("moved", f"{unit.aggregate_id} grew while it was being rebuilt")
+        return Committed(0, last)
+
+    def _already_stored(self, unit: Unit) -> Committed | None:
+        """After a COMMIT whose outcome is unknown: is this unit in the log?"""
+        if not unit.events or unit.rebuild:
+            return None
+        place = self._rows("event.place", {"id": unit.events[0].id})
+        if not place:
+            return None
+        first = place[0][1]
+        assert isinstance(first, int)
+        return Committed(first, first + len(unit.events) - 1)
+
+    def _head(self, aggregate_id: str) -> tuple[int, str | None]:
+        rows = self.connection.execute(self.sql["event.head"], {"aggregate_id": aggregate_id}).fetchall()
+        if not rows:
+            return -1, None
+        seq, owner = rows[0]
+        assert isinstance(seq, int)
+        assert owner is None or isinstance(owner, str)
+        return seq, owner
+
+    def _rows(self, name: str, params: dict[str, object]) -> list[tuple[object, ...]]:
+        return self.connection.execute(self.sql[name], params).fetchall()
+
+    def _execute(self, statement: Statement, seq: int | None = None) -> None:
+        params = statement.params if seq is None else {**statement.params, "seq": seq}
+        cursor = self.connection.execute(self.sql[statement.name], params)
+        if statement.found is not None and (cursor.fetchone() is not None) != statement.found:
+            raise Refused(statement.refusal, f"{statement.name}: {'nothing' if statement.found else 'something'} found")
+        if statement.changes is not None and (changed := self.connection.changes()) != statement.changes:
+            raise Refused(statement.refusal, f"{statement.name}: changed {changed} rows, not {statement.changes}")
+
+
+def _invalid(event: NewEvent, message: str) -> InvalidDurableEvent:
+    return InvalidDurableEvent(event.type.rpartition(".")[0], message)

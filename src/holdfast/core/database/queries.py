@@ -1,0 +1,35 @@
+"""Loads the named statements of a back end from its .sql files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+SQL = Path(__file__).parent / "sql"
+
+
+def load_queries(folder: Path = SQL) -> dict[str, str]:
+    """`-- name: x` opens a statement; further comment lines describe it and are not sent."""
+    found: dict[str, str] = {}
+    for path in sorted(folder.glob("*.sql")):
+        name, lines = "", list[str]()
+        for line in path.read_text(encoding="utf-8").splitlines():
+            if line.startswith("-- name: "):
+                _keep(found, name, lines)
+                name, lines = line.removeprefix("-- name: ").strip(), []
+            elif not line.startswith("--"):
+                lines.append(line)
+        _keep(found, name, lines)
+    return found
+
+
+def load_migrations(folder: Path = SQL / "migrations") -> list[str]:
+    """In order; the first brings an empty file to schema 1."""
+    return [path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.sql"))]
+
+
+def _keep(found: dict[str, str], name: str, lines: list[str]) -> None:
+    if not name:
+        return
+    if name in found:
+        raise ValueError(f"statement {name} is defined twice")
+    found[name] = "\n".join(lines).strip()

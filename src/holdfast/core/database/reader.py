@@ -1,0 +1,64 @@
+"""Reading: a connection for short reads on the loop, and one named thread for everything else.
+
+A read on the loop never waits for a lock: where SQLite would, the same read moves to the thread."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import apsw
+
+from holdfast.core.database.sqlite import BusyWait, connect, translate
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from holdfast.core.database.unit import Row, Value
+
+
+class Reader:
+    def __init__(self, path: str, queries: dict[str, str]) -> None:
+        self.path = path
+        self._sql = queries
+        self._near = connect(path, BusyWait(), readonly=True)
+        self._near.set_busy_handler(None)
+        self._far: apsw.Connection | None = None
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="holdfast-reader")
+
+    async def fetch(self, name: str, params: Mapping[str, Value]) -> list[Row]:
+        """A short indexed read."""
+        try:
+            return self._near.execute(self._sql[name], params).fetchall()
+        except apsw.BusyError:
+            return await self.fetch_large(name, params)
+        except apsw.Error as error:
+            raise translate(error, self.path) from error
+
+    async def fetch_large(self, name: str, params: Mapping[str, Value]) -> list[Row]:
+        """A read whose size or cost is not small; the loop goes on meanwhile."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._fetch_far, name, params)
+
+    def version(self) -> int:
+        """Changes whenever any process has committed; cheap enough to ask often."""
+        try:
+            return int(str(self._near.pragma("data_version")))
+        except apsw.BusyError:
+            return -1
+        except apsw.Error as error:
+            raise translate(error, self.path) from error
+
+    def close(self) -> None:
+        self._thread.shutdown(wait=True)
+        if self._far is not None:
+            self._far.close()
+        self._near.close()
+
+    def _fetch_far(self, name: str, params: Mapping[str, Value]) -> list[Row]:
+        try:
+            if self._far is None:
+                self._far = connect(self.path, BusyWait(), readonly=True)
+            return self._far.execute(self._sql[name], params).fetchall()
+        except apsw.Error as error:
+            raise translate(error, self.path) from error

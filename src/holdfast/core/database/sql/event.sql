@@ -1,0 +1,49 @@
+-- name: event.head
+-- The latest sequence and the replay owner of an aggregate.
+select seq, owner_id from event_sequence where aggregate_id = :aggregate_id
+
+-- name: event.append
+insert into event (id, aggregate_id, seq, type, data, metadata)
+values (:id, :aggregate_id, :seq, :type, :data, :metadata)
+
+-- name: event.advance
+insert into event_sequence (aggregate_id, seq) values (:aggregate_id, :seq)
+on conflict (aggregate_id) do update set seq = excluded.seq
+
+-- name: event.place
+-- Where an event id already stands.
+select aggregate_id, seq from event where id = :id
+
+-- name: event.at
+select id, type, data from event where aggregate_id = :aggregate_id and seq = :seq
+
+-- name: event.claim
+insert into event_sequence (aggregate_id, seq, owner_id) values (:aggregate_id, -1, :owner_id)
+on conflict (aggregate_id) do update set owner_id = excluded.owner_id
+
+-- name: event.remove_all
+delete from event where aggregate_id = :aggregate_id
+
+-- name: event.remove_sequence
+delete from event_sequence where aggregate_id = :aggregate_id
+
+-- name: event.page
+-- A page of everything, private rows included.
+select seq, id, type, cast(data as blob), metadata from event
+where aggregate_id = :aggregate_id and seq > :after order by seq limit :limit
+
+-- name: event.page_of_types
+-- A page of chosen types; :types is a JSON array, so that the filter comes before the limit.
+select seq, id, type, cast(data as blob), metadata from event
+where aggregate_id = :aggregate_id and seq > :after and type in (select value from json_each(:types))
+order by seq limit :limit
+
+-- name: event.position
+select coalesce(max(position), 0) from event
+
+-- name: event.moved_since
+-- Which aggregates have commits after a position, and the position now reached.
+select aggregate_id, max(position) from event where position > :position group by aggregate_id
+
+-- name: event.aggregates
+select aggregate_id from event_sequence order by aggregate_id

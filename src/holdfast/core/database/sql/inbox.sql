@@ -1,0 +1,44 @@
+-- name: inbox.insert
+insert into session_input (session_id, admitted_seq, id, prompt, delivery, promoted_seq, time_created)
+values (:session_id, :seq, :id, :prompt, :delivery, null, :timestamp)
+
+-- name: inbox.exists
+select 1 from session_input where id = :id
+
+-- name: inbox.adopt
+-- A promotion without an admission (an older log): the row is born promoted.
+insert into session_input (session_id, admitted_seq, id, prompt, delivery, promoted_seq, time_created)
+select :session_id, :seq, :id, :prompt, :delivery, :seq, :timestamp
+where not exists (select 1 from session_input where id = :id)
+
+-- name: inbox.promote
+update session_input set promoted_seq = :seq
+where id = :id and session_id = :session_id and prompt = :prompt and delivery = :delivery
+  and time_created = :timestamp and (promoted_seq is null or promoted_seq = :seq)
+
+-- name: inbox.get
+select session_id, id, prompt, delivery, admitted_seq, promoted_seq, time_created
+from session_input where id = :id
+
+-- name: inbox.pending
+-- Everything not yet promoted, oldest first.
+select session_id, id, prompt, delivery, admitted_seq, promoted_seq, time_created
+from session_input where session_id = :session_id and promoted_seq is null order by admitted_seq
+
+-- name: inbox.next
+select session_id, id, prompt, delivery, admitted_seq, promoted_seq, time_created
+from session_input
+where session_id = :session_id and promoted_seq is null and delivery = :delivery and admitted_seq <= :cutoff
+order by admitted_seq limit :limit
+
+-- name: inbox.waiting
+-- Whether anything of each delivery waits.
+select delivery, count(*) from session_input
+where session_id = :session_id and promoted_seq is null group by delivery
+
+-- name: inbox.delete_after
+-- A committed revert forgets what was admitted or promoted after its boundary.
+delete from session_input
+where session_id = :session_id and (
+  admitted_seq > (select seq from session_message where id = :message_id and session_id = :session_id)
+  or promoted_seq > (select seq from session_message where id = :message_id and session_id = :session_id))

@@ -1,0 +1,151 @@
+-- The event log and its projections.
+-- Rows are added, or one small row is replaced; nothing that grows is ever rewritten.
+
+create table event_sequence (
+  aggregate_id text primary key not null,
+  seq integer not null,
+  owner_id text
+) without rowid;
+
+-- `position` orders commits across aggregates, so that another process can ask what moved.
+create table event (
+  position integer primary key autoincrement,
+  id text not null unique,
+  aggregate_id text not null references event_sequence (aggregate_id) on delete cascade,
+  seq integer not null,
+  type text not null,
+  data text not null,
+  metadata text
+);
+create unique index event_aggregate_seq on event (aggregate_id, seq);
+create index event_aggregate_type_seq on event (aggregate_id, type, seq);
+
+create table project (
+  id text primary key not null,
+  worktree text not null,
+  vcs text,
+  time_created integer not null
+) without rowid;
+create index project_worktree on project (worktree);
+
+create table session (
+  id text primary key not null,
+  project_id text not null references project (id) on delete cascade,
+  workspace_id text,
+  parent_id text,
+  slug text not null,
+  directory text not null,
+  path text,
+  title text not null,
+  version text not null,
+  share_url text,
+  summary_additions integer,
+  summary_deletions integer,
+  summary_files integer,
+  summary_diffs text,
+  metadata text,
+  cost real not null default 0,
+  tokens_input integer not null default 0,
+  tokens_output integer not null default 0,
+  tokens_reasoning integer not null default 0,
+  tokens_cache_read integer not null default 0,
+  tokens_cache_write integer not null default 0,
+  revert text,
+  permission text,
+  agent text,
+  model text,
+  time_created integer not null,
+  time_updated integer not null,
+  time_compacting integer,
+  time_archived integer
+) without rowid;
+create index session_project on session (project_id);
+create index session_workspace on session (workspace_id);
+create index session_parent on session (parent_id);
+create index session_created on session (time_created, id);
+
+-- A message header; the content of an assistant message is in session_message_part.
+create table session_message (
+  session_id text not null references session (id) on delete cascade,
+  seq integer not null,
+  id text not null unique,
+  type text not null,
+  time_created integer not null,
+  time_updated integer not null,
+  data text not null,
+  primary key (session_id, seq)
+) without rowid;
+create index session_message_type on session_message (session_id, type, seq);
+create index session_message_created on session_message (session_id, time_created, id);
+create index session_message_time on session_message (time_created);
+
+-- One content item. `key` is the id that the provider gave it; call ids repeat, the newest one is meant.
+create table session_message_part (
+  session_id text not null,
+  message_seq integer not null,
+  idx integer not null,
+  kind text not null,
+  key text not null,
+  status text,
+  data text not null,
+  primary key (session_id, message_seq, idx),
+  foreign key (session_id, message_seq) references session_message (session_id, seq) on delete cascade
+) without rowid;
+
+create index session_message_part_open on session_message_part (session_id) where status in ('pending', 'running');
+
+create table session_input (
+  session_id text not null references session (id) on delete cascade,
+  admitted_seq integer not null,
+  id text not null unique,
+  prompt text not null,
+  delivery text not null,
+  promoted_seq integer,
+  time_created integer not null,
+  primary key (session_id, admitted_seq)
+) without rowid;
+create index session_input_pending on session_input (session_id, promoted_seq, delivery, admitted_seq);
+create unique index session_input_promoted on session_input (session_id, promoted_seq);
+
+create table session_context_epoch (
+  session_id text primary key not null references session (id) on delete cascade,
+  baseline text not null,
+  snapshot text not null,
+  baseline_seq integer not null,
+  revision integer not null default 0
+) without rowid;
+
+create table todo (
+  session_id text not null references session (id) on delete cascade,
+  position integer not null,
+  content text not null,
+  status text not null,
+  priority text not null,
+  time_created integer not null,
+  time_updated integer not null,
+  primary key (session_id, position)
+) without rowid;
+
+-- Execution ownership. An owner is a process that holds an operating-system lock named after its id;
+-- a lease names the owner that may publish for a Session, and its token only grows.
+create table owner (
+  id text primary key not null,
+  pid integer not null,
+  beat integer not null
+) without rowid;
+
+create table session_lease (
+  session_id text primary key not null,
+  owner_id text,
+  token integer not null
+) without rowid;
+create index session_lease_owner on session_lease (owner_id);
+
+-- What one process asks of the process that owns a Session's drain.
+create table session_control (
+  id text primary key not null,
+  session_id text not null,
+  owner_id text not null,
+  kind text not null
+) without rowid;
+create index session_control_owner on session_control (owner_id);

@@ -1,0 +1,31 @@
+-- Whole projections of one Session: what a rebuild clears and what a verifier compares, row for row.
+
+-- name: projection.clear_parts
+delete from session_message_part where session_id = :id
+
+-- name: projection.clear_messages
+delete from session_message where session_id = :id
+
+-- name: projection.clear_inbox
+delete from session_input where session_id = :id
+
+-- name: projection.clear_todos
+delete from todo where session_id = :id
+
+-- name: projection.clear_session
+delete from session where id = :id
+
+-- name: projection.session
+select * from session where id = :id
+
+-- name: projection.messages
+select * from session_message where session_id = :id order by seq
+
+-- name: projection.parts
+select * from session_message_part where session_id = :id order by message_seq, idx
+
+-- name: projection.inbox
+select * from session_input where session_id = :id order by admitted_seq
+
+-- name: projection.todos
+select * from todo where session_id = :id order by position

@@ -1,0 +1,90 @@
+-- name: session.exists
+select 1 from session where id = :id
+
+-- name: session.insert
+insert into session (
+  id, project_id, workspace_id, parent_id, slug, directory, path, title, version, share_url,
+  summary_additions, summary_deletions, summary_files, summary_diffs, metadata, cost,
+  tokens_input, tokens_output, tokens_reasoning, tokens_cache_read, tokens_cache_write,
+  revert, permission, agent, model, time_created, time_updated, time_compacting, time_archived
+) values (
+  :id, :project_id, :workspace_id, :parent_id, :slug, :directory, :path, :title, :version, :share_url,
+  :summary_additions, :summary_deletions, :summary_files, :summary_diffs, :metadata, :cost,
+  :tokens_input, :tokens_output, :tokens_reasoning, :tokens_cache_read, :tokens_cache_write,
+  :revert, :permission, :agent, :model, :time_created, :time_updated, :time_compacting, :time_archived
+)
+
+-- name: session.overwrite
+update session set
+  project_id = :project_id, workspace_id = :workspace_id, parent_id = :parent_id, slug = :slug,
+  directory = :directory, path = :path, title = :title, version = :version, share_url = :share_url,
+  summary_additions = :summary_additions, summary_deletions = :summary_deletions,
+  summary_files = :summary_files, summary_diffs = :summary_diffs, metadata = :metadata, cost = :cost,
+  tokens_input = :tokens_input, tokens_output = :tokens_output, tokens_reasoning = :tokens_reasoning,
+  tokens_cache_read = :tokens_cache_read, tokens_cache_write = :tokens_cache_write,
+  revert = :revert, permission = :permission, agent = :agent, model = :model,
+  time_created = :time_created, time_updated = :time_updated,
+  time_compacting = :time_compacting, time_archived = :time_archived
+where id = :id
+
+-- name: session.delete
+delete from session where id = :id
+
+-- name: session.set_agent
+update session set agent = :agent, time_updated = :timestamp where id = :id
+
+-- name: session.set_model
+update session set model = :model, time_updated = :timestamp where id = :id
+
+-- name: session.move
+update session set directory = :directory, workspace_id = :workspace_id, path = :path, time_updated = :timestamp
+where id = :id
+
+-- name: session.set_revert
+update session set revert = :revert, time_updated = :timestamp where id = :id
+
+-- name: session.add_usage
+update session set
+  cost = cost + :cost,
+  tokens_input = tokens_input + :input,
+  tokens_output = tokens_output + :output,
+  tokens_reasoning = tokens_reasoning + :reasoning,
+  tokens_cache_read = tokens_cache_read + :cache_read,
+  tokens_cache_write = tokens_cache_write + :cache_write,
+  time_updated = :timestamp
+where id = :id
+
+-- name: session.clear_epoch
+delete from session_context_epoch where session_id = :id
+
+-- name: session.get
+select id, parent_id, project_id, agent, model, cost, tokens_input, tokens_output, tokens_reasoning,
+  tokens_cache_read, tokens_cache_write, time_created, time_updated, time_archived, title,
+  directory, workspace_id, path, revert
+from session where id = :id
+
+-- name: session.list_desc
+select id, parent_id, project_id, agent, model, cost, tokens_input, tokens_output, tokens_reasoning,
+  tokens_cache_read, tokens_cache_write, time_created, time_updated, time_archived, title,
+  directory, workspace_id, path, revert
+from session
+where (:directory is null or directory = :directory)
+  and (:project is null or project_id = :project)
+  and (:subpath is null or path = :subpath or path like :subpath_below escape '\')
+  and (:workspace is null or workspace_id = :workspace)
+  and (:search is null or title like :search escape '\')
+  and (:anchor_time is null or (time_created, id) < (:anchor_time, :anchor_id))
+order by time_created desc, id desc limit :limit
+
+-- name: session.list_asc
+select id, parent_id, project_id, agent, model, cost, tokens_input, tokens_output, tokens_reasoning,
+  tokens_cache_read, tokens_cache_write, time_created, time_updated, time_archived, title,
+  directory, workspace_id, path, revert
+from session
+where (:directory is null or directory = :directory)
+  and (:project is null or project_id = :project)
+  and (:subpath is null or path = :subpath or path like :subpath_below escape '\')
+  and (:workspace is null or workspace_id = :workspace)
+  and (:search is null or title like :search escape '\')
+  and (:anchor_time is null or (time_created, id) > (:anchor_time, :anchor_id))
+order by time_created asc, id asc limit :limit

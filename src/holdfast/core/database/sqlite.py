@@ -1,0 +1,128 @@
+"""Opening SQLite: settings, the busy handler, the schema, and our names for its errors."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import random
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import apsw
+
+from holdfast.core.database.errors import (
+    StorageBusy,
+    StorageCorrupt,
+    StorageError,
+    StorageFull,
+    StorageTooNew,
+    StorageUnavailable,
+)
+from holdfast.core.database.queries import load_migrations
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+APPLICATION_ID = 0x484F4C44  # "HOLD"
+BUSY_SECONDS = 10.0
+MEMORY = ":memory:"
+
+
+class BusyWait:
+    """Waits for another process's lock in short jittered sleeps: fair where SQLite's own back-off starves.
+
+    `since` says, for anyone who asks, how long this connection has been waiting."""
+
+    def __init__(self, limit: float = BUSY_SECONDS) -> None:
+        self.limit = limit
+        self.since: float | None = None
+
+    def __call__(self, attempts: int) -> bool:
+        now = time.monotonic()
+        if attempts == 0 or self.since is None:
+            self.since = now
+        if now - self.since > self.limit:
+            return False
+        time.sleep(random.uniform(0.00015, 0.00045))
+        return True
+
+
+def connect(path: str, busy: BusyWait, *, readonly: bool = False) -> apsw.Connection:
+    # One connection is used by one thread at a time, so SQLite's own mutexes are not needed.
+    flags = apsw.SQLITE_OPEN_READONLY if readonly else apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
+    connection = apsw.Connection(path, flags=flags | apsw.SQLITE_OPEN_NOMUTEX)
+    # Before the first statement: after a crash even opening meets a lock while the log is recovered.
+    connection.set_busy_handler(busy)
+    for pragma in ("foreign_keys=on", "synchronous=full", "cache_size=-64000", "wal_autocheckpoint=0"):
+        connection.execute(f"pragma {pragma}").fetchall()
+    if readonly:
+        connection.execute("pragma query_only=on").fetchall()
+    return connection
+
+
+def prepare(path: Path) -> None:
+    """Bring the file into being and up to date. Only one process at a time does this: two that switch a new file to
+    WAL at once can fail even with a busy handler."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with _exclusive(path.with_name(path.name + ".lock")):
+            connection = connect(str(path), BusyWait())
+            try:
+                migrate(connection, str(path))
+            finally:
+                connection.close()
+    except OSError as error:
+        raise StorageUnavailable(str(path), error.strerror or str(error)) from error
+    except apsw.Error as error:
+        raise translate(error, str(path)) from error
+
+
+def migrate(connection: apsw.Connection, path: str) -> None:
+    migrations = load_migrations()
+    found = int(connection.pragma("user_version"))
+    application = int(connection.pragma("application_id"))
+    if found > len(migrations) and application == APPLICATION_ID:
+        raise StorageTooNew(path, found, len(migrations))
+    if application != APPLICATION_ID and connection.execute("select 1 from sqlite_master limit 1").fetchall():
+        raise StorageCorrupt(path, "it belongs to another program")
+    if path != MEMORY:
+        connection.execute("pragma journal_mode=wal").fetchall()
+    if found == len(migrations):
+        return
+    connection.execute("begin immediate")
+    try:
+        for script in migrations[found:]:
+            connection.execute(script).fetchall()
+        connection.execute(f"pragma application_id={APPLICATION_ID}").fetchall()
+        connection.execute(f"pragma user_version={len(migrations)}").fetchall()
+        connection.execute("commit")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("rollback")
+        raise
+
+
+def translate(error: apsw.Error, path: str, waited: float = BUSY_SECONDS) -> StorageError:
+    match error:
+        case apsw.BusyError() | apsw.LockedError():
+            return StorageBusy(path, waited)
+        case apsw.FullError():
+            return StorageFull(path)
+        case apsw.CorruptError() | apsw.NotADBError():
+            return StorageCorrupt(path, str(error))
+        case apsw.CantOpenError() | apsw.ReadOnlyError() | apsw.PermissionsError() | apsw.IOError() | apsw.AuthError():
+            return StorageUnavailable(path, str(error))
+        case _:
+            return StorageError(f"{type(error).__name__}: {error}")
+
+
+@contextmanager
+def _exclusive(path: Path) -> Iterator[None]:
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)

@@ -1,0 +1,72 @@
+"""A commit unit: events of one aggregate with their projections and local writes, as data.
+
+Every statement is named, so that each back end brings its own SQL; a unit holds no callable and may run twice.
+While it runs, `:seq` is bound to the sequence of the event that a statement belongs to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Value = str | int | float | bytes | None
+Row = tuple[Value, ...]
+
+
+class Statement(NamedTuple):
+    """A write must change `changes` rows, a check must find something or nothing; else the unit is refused."""
+
+    name: str
+    params: Mapping[str, Value]
+    changes: int | None = None
+    found: bool | None = None
+    refusal: str = "expectation"
+
+
+class NewEvent(NamedTuple):
+    id: str
+    type: str
+    """The stored type, version included."""
+    data: str
+    metadata: str | None
+    projections: tuple[Statement, ...]
+    seq: int | None = None
+    """Only in a rebuild, where the sequence is already known."""
+
+
+class Fence(NamedTuple):
+    """The lease under which a drain commits; checked inside the transaction, after `Unit.before`."""
+
+    session_id: str
+    owner_id: str
+    token: int
+
+
+class Replay(NamedTuple):
+    """How a foreign event must fit: exactly next, or already there with the same content."""
+
+    seq: int
+    owner_id: str | None
+    strict: bool
+
+
+class Unit(NamedTuple):
+    aggregate_id: str
+    events: tuple[NewEvent, ...] = ()
+    before: tuple[Statement, ...] = ()
+    """Checks and writes that come before the events."""
+    local: tuple[Statement, ...] = ()
+    """Operational writes after the projections; `:seq` is the last event's. They do not run on replay."""
+    fence: Fence | None = None
+    replay: Replay | None = None
+    rebuild: bool = False
+    """Reproject stored events (`NewEvent.seq` is set): foreign keys rest and nothing is appended."""
+
+
+class Committed(NamedTuple):
+    """`first` … `last` are the sequences of the unit's events; `applied` is false for a replay that changed nothing."""
+
+    first: int
+    last: int
+    applied: bool = True

@@ -1,0 +1,153 @@
+"""The one thread that writes: it takes every waiting unit, commits them together, and answers all of them at once.
+
+`submit` keeps order: units are committed in the order they were handed over, so awaiting one covers all before it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import queue
+import threading
+from typing import TYPE_CHECKING, NamedTuple
+
+import apsw
+
+from holdfast.core.database.errors import StorageClosed
+from holdfast.core.database.execute import Executor, Outcome
+from holdfast.core.database.sqlite import BusyWait, connect, translate
+from holdfast.core.database.unit import Committed, Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+BATCH_LIMIT = 256
+CHECKPOINT_PAGES = 1_000
+TRUNCATE_PAGES = 16_000
+
+log = logging.getLogger(__name__)
+
+
+class Job(NamedTuple):
+    unit: Unit
+    loop: asyncio.AbstractEventLoop
+    future: asyncio.Future[Committed]
+    committed: Callable[[Committed], None] | None
+
+
+class Writer:
+    """`on_commit` of a job runs on its loop before the caller is answered, in commit order, whatever happens to
+    the caller meanwhile."""
+
+    def __init__(self, path: str, queries: dict[str, str], *, busy: BusyWait | None = None) -> None:
+        self.path = path
+        self._busy = busy or BusyWait()
+        self._connection = connect(path, self._busy)
+        self._executor = Executor(self._connection, queries)
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._wal_pages = 0
+        self._connection.set_wal_hook(self._note_wal)
+        self._closed = False
+        self._thread = threading.Thread(target=self._work, name="holdfast-writer", daemon=True)
+        self._thread.start()
+
+    def submit(self, unit: Unit, on_commit: Callable[[Committed], None] | None = None) -> asyncio.Future[Committed]:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Committed] = loop.create_future()
+        if self._closed:
+            future.set_exception(StorageClosed())
+        else:
+            self._jobs.put(Job(unit, loop, future, on_commit))
+        return future
+
+    def waiting_since(self) -> float | None:
+        """Since when (monotonic seconds) the thread waits for another process, for a status display."""
+        return self._busy.since
+
+    def close(self) -> None:
+        """Commit what was handed over, then stop. Blocks for at most the work that is waiting."""
+        if self._closed:
+            return
+        self._closed = True
+        self._jobs.put(None)
+        self._thread.join()
+
+    def _work(self) -> None:
+        running = True
+        while running:
+            batch, running = self._next_batch()
+            if batch:
+                self._commit(batch)
+            if self._jobs.empty() and self._wal_pages > CHECKPOINT_PAGES:
+                self._checkpoint()
+        try:
+            self._connection.close()
+        except apsw.Error:
+            log.exception("closing %s", self.path)
+
+    def _next_batch(self) -> tuple[list[Job], bool]:
+        job = self._jobs.get()
+        if job is None:
+            return [], False
+        batch = [job]
+        while len(batch) < BATCH_LIMIT and not batch[-1].unit.rebuild:
+            try:
+                job = self._jobs.get_nowait()
+            except queue.Empty:
+                break
+            if job is None:
+                return batch, False
+            batch.append(job)
+        return batch, True
+
+    def _commit(self, batch: Sequence[Job]) -> None:
+        if batch[-1].unit.rebuild:
+            outcomes = self._executor.run_batch([job.unit for job in batch[:-1]]) if len(batch) > 1 else []
+            outcomes.append(self._executor.run_rebuild(batch[-1].unit))
+        else:
+            outcomes = self._executor.run_batch([job.unit for job in batch])
+        self._busy.since = None
+        answers = [(job, self._explain(outcome)) for job, outcome in zip(batch, outcomes, strict=True)]
+        for loop in {job.loop for job in batch}:
+            mine = [answer for answer in answers if answer[0].loop is loop]
+            try:
+                loop.call_soon_threadsafe(_answer, mine)
+            except RuntimeError:
+                # The loop is gone and nobody can be told; the commits stand.
+                log.debug("a loop closed before %d commits were answered", len(mine))
+
+    def _explain(self, outcome: Outcome) -> Outcome:
+        return translate(outcome, self.path, self._busy.limit) if isinstance(outcome, apsw.Error) else outcome
+
+    def _checkpoint(self) -> None:
+        # Passive first: it never waits for readers. Above a size the log is also cut, which may wait a little.
+        mode = apsw.SQLITE_CHECKPOINT_TRUNCATE if self._wal_pages > TRUNCATE_PAGES else apsw.SQLITE_CHECKPOINT_PASSIVE
+        limit, self._busy.limit = self._busy.limit, 0.05
+        try:
+            self._connection.wal_checkpoint(mode=mode)
+            self._wal_pages = 0
+        except apsw.Error as error:
+            self._wal_pages = 0
+            log.debug("checkpoint postponed: %s", error)
+        finally:
+            self._busy.limit = limit
+            self._busy.since = None
+
+    def _note_wal(self, connection: apsw.Connection, database: str, pages: int) -> int:
+        self._wal_pages = pages
+        return apsw.SQLITE_OK
+
+
+def _answer(answers: Sequence[tuple[Job, Outcome]]) -> None:
+    for job, outcome in answers:
+        if isinstance(outcome, Committed) and job.committed is not None:
+            try:
+                job.committed(outcome)
+            except asyncio.CancelledError:
+                job.future.cancel()
+        if job.future.done():
+            continue
+        if isinstance(outcome, Committed):
+            job.future.set_result(outcome)
+        else:
+            job.future.set_exception(outcome)
+            job.future.exception()  # seen: whoever submitted without awaiting looks at it later

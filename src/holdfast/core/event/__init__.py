@@ -1,0 +1,1 @@
+"""The event log: append, replay, read, tail, and the live bus."""

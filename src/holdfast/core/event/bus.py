@@ -1,0 +1,128 @@
+"""The live bus: every event is encoded once and the same bytes go to every subscriber.
+
+A subscriber has a bounded buffer. One that falls behind still gets what it had, then fails; nobody waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from typing import NamedTuple
+
+from holdfast.core.event.errors import SubscriberOverflow
+
+CAPACITY = 256
+
+log = logging.getLogger(__name__)
+
+
+class Announcement(NamedTuple):
+    """One event on its way to observers. `wire` is the complete JSON of the event."""
+
+    id: str
+    type: str
+    aggregate_id: str | None
+    wire: bytes
+
+
+Listener = Callable[[Announcement], None]
+
+
+class Subscription:
+    def __init__(self, bus: Bus, types: frozenset[str] | None, capacity: int) -> None:
+        self._bus = bus
+        self._types = types
+        self._capacity = capacity
+        self._buffer: deque[Announcement] = deque()
+        self._ready = asyncio.Event()
+        self._overflowed = False
+        self._closed = False
+
+    def offer(self, announcement: Announcement) -> None:
+        if self._overflowed or (self._types is not None and announcement.type not in self._types):
+            return
+        if len(self._buffer) >= self._capacity:
+            self._overflowed = True
+            self._bus.drop(self)
+        else:
+            self._buffer.append(announcement)
+        self._ready.set()
+
+    async def next(self) -> list[Announcement]:
+        """Everything that has arrived, at least one; empty once the bus was closed."""
+        while not self._buffer:
+            if self._overflowed:
+                raise SubscriberOverflow(self._capacity)
+            if self._closed:
+                return []
+            self._ready.clear()
+            await self._ready.wait()
+        taken = list(self._buffer)
+        self._buffer.clear()
+        return taken
+
+    async def __aiter__(self) -> AsyncIterator[Announcement]:
+        while batch := await self.next():
+            for announcement in batch:
+                yield announcement
+
+    def finish(self) -> None:
+        """No more will come; what is buffered is still delivered."""
+        self._closed = True
+        self._ready.set()
+
+    def close(self) -> None:
+        self._bus.drop(self)
+        self.finish()
+
+    def __enter__(self) -> Subscription:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+class Bus:
+    """Order for one event: listeners in registration order, subscribers of its type, subscribers of everything."""
+
+    def __init__(self) -> None:
+        self._listeners: list[Listener] = []
+        self._typed: list[Subscription] = []
+        self._all: list[Subscription] = []
+
+    @property
+    def observed(self) -> bool:
+        """Whether anyone would see a live event; publishing deltas can be skipped when not."""
+        return bool(self._listeners or self._typed or self._all)
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Call `listener` for each event, on the loop, before subscribers see it. Returns how to stop it."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def subscribe(self, types: frozenset[str] | None = None, *, capacity: int = CAPACITY) -> Subscription:
+        subscription = Subscription(self, types, capacity)
+        (self._all if types is None else self._typed).append(subscription)
+        return subscription
+
+    def announce(self, announcement: Announcement) -> None:
+        for listener in tuple(self._listeners):
+            try:
+                listener(announcement)
+            except Exception:
+                # A faulty observer must not undo a commit or abort a turn.
+                log.exception("listener failed on event %s (%s)", announcement.id, announcement.type)
+        for subscription in (*self._typed, *self._all):
+            subscription.offer(announcement)
+
+    def drop(self, subscription: Subscription) -> None:
+        for group in (self._typed, self._all):
+            if subscription in group:
+                group.remove(subscription)
+
+    def close(self) -> None:
+        for subscription in (*self._typed, *self._all):
+            subscription.finish()
+        self._typed.clear()
+        self._all.clear()

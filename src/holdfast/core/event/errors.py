@@ -1,0 +1,19 @@
+"""What the event log refuses.
+
+InvalidDurableEvent   an event that does not fit its definition, its aggregate, its place or its owner
+SubscriberOverflow    a live subscriber fell behind its buffer
+"""
+
+from __future__ import annotations
+
+from holdfast.core.database.errors import InvalidDurableEvent as InvalidDurableEvent
+
+
+class SubscriberOverflow(Exception):
+    """A live subscriber fell behind and was ended."""
+
+    tag = "EventV2.SubscriberOverflow"
+
+    def __init__(self, capacity: int) -> None:
+        super().__init__(f"the subscriber fell more than {capacity} events behind; refresh and subscribe again")
+        self.capacity = capacity

@@ -1,0 +1,134 @@
+"""Dirty signals: who follows an aggregate is told that it moved, never what moved.
+
+A signal is one sticky flag, so any number of commits while its holder is busy collapse into one wake. Commits of this
+process set it directly; those of others are found by asking the database for its version while anyone cares."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from holdfast.core.database.errors import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from holdfast.core.database.database import Database
+    from holdfast.core.database.unit import Row
+
+POLL_SECONDS = 0.025
+
+log = logging.getLogger(__name__)
+
+
+class Signals:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._flags: dict[str, set[asyncio.Event]] = {}
+        self._watchers: set[Callable[[], None]] = set()
+        self._position: int | None = None
+        self._version = -1
+        self._timer: asyncio.TimerHandle | None = None
+        self._look: asyncio.Task[None] | None = None
+        self.closed = False
+
+    @contextmanager
+    def follow(self, aggregate_id: str) -> Iterator[asyncio.Event]:
+        """A flag which is set after each commit to this aggregate, by whichever process. An aggregate that nobody
+        follows keeps no state."""
+        flag = asyncio.Event()
+        self._flags.setdefault(aggregate_id, set()).add(flag)
+        self._start()
+        try:
+            yield flag
+        finally:
+            flags = self._flags[aggregate_id]
+            flags.discard(flag)
+            if not flags:
+                del self._flags[aggregate_id]
+            self._stop_if_idle()
+
+    @contextmanager
+    def watch(self, changed: Callable[[], None]) -> Iterator[None]:
+        """Call `changed` whenever any process has committed anything."""
+        self._watchers.add(changed)
+        self._start()
+        try:
+            yield
+        finally:
+            self._watchers.discard(changed)
+            self._stop_if_idle()
+
+    def followed(self) -> frozenset[str]:
+        return frozenset(self._flags)
+
+    def touch(self, aggregate_id: str) -> None:
+        for flag in self._flags.get(aggregate_id, ()):
+            flag.set()
+
+    async def close(self) -> None:
+        self.closed = True
+        self._cancel_timer()
+        if self._look is not None:
+            await asyncio.wait({self._look})
+        for aggregate_id in list(self._flags):
+            self.touch(aggregate_id)
+
+    def _start(self) -> None:
+        if self._timer is None and self._look is None and not self.closed:
+            self._version, self._position = -1, None
+            self._timer = asyncio.get_running_loop().call_later(POLL_SECONDS, self._poll)
+
+    def _stop_if_idle(self) -> None:
+        if not self._flags and not self._watchers:
+            self._cancel_timer()
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _poll(self) -> None:
+        self._timer = None
+        if self.closed:
+            return
+        try:
+            version = self._database.version()
+        except StorageError:
+            log.exception("asking the database for changes")
+            version = self._version
+        if version == self._version:
+            self._timer = asyncio.get_running_loop().call_later(POLL_SECONDS, self._poll)
+            return
+        self._version = version
+        self._look = asyncio.get_running_loop().create_task(self._notify(), name="holdfast-signals")
+
+    async def _notify(self) -> None:
+        try:
+            if self._position is None:
+                # What happened between registering and now is unknown, so the first look tells everyone.
+                self._position = _integer(await self._database.fetch("event.position", {}))
+                moved = list(self._flags)
+            else:
+                rows = await self._database.fetch("event.moved_since", {"position": self._position})
+                self._position = max([self._position, *(row[1] for row in rows if isinstance(row[1], int))])
+                moved = [str(row[0]) for row in rows]
+        except StorageError:
+            log.exception("asking the database what moved")
+            moved = list(self._flags)
+        finally:
+            self._look = None
+        for aggregate_id in moved:
+            self.touch(aggregate_id)
+        for changed in tuple(self._watchers):
+            changed()
+        if (self._flags or self._watchers) and not self.closed:
+            self._timer = asyncio.get_running_loop().call_later(POLL_SECONDS, self._poll)
+
+
+def _integer(rows: list[Row]) -> int:
+    value = rows[0][0]
+    assert isinstance(value, int)
+    return value

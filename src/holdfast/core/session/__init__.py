@@ -1,0 +1,1 @@
+"""Sessions: inbox, execution, the runner and their projections."""

@@ -1,0 +1,120 @@
+"""The inbox: durably accepting prompts, and turning them into visible user messages at a safe boundary.
+
+Invariants
+- A receipt exists only for a synced commit, and one message id gives one input, however often it is sent.
+- An input becomes exactly one user message: marking the row and adding the message are one commit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from holdfast.core.database.errors import Refused
+from holdfast.core.session.errors import LifecycleConflict, PromptConflict
+from holdfast.core.session.projector import LIFECYCLE_CONFLICT, MESSAGE_EXISTS
+from holdfast.schema.codec import encode
+from holdfast.schema.prompt import Admission, Delivery, Prompt
+from holdfast.schema.session_event import PromptAdmitted, Prompted
+
+if TYPE_CHECKING:
+    from holdfast.core.clock import Clock, Ids
+    from holdfast.core.event.log import EventLog
+    from holdfast.core.session.ownership import Lease
+    from holdfast.core.session.store import SessionStore
+    from holdfast.schema.location import Location
+
+Boundary = Literal["steer", "queue"]
+
+STEER_BATCH = 100
+
+
+class Inbox:
+    def __init__(self, log: EventLog, store: SessionStore, ids: Ids, clock: Clock) -> None:
+        self._log = log
+        self._store = store
+        self._ids = ids
+        self._clock = clock
+
+    async def admit(
+        self, session_id: str, prompt: Prompt, *, id: str | None, delivery: Delivery, location: Location
+    ) -> Admission:
+        """Accept a prompt. The same id, Session, prompt and delivery again gives the same receipt."""
+        message_id = id or self._ids.message()
+        if id is not None and (known := await self._store.admission(id)) is not None:
+            return _same(known, session_id, prompt, delivery)
+        admitted = PromptAdmitted(
+            timestamp=self._clock.now(),
+            session_id=session_id,
+            message_id=message_id,
+            prompt=prompt,
+            delivery=delivery,
+        )
+        try:
+            committed = await self._log.publish(admitted, location=location)
+        except Refused as refused:
+            if refused.reason != MESSAGE_EXISTS:
+                raise
+            known = await self._store.admission(message_id)
+            if known is None:  # the id belongs to a visible message of another kind
+                raise PromptConflict(session_id, message_id) from refused
+            return _same(known, session_id, prompt, delivery)
+        return Admission(
+            admitted_seq=committed.last,
+            id=message_id,
+            session_id=session_id,
+            prompt=prompt,
+            delivery=delivery,
+            time_created=admitted.timestamp,
+        )
+
+    async def promote(self, session_id: str, boundary: Boundary, lease: Lease, location: Location) -> int:
+        """Make the inputs of this boundary visible; how many that were.
+
+        A queue boundary takes one queued input first. Steers follow in the order of admission, up to the sequence
+        reached before anything was promoted: one that arrives meanwhile waits for the next boundary."""
+        cutoff = await self._log.latest(session_id)
+        inputs: list[Admission] = []
+        if boundary == "queue":
+            inputs += await self._store.pending(session_id, "queue", cutoff=cutoff, limit=1)
+        inputs += await self._store.pending(session_id, "steer", cutoff=cutoff, limit=STEER_BATCH)
+        if not inputs:
+            return 0
+        try:
+            await lease.publish(*(_prompted(item) for item in inputs), location=location)
+        except Refused as refused:
+            if refused.reason != LIFECYCLE_CONFLICT:
+                raise
+            return await self._promote_singly(inputs, lease, location)
+        return len(inputs)
+
+    async def _promote_singly(self, inputs: list[Admission], lease: Lease, location: Location) -> int:
+        promoted = 0
+        for item in inputs:
+            try:
+                await lease.publish(_prompted(item), location=location)
+                promoted += 1
+            except Refused as refused:
+                if refused.reason != LIFECYCLE_CONFLICT:
+                    raise
+                now = await self._store.admission(item.id)
+                if now is None or now.promoted_seq is None:
+                    raise LifecycleConflict(item.id) from refused
+                # Another promoter won; the input is visible, which is all that was wanted.
+        return promoted
+
+
+def _same(known: Admission, session_id: str, prompt: Prompt, delivery: Delivery) -> Admission:
+    equal = known.session_id == session_id and known.delivery == delivery and encode(known.prompt) == encode(prompt)
+    if not equal:
+        raise PromptConflict(session_id, known.id)
+    return known
+
+
+def _prompted(item: Admission) -> Prompted:
+    """The promotion carries the time of admission: a message was written when the user sent it."""
+    return Prompted(
+        timestamp=item.time_created,
+        session_id=item.session_id,
+        message_id=item.id,
+        prompt=item.prompt,
+        delivery=item.delivery,
+    )

@@ -1,0 +1,289 @@
+"""Who may execute a Session, when several processes share one database.
+
+Invariants
+- Every commit made for a drain carries its lease's token and is refused, in the same transaction, once a newer one
+  exists. Tokens only grow; releasing a lease keeps its token.
+- An owner holds an operating-system lock named after its id for as long as its process lives: after `kill -9` the
+  next one takes over at once. The heartbeat is only for an owner that was stopped and cannot let go.
+- Taking a lease costs no commit of its own: it travels with the first thing that the drain writes."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import logging
+import os
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast.core.database.errors import Refused, StorageError
+from holdfast.core.database.unit import Fence, Statement, Unit
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+    from holdfast.core.clock import Clock, Ids
+    from holdfast.core.database.database import Database
+    from holdfast.core.database.unit import Committed
+    from holdfast.core.event.log import EventLog
+    from holdfast.core.session.interrupt import Interrupt
+    from holdfast.schema.location import Location
+    from holdfast.schema.record import Record
+
+BEAT_SECONDS = 2.0
+EXPIRY_SECONDS = 10.0
+LOST = "lease taken by another owner"
+
+log = logging.getLogger(__name__)
+
+
+class Held(NamedTuple):
+    session_id: str
+    owner_id: str
+    token: int
+
+
+class Lease:
+    """The right to execute one Session. The first publication takes it; all are fenced by it."""
+
+    def __init__(self, log: EventLog, fence: Fence, take: tuple[Statement, ...]) -> None:
+        self._log = log
+        self._take = take
+        self.fence = fence
+
+    async def publish(self, *payloads: Record, location: Location) -> Committed:
+        return await self.submit(*payloads, location=location)
+
+    def submit(self, *payloads: Record, location: Location) -> asyncio.Future[Committed]:
+        before, self._take = self._take, ()
+        return self._log.submit(*payloads, location=location, before=before, fence=self.fence)
+
+    @property
+    def taken(self) -> bool:
+        return not self._take
+
+    def claim(self) -> Unit | None:
+        """The commit that takes the lease when there is nothing to publish with it."""
+        before, self._take = self._take, ()
+        return Unit(self.fence.session_id, before=before, fence=self.fence) if before else None
+
+
+class Ownership:
+    """This process's side of it: its identity, its leases, and what other owners ask of it."""
+
+    def __init__(self, database: Database, events: EventLog, ids: Ids, clock: Clock, folder: Path) -> None:
+        self._database = database
+        self._log = events
+        self._clock = clock
+        self._ids = ids
+        self._folder = folder
+        self.id = ids.of("own")
+        self._lock: int | None = None
+        self._held: dict[str, Lease] = {}
+        self._watching = ExitStack()
+        self._beating: asyncio.Task[None] | None = None
+        self._obeying: set[asyncio.Task[None]] = set()
+        self._obey: Callable[[str, str], Awaitable[None]] | None = None
+
+    def serve(self, obey: Callable[[str, str], Awaitable[None]]) -> None:
+        """`obey(kind, session_id)` does what another process asks: `wake` or `interrupt`."""
+        self._obey = obey
+
+    async def acquire(
+        self, session_id: str, interrupt: Interrupt, wanted: Callable[[], Awaitable[bool]]
+    ) -> Lease | None:
+        """The lease, or None when the work is no longer wanted or an interruption came while another owner had it."""
+        asked_token = -1
+        with self._log.signals.follow(session_id) as moved:
+            while not interrupt.requested:
+                holder = await self._holder(session_id)
+                if holder is None or not await self._alive(holder):
+                    return await self._prepare(session_id)
+                if asked_token != holder.token:
+                    asked_token = holder.token
+                    await self._ask(holder, "wake")
+                moved.clear()
+                await _within(moved.wait(), 0.05)
+                if not await wanted():
+                    return None
+        return None
+
+    async def release(self, lease: Lease) -> None:
+        session_id = lease.fence.session_id
+        if self._held.get(session_id) is lease:
+            del self._held[session_id]
+        if not self._held:
+            self._stop_serving()
+        if lease.taken:
+            self._database.submit(Unit(session_id, local=(Statement("lease.release", lease.fence._asdict()),)))
+
+    async def take(self, lease: Lease) -> None:
+        """Take the lease now, for a drain that has nothing to publish yet."""
+        if (unit := lease.claim()) is not None:
+            await self._database.submit(unit)
+
+    async def elsewhere(self, session_id: str) -> Held | None:
+        """The living owner of this Session's drain, if that is another process."""
+        holder = await self._holder(session_id)
+        return holder if holder is not None and await self._alive(holder) else None
+
+    async def all_elsewhere(self) -> list[str]:
+        """Sessions that other living owners execute."""
+        rows = await self._database.fetch("lease.held", {})
+        holders = [Held(str(row[0]), str(row[1]), int(str(row[2]))) for row in rows if row[1] != self.id]
+        return [holder.session_id for holder in holders if await self._alive(holder)]
+
+    async def interrupt_elsewhere(self, session_id: str) -> None:
+        """Ask the owner to interrupt, and return once it has, or is gone."""
+        holder = await self.elsewhere(session_id)
+        if holder is None:
+            return
+        request = await self._ask(holder, "interrupt")
+        await self._until(
+            session_id,
+            lambda: self._answered(request, holder),
+        )
+
+    async def wait_elsewhere(self, session_id: str) -> None:
+        """Returns when no other process executes this Session."""
+
+        async def free() -> bool:
+            return await self.elsewhere(session_id) is None
+
+        if not await free():
+            await self._until(session_id, free)
+
+    async def close(self) -> None:
+        self._stop_serving()
+        if self._obeying:
+            await asyncio.wait(self._obeying)
+        if self._lock is not None:
+            key = {"id": self.id}
+            farewell = tuple(Statement(name, key) for name in ("owner.drop_leases", "control.forget", "owner.forget"))
+            try:
+                await self._database.submit(Unit(self.id, local=farewell))
+            except StorageError:
+                log.debug("could not say farewell; the lock will tell", exc_info=True)
+            os.close(self._lock)
+            (self._folder / self.id).unlink(missing_ok=True)
+            self._lock = None
+
+    # -- taking --------------------------------------------------------------------------------------------------
+
+    async def _prepare(self, session_id: str) -> Lease:
+        self._hold_lock()
+        row = await self._row(session_id)
+        seen = row.token if row else -1
+        fence = Fence(session_id, self.id, max(seen, 0) + 1)
+        take = (
+            Statement("owner.beat", {"id": self.id, "pid": os.getpid(), "beat": self._clock.now()}),
+            Statement("lease.take", {**fence._asdict(), "seen_token": seen}, changes=1, refusal=LOST),
+        )
+        lease = self._held[session_id] = Lease(self._log, fence, take)
+        self._start_serving()
+        return lease
+
+    async def _row(self, session_id: str) -> Held | None:
+        rows = await self._database.fetch("lease.get", {"session_id": session_id})
+        return Held(session_id, str(rows[0][0] or ""), int(str(rows[0][1]))) if rows else None
+
+    async def _holder(self, session_id: str) -> Held | None:
+        row = await self._row(session_id)
+        return row if row is not None and row.owner_id and row.owner_id != self.id else None
+
+    async def _alive(self, holder: Held) -> bool:
+        if _locked(self._folder / holder.owner_id):
+            rows = await self._database.fetch("lease.get", {"session_id": holder.session_id})
+            beat = rows[0][2] if rows else None
+            return isinstance(beat, int) and self._clock.now() - beat < EXPIRY_SECONDS * 1000
+        return False
+
+    def _hold_lock(self) -> None:
+        if self._lock is None:
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._lock = os.open(self._folder / self.id, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    # -- between processes ---------------------------------------------------------------------------------------
+
+    async def _ask(self, holder: Held, kind: str) -> str:
+        request = self._ids.of("ctl")
+        row = {"id": request, "session_id": holder.session_id, "owner_id": holder.owner_id, "kind": kind}
+        await self._database.submit(Unit(holder.session_id, local=(Statement("control.ask", row),)))
+        return request
+
+    async def _answered(self, request: str, holder: Held) -> bool:
+        if not await self._database.fetch("control.open", {"id": request}):
+            return True
+        now = await self._holder(holder.session_id)
+        if now == holder and await self._alive(holder):
+            return False
+        await self._database.submit(Unit(holder.session_id, local=(Statement("control.done", {"id": request}),)))
+        return True
+
+    async def _until(self, session_id: str, met: Callable[[], Awaitable[bool]]) -> None:
+        changed = asyncio.Event()
+        with self._log.signals.watch(changed.set):
+            while not await met():
+                changed.clear()
+                await _within(changed.wait(), 0.25)
+
+    def _start_serving(self) -> None:
+        if self._beating is None:
+            self._watching.enter_context(self._log.signals.watch(self._look))
+            self._beating = asyncio.get_running_loop().create_task(self._beat(), name="holdfast-heartbeat")
+
+    def _stop_serving(self) -> None:
+        if self._beating is not None:
+            self._beating.cancel()
+            self._beating = None
+            self._watching.close()
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(BEAT_SECONDS)
+            beat = Statement("owner.beat", {"id": self.id, "pid": os.getpid(), "beat": self._clock.now()})
+            self._database.submit(Unit(self.id, local=(beat,)))
+
+    def _look(self) -> None:
+        task = asyncio.get_running_loop().create_task(self._obey_all(), name="holdfast-control")
+        self._obeying.add(task)
+        task.add_done_callback(self._obeying.discard)
+
+    async def _obey_all(self) -> None:
+        for id, session_id, kind in await self._database.fetch("control.asked", {"owner_id": self.id}):
+            done = Unit(str(session_id), local=(Statement("control.done", {"id": str(id)}, changes=1),))
+            try:
+                if kind == "wake":
+                    await self._database.submit(done)
+                if self._obey is not None:
+                    await self._obey(str(kind), str(session_id))
+                if kind != "wake":
+                    await self._database.submit(done)
+            except Refused:
+                continue  # another look at the same row was faster
+
+
+def _locked(path: Path) -> bool:
+    """Whether a living process holds this lock. A free one is what a dead process left behind."""
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        path.unlink(missing_ok=True)
+        return False
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(handle)
+
+
+async def _within(awaitable: Awaitable[object], seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await awaitable
+    except TimeoutError:
+        pass

@@ -1,0 +1,1 @@
+"""One provider turn: a provider-neutral request in, canonical events out. Knows no Session and runs no tool."""

@@ -1,0 +1,185 @@
+"""Models that need no network: they speak OpenAI's wire format through the same transport seam as a real provider.
+
+`echo` reads the file that a prompt names and answers from it. `scripted` plays a list of turns from a file.
+`ScriptedTransport` does the same from Python, and can hold a turn until a test lets it go."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from holdfast.llm.errors import LLMError
+from holdfast.schema.codec import decode_any, encode
+from holdfast.schema.record import Record
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+    from pathlib import Path
+
+    from holdfast.llm.route.transport import HttpRequest
+
+SCHEME = "offline"
+BASE_URL = "offline://demo/v1"
+
+
+class Call(Record):
+    tool: str
+    input: dict[str, Any]
+
+
+class Turn(Record):
+    """What the model does in one turn. `fail` answers with that HTTP status; `cut` ends the stream unfinished."""
+
+    text: str | None = None
+    calls: tuple[Call, ...] | None = None
+    fail: int | None = None
+    cut: bool = False
+
+
+class OfflineResponse:
+    def __init__(self, status: int, frames: AsyncIterator[bytes]) -> None:
+        self.status = status
+        self.content_type = "text/event-stream"
+        self._frames = frames
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        return self._frames
+
+    async def close(self) -> None:
+        pass
+
+
+class OfflineTransport:
+    """Answers for every model below the offline scheme."""
+
+    def __init__(self, script: Path | None = None) -> None:
+        self._script = script
+
+    async def send(self, request: HttpRequest) -> OfflineResponse:
+        body = decode_any(request.body)
+        turn = echo(body) if body["model"] != "scripted" else self._scripted(body)
+        return respond(turn, body["model"])
+
+    async def close(self) -> None:
+        pass
+
+    def _scripted(self, body: dict[str, Any]) -> Turn:
+        if self._script is None:
+            raise LLMError("InvalidRequest", "demo/scripted needs HOLDFAST_SCRIPT, the path of a JSON list of turns")
+        try:
+            turns = msgspec.json.decode(self._script.read_bytes(), type=list[Turn])
+        except (OSError, msgspec.DecodeError) as error:
+            raise LLMError("InvalidRequest", f"cannot play {self._script}: {error}") from error
+        done = sum(message["role"] == "assistant" for message in body["messages"])
+        return turns[done] if done < len(turns) else Turn(text="The script is over.")
+
+
+class ScriptedTransport:
+    """A model under a test's control: turns in order, each request kept, any turn can be held."""
+
+    def __init__(self, turns: Sequence[Turn | Callable[[dict[str, Any]], Turn]] = ()) -> None:
+        self._turns = list(turns)
+        self.requests: list[dict[str, Any]] = []
+        self.raw: list[HttpRequest] = []
+        self._arrived = asyncio.Condition()
+        self._gates: dict[int, asyncio.Event] = {}
+
+    def hold(self, turn: int) -> asyncio.Event:
+        """The given turn (0 is the first) waits, its request already seen, until the event is set."""
+        return self._gates.setdefault(turn, asyncio.Event())
+
+    async def seen(self, count: int) -> None:
+        """Returns once that many requests have arrived."""
+        async with self._arrived:
+            await self._arrived.wait_for(lambda: len(self.requests) >= count)
+
+    async def send(self, request: HttpRequest) -> OfflineResponse:
+        body = decode_any(request.body)
+        index = len(self.requests)
+        async with self._arrived:
+            self.raw.append(request)
+            self.requests.append(body)
+            self._arrived.notify_all()
+        if gate := self._gates.get(index):
+            await gate.wait()
+        turn = self._turns[index] if index < len(self._turns) else Turn(text="done")
+        return respond(turn(body) if callable(turn) else turn, body["model"])
+
+    async def close(self) -> None:
+        pass
+
+
+def echo(body: dict[str, Any]) -> Turn:
+    """Reads what the prompt names, if it can, and answers with what it found."""
+    messages = body["messages"]
+    asked = max(index for index, message in enumerate(messages) if message["role"] == "user")
+    prompt = _text(messages[asked]["content"])
+    results = [message["content"] for message in messages[asked + 1 :] if message["role"] == "tool"]
+    if results:
+        return Turn(text=f"The file begins: {_first_line(results[-1])}")
+    can_read = any(tool["function"]["name"] == "read" for tool in body.get("tools", ()))
+    if can_read and (named := _FILE.search(prompt)):
+        return Turn(
+            text=f"Reading {named[0]}.",
+            calls=(Call(tool="read", input={"path": named[0]}),),
+        )
+    return Turn(text=prompt)
+
+
+def respond(turn: Turn, model: str) -> OfflineResponse:
+    if turn.fail is not None:
+        failure = {"error": {"message": f"scripted failure {turn.fail}", "type": "scripted"}}
+        return OfflineResponse(turn.fail, _stream([encode(failure)]))
+    return OfflineResponse(200, _stream(_frames(turn, model)))
+
+
+def _frames(turn: Turn, model: str) -> list[bytes]:
+    base = {"id": "chatcmpl-offline", "object": "chat.completion.chunk", "created": 0, "model": model}
+
+    def frame(delta: dict[str, Any], finish: str | None = None) -> bytes:
+        return _sse({**base, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
+
+    frames = [frame({"role": "assistant", "content": ""})]
+    words = re.findall(r"\S+\s*|\s+", turn.text or "")
+    frames += [frame({"content": word}) for word in words]
+    for index, call in enumerate(turn.calls or ()):
+        function = {"name": call.tool, "arguments": encode(call.input).decode()}
+        frames.append(
+            frame({"tool_calls": [{"index": index, "id": f"call_{index}", "type": "function", "function": function}]})
+        )
+    if turn.cut:
+        return frames
+    frames.append(frame({}, "tool_calls" if turn.calls else "stop"))
+    usage = {"prompt_tokens": 0, "completion_tokens": len(words), "total_tokens": len(words)}
+    return [*frames, _sse({**base, "choices": [], "usage": usage}), b"data: [DONE]\n\n"]
+
+
+async def _stream(frames: Sequence[bytes]) -> AsyncIterator[bytes]:
+    for frame in frames:
+        yield frame
+        await asyncio.sleep(0)
+
+
+def _sse(value: object) -> bytes:
+    return b"data: " + encode(value) + b"\n\n"
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    return "".join(item.get("text", "") for item in content)
+
+
+def _first_line(result: str) -> str:
+    """The read tool answers with JSON; its `content` is the file."""
+    try:
+        content = decode_any(result)["content"]
+    except (msgspec.DecodeError, KeyError, TypeError):
+        content = result
+    return next((line.strip() for line in str(content).splitlines() if line.strip()), "(nothing)")
+
+
+_FILE = re.compile(r"(?:[\w.-]+/)*(?:[\w-]+\.\w{1,8}|LICENSE|Makefile|README)\b")

@@ -1,0 +1,1 @@
+"""Wire formats: encoding a request, decoding a stream. Pure; no URL, no credential, no I/O."""

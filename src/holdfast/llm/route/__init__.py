@@ -1,0 +1,1 @@
+"""Getting a request to a provider: endpoint, framing, transport."""

@@ -1,0 +1,71 @@
+"""Server-sent events from bytes: any chunking gives the same frames."""
+
+from __future__ import annotations
+
+from holdfast.llm.errors import LLMError
+
+FRAME_LIMIT = 16 * 1024 * 1024
+_BOM = b"\xef\xbb\xbf"
+
+
+class SSEFrames:
+    """Feed chunks, get the `data` of complete frames. Cost is linear in the bytes fed."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._started = False
+        self._held_cr = False
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        chunk = self._normalise(chunk)
+        if b"\n" not in chunk:
+            self._hold(chunk)
+            return []
+        self._parts.append(chunk)
+        buffer = b"".join(self._parts)
+        head, separator, tail = buffer.rpartition(b"\n\n")
+        self._parts, self._size = [], 0
+        self._hold(tail if separator else buffer)
+        return _frames(head) if separator else []
+
+    def finish(self) -> list[bytes]:
+        """A last frame without its closing blank line still counts."""
+        buffer = b"".join(self._parts)
+        self._parts, self._size = [], 0
+        return _frames(buffer)
+
+    def _normalise(self, chunk: bytes) -> bytes:
+        if not self._started and chunk:
+            self._started = True
+            chunk = chunk.removeprefix(_BOM)
+        if self._held_cr:
+            self._held_cr = False
+            chunk = b"\r" + chunk
+        if b"\r" in chunk:
+            if chunk.endswith(b"\r"):
+                self._held_cr = True
+                chunk = chunk[:-1]
+            chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        return chunk
+
+    def _hold(self, piece: bytes) -> None:
+        if not piece:
+            return
+        self._parts.append(piece)
+        self._size += len(piece)
+        if self._size > FRAME_LIMIT:
+            raise LLMError("InvalidProviderOutput", f"the provider sent a frame larger than {FRAME_LIMIT} bytes")
+
+
+def _frames(block: bytes) -> list[bytes]:
+    found: list[bytes] = []
+    for frame in block.split(b"\n\n"):
+        if frame.startswith(b"data: ") and b"\n" not in frame:
+            data = frame[6:]
+        else:
+            lines = [line[5:].removeprefix(b" ") for line in frame.split(b"\n") if line.startswith(b"data:")]
+            data = b"\n".join(lines)
+        if data and data != b"[DONE]":
+            found.append(data)
+    return found

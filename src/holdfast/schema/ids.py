@@ -1,0 +1,36 @@
+"""Identifiers: their prefixes, their form and what counts as one. Making them needs a clock, which lives in core."""
+
+from __future__ import annotations
+
+from typing import Annotated, NewType
+
+import msgspec
+
+SessionID = NewType("SessionID", str)
+MessageID = NewType("MessageID", str)
+EventID = NewType("EventID", str)
+ProjectID = NewType("ProjectID", str)
+
+# What a decoder checks on ids that callers supply. Session ids are looser than the ones we make.
+SessionIDField = Annotated[str, msgspec.Meta(pattern="^ses")]
+MessageIDField = Annotated[str, msgspec.Meta(pattern="^msg_")]
+EventIDField = Annotated[str, msgspec.Meta(pattern="^evt_")]
+
+ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+RANDOM_LENGTH = 14
+COUNTER_SPAN = 4096
+_MASK = (1 << 48) - 1
+
+
+def is_session_id(value: str) -> bool:
+    return value.startswith("ses")
+
+
+def is_message_id(value: str) -> bool:
+    return value.startswith("msg_")
+
+
+def format_id(prefix: str, stamp: int, random: str, *, descending: bool = False) -> str:
+    """`stamp` is milliseconds x 4096 + counter; descending ids invert it so that newer ones sort first."""
+    value = ~stamp & _MASK if descending else stamp & _MASK
+    return f"{prefix}_{value:012x}{random}"

@@ -1,0 +1,111 @@
+"""Which events exist: the one list from which storing, decoding, publishing and the public stream are derived."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.schema import live_event as live
+from holdfast.schema import session_event as ev
+from holdfast.schema.event import Definition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from holdfast.schema.record import Record
+
+
+class Manifest:
+    """Two indexes over the definitions: every stored version for decoding, the highest one for publishing."""
+
+    def __init__(self, definitions: Iterable[Definition]) -> None:
+        self.stored: dict[str, Definition] = {}
+        self.latest: dict[str, Definition] = {}
+        self.of_payload: dict[type[Record], Definition] = {}
+        for definition in definitions:
+            self._add(definition)
+        self.public_types = frozenset(key for key, item in self.stored.items() if item.public)
+
+    def _add(self, definition: Definition) -> None:
+        if definition.version is not None and definition.version < 1:
+            raise ValueError(f"{definition.type}: a version is a positive integer")
+        if (definition.version is None) != (definition.aggregate is None):
+            raise ValueError(f"{definition.type}: a durable event names both a version and its aggregate field")
+        if definition.durable:
+            if definition.stored_type in self.stored:
+                raise ValueError(f"{definition.stored_type} is defined twice")
+            self.stored[definition.stored_type] = definition
+        if not definition.written:
+            return
+        current = self.latest.get(definition.type)
+        if current is not None and current.version == definition.version:
+            raise ValueError(f"{definition.type} is defined twice")
+        if current is None or (definition.version or 0) > (current.version or 0):
+            self.latest[definition.type] = definition
+        published = self.latest[definition.type]
+        self.of_payload[published.payload] = published
+
+
+def _session(
+    name: str, payload: type[Record], *, version: int = 1, public: bool = True, written: bool = True
+) -> Definition:
+    return Definition(
+        type=name, payload=payload, version=version, aggregate="session_id", public=public, written=written
+    )
+
+
+# The seeds spell the stored version of this event both ways: one is written, the other still replays.
+COMPACTION_ENDED_VERSION = 1
+_OTHER_COMPACTION_ENDED = 3 - COMPACTION_ENDED_VERSION
+
+
+SESSION_DEFINITIONS: tuple[Definition, ...] = (
+    _session("session.created", ev.SessionCreated, public=False),
+    _session("session.updated", ev.SessionUpdated, public=False),
+    _session("session.deleted", ev.SessionDeleted, public=False),
+    _session("session.next.agent.switched", ev.AgentSwitched),
+    _session("session.next.model.switched", ev.ModelSwitched),
+    _session("session.next.moved", ev.Moved),
+    _session("session.next.prompt.admitted", ev.PromptAdmitted),
+    _session("session.next.prompted", ev.Prompted),
+    _session("session.next.context.updated", ev.ContextUpdated),
+    _session("session.next.synthetic", ev.Synthetic),
+    _session("session.next.shell.started", ev.ShellStarted),
+    _session("session.next.shell.ended", ev.ShellEnded),
+    _session("session.next.step.started", ev.StepStarted),
+    _session("session.next.step.ended", ev.StepEnded, version=2),
+    _session("session.next.step.failed", ev.StepFailed, version=2),
+    _session("session.next.text.started", ev.TextStarted),
+    _session("session.next.text.ended", ev.TextEnded),
+    _session("session.next.reasoning.started", ev.ReasoningStarted),
+    _session("session.next.reasoning.ended", ev.ReasoningEnded),
+    _session("session.next.tool.input.started", ev.ToolInputStarted),
+    _session("session.next.tool.input.ended", ev.ToolInputEnded),
+    _session("session.next.tool.called", ev.ToolCalled),
+    _session("session.next.tool.progress", ev.ToolProgress),
+    _session("session.next.tool.success", ev.ToolSuccess),
+    _session("session.next.tool.failed", ev.ToolFailed),
+    _session("session.next.retried", ev.Retried),
+    _session("session.next.compaction.started", ev.CompactionStarted),
+    _session("session.next.compaction.ended", ev.CompactionEnded, version=COMPACTION_ENDED_VERSION),
+    _session("session.next.compaction.ended", ev.CompactionEnded, version=_OTHER_COMPACTION_ENDED, written=False),
+    _session("session.next.compaction.failed", ev.CompactionFailed),
+    _session("session.next.revert.staged", ev.RevertStaged),
+    _session("session.next.revert.cleared", ev.RevertCleared),
+    _session("session.next.revert.committed", ev.RevertCommitted),
+)
+
+LIVE_DEFINITIONS: tuple[Definition, ...] = (
+    Definition(type="session.next.text.delta", payload=live.TextDelta),
+    Definition(type="session.next.reasoning.delta", payload=live.ReasoningDelta),
+    Definition(type="session.next.tool.input.delta", payload=live.ToolInputDelta),
+    Definition(type="session.next.compaction.delta", payload=live.CompactionDelta),
+    Definition(type="todo.updated", payload=live.TodoUpdated),
+    Definition(type="session.status", payload=live.SessionStatus),
+    Definition(type="session.idle", payload=live.SessionIdle),
+    Definition(type="session.compacted", payload=live.SessionCompacted),
+    Definition(type="session.error", payload=live.SessionError),
+    Definition(type="server.connected", payload=live.ServerConnected),
+    Definition(type="global.disposed", payload=live.GlobalDisposed),
+)
+
+MANIFEST = Manifest((*SESSION_DEFINITIONS, *LIVE_DEFINITIONS))

@@ -1,0 +1,13 @@
+"""Which model a Session or a turn uses."""
+
+from __future__ import annotations
+
+from holdfast.schema.record import Record
+
+DEFAULT_VARIANT = "default"
+
+
+class ModelRef(Record):
+    id: str
+    provider_id: str
+    variant: str | None = None

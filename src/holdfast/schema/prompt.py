@@ -1,0 +1,49 @@
+"""What a user sends: the prompt, how it is delivered, and the receipt for it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from holdfast.schema.ids import MessageIDField, SessionIDField
+from holdfast.schema.record import Record
+
+Delivery = Literal["steer", "queue"]
+
+
+class Source(Record):
+    """The span of the prompt's text that an attachment came from."""
+
+    start: int
+    end: int
+    text: str
+
+
+class FileAttachment(Record):
+    uri: str
+    mime: str
+    name: str | None = None
+    description: str | None = None
+    source: Source | None = None
+
+
+class AgentAttachment(Record):
+    name: str
+    source: Source | None = None
+
+
+class Prompt(Record):
+    text: str
+    files: tuple[FileAttachment, ...] | None = None
+    agents: tuple[AgentAttachment, ...] | None = None
+
+
+class Admission(Record):
+    """The receipt of an admitted prompt: durable when the caller holds it."""
+
+    admitted_seq: int
+    id: MessageIDField
+    session_id: SessionIDField
+    prompt: Prompt
+    delivery: Delivery
+    time_created: int
+    promoted_seq: int | None = None

@@ -1,0 +1,97 @@
+"""The Session as clients see it, and the full record that its private events carry."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from holdfast.schema.ids import SessionIDField
+from holdfast.schema.location import Location
+from holdfast.schema.model import ModelRef
+from holdfast.schema.record import Record
+
+
+class CacheTokens(Record):
+    read: int
+    write: int
+
+
+class Tokens(Record):
+    input: int
+    output: int
+    reasoning: int
+    cache: CacheTokens
+
+
+NO_TOKENS = Tokens(input=0, output=0, reasoning=0, cache=CacheTokens(read=0, write=0))
+
+
+class SessionTime(Record):
+    created: int
+    updated: int
+    archived: int | None = None
+
+
+class RevertFile(Record):
+    path: str
+    status: Literal["added", "modified", "deleted"]
+    additions: int
+    deletions: int
+    patch: str
+
+
+class Revert(Record):
+    message_id: str
+    part_id: str | None = None
+    snapshot: str | None = None
+    diff: str | None = None
+    files: tuple[RevertFile, ...] | None = None
+
+
+class Session(Record):
+    id: SessionIDField
+    parent_id: str | None = None
+    project_id: str
+    agent: str | None = None
+    model: ModelRef | None = None
+    cost: float
+    tokens: Tokens
+    time: SessionTime
+    title: str
+    location: Location
+    subpath: str | None = None
+    revert: Revert | None = None
+
+
+class SessionActive(Record):
+    type: Literal["running"]
+
+
+class RecordTime(Record):
+    created: int
+    updated: int
+    compacting: int | None = None
+    archived: int | None = None
+
+
+class SessionRecord(Record):
+    """Everything the session row is made of; the payload of `session.created`, `.updated` and `.deleted`."""
+
+    id: SessionIDField
+    slug: str
+    project_id: str
+    workspace_id: str | None = None
+    directory: str
+    path: str | None = None
+    parent_id: str | None = None
+    summary: dict[str, Any] | None = None
+    cost: float | None = None
+    tokens: Tokens | None = None
+    share: dict[str, Any] | None = None
+    title: str
+    agent: str | None = None
+    model: ModelRef | None = None
+    version: str
+    metadata: dict[str, Any] | None = None
+    time: RecordTime
+    permission: Any | None = None
+    revert: Revert | None = None

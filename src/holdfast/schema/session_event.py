@@ -1,0 +1,218 @@
+"""The payloads of a Session's durable events, one record each. Their stored versions are in manifest.py."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from holdfast.schema.ids import MessageIDField, SessionIDField
+from holdfast.schema.location import Location
+from holdfast.schema.model import ModelRef
+from holdfast.schema.prompt import Delivery, Prompt
+from holdfast.schema.record import Record
+from holdfast.schema.session import Revert, SessionRecord, Tokens
+from holdfast.schema.session_message import ProviderMetadata, ToolContent, UnknownError
+
+
+class SessionPayload(Record):
+    """What every payload has."""
+
+    timestamp: int
+    session_id: SessionIDField
+
+
+class AgentSwitched(SessionPayload):
+    message_id: MessageIDField
+    agent: str
+
+
+class ModelSwitched(SessionPayload):
+    message_id: MessageIDField
+    model: ModelRef
+
+
+class Moved(SessionPayload):
+    location: Location
+    subdirectory: str | None = None
+
+
+class PromptAdmitted(SessionPayload):
+    message_id: MessageIDField
+    prompt: Prompt
+    delivery: Delivery
+
+
+class Prompted(SessionPayload):
+    message_id: MessageIDField
+    prompt: Prompt
+    delivery: Delivery
+
+
+class ContextUpdated(SessionPayload):
+    message_id: MessageIDField
+    text: str
+
+
+class Synthetic(SessionPayload):
+    message_id: MessageIDField
+    text: str
+
+
+class ShellStarted(SessionPayload):
+    message_id: MessageIDField
+    call_id: str
+    command: str
+
+
+class ShellEnded(SessionPayload):
+    call_id: str
+    output: str
+
+
+class StepPayload(SessionPayload):
+    assistant_message_id: MessageIDField
+
+
+class StepStarted(StepPayload):
+    agent: str
+    model: ModelRef
+    snapshot: str | None = None
+
+
+class StepEnded(StepPayload):
+    finish: str
+    cost: float
+    tokens: Tokens
+    snapshot: str | None = None
+    files: tuple[str, ...] | None = None
+
+
+class StepFailed(StepPayload):
+    error: UnknownError
+
+
+class TextStarted(StepPayload):
+    text_id: str
+
+
+class TextEnded(StepPayload):
+    text_id: str
+    text: str
+
+
+class ReasoningStarted(StepPayload):
+    reasoning_id: str
+    provider_metadata: ProviderMetadata | None = None
+
+
+class ReasoningEnded(StepPayload):
+    reasoning_id: str
+    text: str
+    provider_metadata: ProviderMetadata | None = None
+
+
+class ToolInputStarted(StepPayload):
+    call_id: str
+    name: str
+
+
+class ToolInputEnded(StepPayload):
+    call_id: str
+    text: str
+
+
+class Provider(Record):
+    """Who executed a call, and what the provider wants back with it."""
+
+    executed: bool
+    metadata: ProviderMetadata | None = None
+
+
+class ToolCalled(StepPayload):
+    call_id: str
+    tool: str
+    input: dict[str, Any]
+    provider: Provider
+
+
+class ToolProgress(StepPayload):
+    call_id: str
+    structured: dict[str, Any]
+    content: tuple[ToolContent, ...]
+
+
+class ToolSuccess(StepPayload):
+    call_id: str
+    structured: dict[str, Any]
+    content: tuple[ToolContent, ...]
+    output_paths: tuple[str, ...] | None = None
+    result: msgspec.Raw | None = None
+    provider: Provider
+
+
+class ToolFailed(StepPayload):
+    call_id: str
+    error: UnknownError
+    result: msgspec.Raw | None = None
+    provider: Provider
+
+
+class RetryError(Record):
+    message: str
+    status_code: int | None = None
+    is_retryable: bool
+    response_headers: dict[str, str] | None = None
+    response_body: str | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class Retried(SessionPayload):
+    attempt: int
+    error: RetryError
+
+
+class CompactionStarted(SessionPayload):
+    message_id: MessageIDField
+    reason: Literal["auto", "manual"]
+
+
+class CompactionEnded(SessionPayload):
+    message_id: MessageIDField
+    reason: Literal["auto", "manual"]
+    text: str
+    recent: str
+
+
+class CompactionFailed(SessionPayload):
+    message_id: MessageIDField
+    error: UnknownError
+
+
+class RevertStaged(SessionPayload):
+    revert: Revert
+
+
+class RevertCleared(SessionPayload):
+    pass
+
+
+class RevertCommitted(SessionPayload):
+    message_id: MessageIDField
+
+
+class SessionInfoPayload(Record):
+    session_id: SessionIDField
+    info: SessionRecord
+
+
+class SessionCreated(SessionInfoPayload):
+    pass
+
+
+class SessionUpdated(SessionInfoPayload):
+    pass
+
+
+class SessionDeleted(SessionInfoPayload):
+    pass
