@@ -38,13 +38,14 @@ class Interrupt:
     def __init__(self, grace: float = GRACE_SECONDS) -> None:
         self.requested = False
         self._grace = grace
-        self._fired = asyncio.Event()
+        self._fired: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._open: set[asyncio.Future[Any]] = set()
         self._abandoned: set[asyncio.Future[Any]] = set()
 
     def fire(self) -> None:
         self.requested = True
-        self._fired.set()
+        if not self._fired.done():
+            self._fired.set_result(None)
         for task in tuple(self._open):
             task.cancel()
 
@@ -53,32 +54,26 @@ class Interrupt:
         if self.requested:
             raise Interrupted
 
-    async def cancellable(self, work: Coroutine[Any, Any, T]) -> T | Stop:
+    async def cancellable(self, work: Coroutine[Any, Any, T], *, name: str) -> T | Stop:
         """Run work that may be cut: the provider stream, the summary call, a tool's own execution."""
         if self.requested:
             work.close()
             return STOPPED
-        task: asyncio.Task[T] = asyncio.ensure_future(work)
+        task = asyncio.get_running_loop().create_task(work, name=name)
         self._open.add(task)
         try:
-            await asyncio.wait({task}) if await self._first(task) else await asyncio.wait({task}, timeout=self._grace)
+            either: set[asyncio.Future[Any]] = {task, self._fired}
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                await asyncio.wait({task}, timeout=self._grace)
         finally:
             self._open.discard(task)
         if not task.done():
-            log.warning("%s did not stop within %.1f s and was left behind", work.__qualname__, self._grace)
+            log.warning("%s did not stop within %.1f s and was left behind", task.get_name(), self._grace)
             self._abandoned.add(task)
             task.add_done_callback(self._forget)
             return ABANDONED
         return STOPPED if task.cancelled() else task.result()
-
-    async def _first(self, task: asyncio.Task[Any]) -> bool:
-        """True once the task has ended, False once the interruption came first."""
-        fired = asyncio.ensure_future(self._fired.wait())
-        try:
-            await asyncio.wait({task, fired}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            fired.cancel()
-        return task.done()
 
     def _forget(self, task: asyncio.Future[Any]) -> None:
         self._abandoned.discard(task)

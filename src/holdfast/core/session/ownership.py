@@ -16,7 +16,7 @@ import os
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.core.database.errors import Refused, StorageError
+from holdfast.core.database.errors import StorageError
 from holdfast.core.database.unit import Fence, Statement, Unit
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from holdfast.schema.record import Record
 
 BEAT_SECONDS = 2.0
-EXPIRY_SECONDS = 10.0
+EXPIRY_SECONDS = 30.0
 LOST = "lease taken by another owner"
 
 log = logging.getLogger(__name__)
@@ -84,6 +84,7 @@ class Ownership:
         self._watching = ExitStack()
         self._beating: asyncio.Task[None] | None = None
         self._obeying: set[asyncio.Task[None]] = set()
+        self._handled: set[str] = set()
         self._obey: Callable[[str, str], Awaitable[None]] | None = None
 
     def serve(self, obey: Callable[[str, str], Awaitable[None]]) -> None:
@@ -99,7 +100,7 @@ class Ownership:
             while not interrupt.requested:
                 holder = await self._holder(session_id)
                 if holder is None or not await self._alive(holder):
-                    return await self._prepare(session_id)
+                    return await self._prepare(session_id, dead=holder)
                 if asked_token != holder.token:
                     asked_token = holder.token
                     await self._ask(holder, "wake")
@@ -109,7 +110,8 @@ class Ownership:
                     return None
         return None
 
-    async def release(self, lease: Lease) -> None:
+    def release(self, lease: Lease) -> None:
+        """Let go without waiting for the commit: the token stays, so nothing depends on when it lands."""
         session_id = lease.fence.session_id
         if self._held.get(session_id) is lease:
             del self._held[session_id]
@@ -140,10 +142,7 @@ class Ownership:
         if holder is None:
             return
         request = await self._ask(holder, "interrupt")
-        await self._until(
-            session_id,
-            lambda: self._answered(request, holder),
-        )
+        await self._until(lambda: self._answered(request, holder))
 
     async def wait_elsewhere(self, session_id: str) -> None:
         """Returns when no other process executes this Session."""
@@ -152,7 +151,7 @@ class Ownership:
             return await self.elsewhere(session_id) is None
 
         if not await free():
-            await self._until(session_id, free)
+            await self._until(free)
 
     async def close(self) -> None:
         self._stop_serving()
@@ -171,7 +170,7 @@ class Ownership:
 
     # -- taking --------------------------------------------------------------------------------------------------
 
-    async def _prepare(self, session_id: str) -> Lease:
+    async def _prepare(self, session_id: str, dead: Held | None) -> Lease:
         self._hold_lock()
         row = await self._row(session_id)
         seen = row.token if row else -1
@@ -179,6 +178,7 @@ class Ownership:
         take = (
             Statement("owner.beat", {"id": self.id, "pid": os.getpid(), "beat": self._clock.now()}),
             Statement("lease.take", {**fence._asdict(), "seen_token": seen}, changes=1, refusal=LOST),
+            *(Statement("control.forget", {"id": dead.owner_id}) for dead in ([dead] if dead else [])),
         )
         lease = self._held[session_id] = Lease(self._log, fence, take)
         self._start_serving()
@@ -222,7 +222,7 @@ class Ownership:
         await self._database.submit(Unit(holder.session_id, local=(Statement("control.done", {"id": request}),)))
         return True
 
-    async def _until(self, session_id: str, met: Callable[[], Awaitable[bool]]) -> None:
+    async def _until(self, met: Callable[[], Awaitable[bool]]) -> None:
         changed = asyncio.Event()
         with self._log.signals.watch(changed.set):
             while not await met():
@@ -252,17 +252,14 @@ class Ownership:
         task.add_done_callback(self._obeying.discard)
 
     async def _obey_all(self) -> None:
-        for id, session_id, kind in await self._database.fetch("control.asked", {"owner_id": self.id}):
-            done = Unit(str(session_id), local=(Statement("control.done", {"id": str(id)}, changes=1),))
-            try:
-                if kind == "wake":
-                    await self._database.submit(done)
-                if self._obey is not None:
-                    await self._obey(str(kind), str(session_id))
-                if kind != "wake":
-                    await self._database.submit(done)
-            except Refused:
-                continue  # another look at the same row was faster
+        rows = await self._database.fetch("control.asked", {"owner_id": self.id})
+        self._handled &= {str(row[0]) for row in rows}
+        fresh = [(str(row[0]), str(row[1]), str(row[2])) for row in rows if str(row[0]) not in self._handled]
+        self._handled |= {id for id, _, _ in fresh}
+        for id, session_id, kind in fresh:
+            if self._obey is not None:
+                await self._obey(kind, session_id)
+            await self._database.submit(Unit(session_id, local=(Statement("control.done", {"id": id}),)))
 
 
 def _locked(path: Path) -> bool:

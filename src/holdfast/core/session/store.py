@@ -72,7 +72,7 @@ class SessionStore:
             raise SessionNotFound(session_id)
         return session
 
-    async def list(
+    async def page(
         self, chosen: SessionFilter, *, order: Order, limit: int, anchor: SessionAnchor | None = None
     ) -> list[Session]:
         """Sorted by creation time, then id. `previous` reads against the order and turns the rows back."""

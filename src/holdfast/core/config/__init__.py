@@ -1,0 +1,1 @@
+"""Configuration: OpenCode's files, read and never written."""

@@ -1,0 +1,89 @@
+"""One set of services per Location: built at first use, shared, released when idle for long."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from holdfast.schema.location import Location
+
+IDLE_SECONDS = 60 * 60.0
+
+log = logging.getLogger(__name__)
+
+
+class Closable(Protocol):
+    async def close(self) -> None: ...
+
+
+S = TypeVar("S", bound=Closable)
+
+
+class _Slot(Generic[S]):
+    def __init__(self, building: asyncio.Task[S]) -> None:
+        self.building = building
+        self.users = 0
+        self.release: asyncio.TimerHandle | None = None
+
+
+class ServiceMap(Generic[S]):
+    def __init__(self, build: Callable[[Location], Awaitable[S]], *, idle: float = IDLE_SECONDS) -> None:
+        self._build = build
+        self._idle = idle
+        self._slots: dict[Location, _Slot[S]] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+
+    @asynccontextmanager
+    async def use(self, location: Location) -> AsyncIterator[S]:
+        """The Location's services, kept alive at least until the block ends."""
+        slot = self._slots.get(location)
+        if slot is None:
+            building = asyncio.get_running_loop().create_task(self._built(location))
+            slot = self._slots[location] = _Slot(building)
+        slot.users += 1
+        if slot.release is not None:
+            slot.release.cancel()
+            slot.release = None
+        try:
+            yield await asyncio.shield(slot.building)
+        finally:
+            slot.users -= 1
+            failed = slot.building.done() and (slot.building.cancelled() or slot.building.exception() is not None)
+            if failed:  # a failed start is not kept: the next use tries again
+                if self._slots.get(location) is slot:
+                    del self._slots[location]
+            elif slot.users == 0:
+                loop = asyncio.get_running_loop()
+                slot.release = loop.call_later(self._idle, self._release, location, slot)
+
+    def __contains__(self, location: Location) -> bool:
+        return location in self._slots
+
+    async def close(self) -> None:
+        for location, slot in tuple(self._slots.items()):
+            if slot.release is not None:
+                slot.release.cancel()
+            self._release(location, slot)
+        if self._closing:
+            await asyncio.wait(self._closing)
+
+    async def _built(self, location: Location) -> S:
+        return await self._build(location)
+
+    def _release(self, location: Location, slot: _Slot[S]) -> None:
+        if self._slots.get(location) is slot:
+            del self._slots[location]
+        task = asyncio.get_running_loop().create_task(self._close(slot))
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+    async def _close(self, slot: _Slot[S]) -> None:
+        try:
+            await (await slot.building).close()
+        except Exception:
+            log.exception("closing the services of a location")

@@ -1,0 +1,104 @@
+"""Executing Sessions: from a Session id alone to its Location's runner, one drain at a time, under a lease."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from holdfast.core.database.errors import Fenced, Refused
+from holdfast.core.session.errors import Interrupted
+from holdfast.core.session.ownership import LOST
+from holdfast.core.session.run_coordinator import RunCoordinator
+from holdfast.schema.live_event import Busy, ErrorInfo, Idle, SessionError, SessionStatus, Status
+
+if TYPE_CHECKING:
+    from holdfast.core.event.log import EventLog
+    from holdfast.core.location.service_map import ServiceMap
+    from holdfast.core.location.services import LocationServices
+    from holdfast.core.session.interrupt import Interrupt
+    from holdfast.core.session.ownership import Ownership
+    from holdfast.core.session.store import SessionStore
+    from holdfast.schema.location import Location
+
+log = logging.getLogger(__name__)
+
+
+class Execution:
+    """One per process. Callers wait for drains; they never run one."""
+
+    def __init__(
+        self, events: EventLog, store: SessionStore, locations: ServiceMap[LocationServices], ownership: Ownership
+    ) -> None:
+        self._log = events
+        self._store = store
+        self._locations = locations
+        self._ownership = ownership
+        self._coordinator: RunCoordinator[str] = RunCoordinator(self._drain)
+        ownership.serve(self._obey)
+
+    def wake(self, session_id: str) -> None:
+        """There may be something to do. Returns at once and cannot fail."""
+        self._coordinator.wake(session_id)
+
+    async def run(self, session_id: str) -> None:
+        """Continue from history even with nothing pending, or join what runs; shares its outcome."""
+        await self._coordinator.run(session_id)
+
+    async def wait(self, session_id: str) -> None:
+        """Returns when nothing executes this Session, here or in another process."""
+        await self._coordinator.wait(session_id)
+        await self._ownership.wait_elsewhere(session_id)
+
+    async def interrupt(self, session_id: str) -> None:
+        """Returns once the running work, here or elsewhere, has ended and is recorded. Idle: nothing to do."""
+        await self._coordinator.interrupt(session_id)
+        await self._ownership.interrupt_elsewhere(session_id)
+
+    async def active(self) -> list[str]:
+        return sorted({*self._coordinator.active(), *await self._ownership.all_elsewhere()})
+
+    async def close(self) -> None:
+        await self._coordinator.close()
+
+    async def _obey(self, kind: str, session_id: str) -> None:
+        if kind == "wake":
+            self._coordinator.wake(session_id)
+        elif kind == "interrupt":
+            await self._coordinator.interrupt(session_id)
+
+    async def _drain(self, session_id: str, force: bool, interrupt: Interrupt) -> None:
+        async def wanted() -> bool:
+            return force or bool(await self._store.waiting(session_id))
+
+        while await wanted() and not interrupt.requested:
+            session = await self._store.get(session_id)
+            lease = await self._ownership.acquire(session_id, interrupt, wanted)
+            if lease is None:
+                break
+            try:
+                self._announce(session_id, session.location, Busy())
+                async with self._locations.use(session.location) as services:
+                    await services.runner.drain(session_id, lease, interrupt)
+                return
+            except Interrupted:
+                raise
+            except Refused as refused:
+                if refused.reason == LOST and not isinstance(refused, Fenced):
+                    continue  # another process was a moment faster; see what is left to do
+                self._report(session_id, session.location, refused)
+                raise
+            except Exception as error:
+                self._report(session_id, session.location, error)
+                raise
+            finally:
+                self._ownership.release(lease)
+                self._announce(session_id, session.location, Idle())
+        interrupt.check()
+
+    def _announce(self, session_id: str, location: Location, status: Status) -> None:
+        self._log.announce(SessionStatus(session_id=session_id, status=status), location=location)
+
+    def _report(self, session_id: str, location: Location, error: Exception) -> None:
+        log.warning("the drain of %s failed: %s: %s", session_id, type(error).__name__, error)
+        info = ErrorInfo(name=getattr(error, "tag", type(error).__name__), data={"message": str(error)})
+        self._log.announce(SessionError(session_id=session_id, error=info), location=location)

@@ -1,0 +1,1 @@
+"""Running a Session: the drain, one provider turn, lowering, publication, tool calls."""

@@ -1,0 +1,264 @@
+"""From the model's events to the Session's: durable boundaries are staged and committed in order, deltas are live.
+
+Invariants
+- The assistant message starts with the first content or with a failure, and ends with exactly one terminal event.
+- Stages reach the log in order. What one network read completed is one commit.
+- A delta is announced only after the start of its block has been, and never after its end."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast.llm import event as llm
+from holdfast.schema import session_event as ev
+from holdfast.schema.live_event import ReasoningDelta, TextDelta, ToolInputDelta
+from holdfast.schema.session import CacheTokens, Tokens
+from holdfast.schema.session_message import UnknownError
+
+if TYPE_CHECKING:
+    from holdfast.core.clock import Clock, Ids
+    from holdfast.core.database.unit import Committed
+    from holdfast.core.event.log import EventLog
+    from holdfast.core.session.ownership import Lease
+    from holdfast.core.tool.tool import ToolOutput
+    from holdfast.schema.ids import MessageID
+    from holdfast.schema.location import Location
+    from holdfast.schema.model import ModelRef
+    from holdfast.schema.record import Record
+
+FLUSH_SECONDS = 0.016
+HERE = ev.Provider(executed=False)
+
+
+class TurnOf(NamedTuple):
+    """What a turn was sampled with."""
+
+    session_id: str
+    location: Location
+    agent: str
+    model: ModelRef
+
+
+class _Fragment:
+    """A block that is still open: everything received, and what of it has not been announced yet."""
+
+    def __init__(self, name: str = "") -> None:
+        self.name = name
+        self.pieces: list[str] = []
+        self.announced = 0
+
+    def take_new(self) -> str:
+        new, self.announced = "".join(self.pieces[self.announced :]), len(self.pieces)
+        return new
+
+    def whole(self) -> str:
+        return "".join(self.pieces)
+
+
+class TurnPublisher:
+    def __init__(self, log: EventLog, lease: Lease, turn: TurnOf, ids: Ids, clock: Clock) -> None:
+        self._log = log
+        self._lease = lease
+        self._turn = turn
+        self._ids = ids
+        self._clock = clock
+        self._staged: list[Record] = []
+        self._submitted: list[asyncio.Future[Committed]] = []
+        self._texts: dict[str, _Fragment] = {}
+        self._reasonings: dict[str, _Fragment] = {}
+        self._inputs: dict[str, _Fragment] = {}
+        self._flush: asyncio.TimerHandle | None = None
+        self.message_id: MessageID | None = None
+        self.finish: llm.StepFinish | None = None
+        self.ended = False
+        self.unsettled: dict[str, llm.ToolCall] = {}
+        self.fresh: list[llm.ToolCall] = []
+        """Calls that were staged and not yet handed out for execution."""
+        self.called = False
+
+    def handle(self, event: llm.Event) -> None:
+        if self.ended:
+            return
+        match event:
+            case llm.TextDelta(id, text):
+                self._texts[id].pieces.append(text)
+                self._schedule_flush()
+            case llm.ReasoningDelta(id, text):
+                self._reasonings[id].pieces.append(text)
+                self._schedule_flush()
+            case llm.ToolInputDelta(id, _, text):
+                self._inputs[id].pieces.append(text)
+                self._schedule_flush()
+            case llm.TextStart(id):
+                _open(self._texts, id)
+                self._stage(ev.TextStarted, text_id=id)
+            case llm.TextEnd(id):
+                self._end_text(id)
+            case llm.ReasoningStart(id, metadata):
+                _open(self._reasonings, id)
+                self._stage(ev.ReasoningStarted, reasoning_id=id, provider_metadata=metadata)
+            case llm.ReasoningEnd(id, metadata):
+                self._end_reasoning(id, metadata)
+            case llm.ToolInputStart(id, name):
+                _open(self._inputs, id, name)
+                self._stage(ev.ToolInputStarted, call_id=id, name=name)
+            case llm.ToolInputEnd(id):
+                self._end_input(id)
+            case llm.ToolCall():
+                self._call(event)
+            case llm.StepFinish():
+                self.finish = event
+            case llm.ProviderError(message):
+                self.close_fragments()
+                self.fail(message)
+            case llm.StepStart() | llm.Finish():
+                pass
+
+    def close_fragments(self) -> None:
+        """However the stream ended, what was received so far is kept."""
+        for id in list(self._texts):
+            self._end_text(id)
+        for id in list(self._reasonings):
+            self._end_reasoning(id, None)
+        for id in list(self._inputs):
+            self._end_input(id)
+
+    def succeed(self, call_id: str, output: ToolOutput) -> None:
+        if self.unsettled.pop(call_id, None) is not None:
+            self._stage(
+                ev.ToolSuccess,
+                call_id=call_id,
+                structured=output.structured,
+                content=output.content,
+                provider=HERE,
+            )
+
+    def fail_call(self, call_id: str, message: str) -> None:
+        if self.unsettled.pop(call_id, None) is not None:
+            self._stage(ev.ToolFailed, call_id=call_id, error=UnknownError(message=message), provider=HERE)
+
+    def fail(self, message: str) -> None:
+        """The step's one terminal event, if it has none yet."""
+        if not self.ended:
+            self._stage(ev.StepFailed, error=UnknownError(message=message))
+            self.ended = True
+
+    def end(self) -> None:
+        if not self.ended and self.finish is not None:
+            self._stage(ev.StepEnded, finish=self.finish.reason, cost=0.0, tokens=_tokens(self.finish.usage))
+            self.ended = True
+
+    def submit(self) -> None:
+        """Hand what is staged to the log, in order, without waiting."""
+        if self._staged:
+            staged, self._staged = self._staged, []
+            self._submitted.append(self._lease.submit(*staged, location=self._turn.location))
+
+    async def commit(self) -> None:
+        """Everything so far is on disk, or this raises."""
+        self.submit()
+        waiting, self._submitted = self._submitted, []
+        for future in waiting:
+            await future
+
+    # -- details -------------------------------------------------------------------------------------------------
+
+    def _stage(self, kind: type[Record], **fields: object) -> None:
+        self._staged.append(
+            kind(
+                timestamp=self._clock.now(),
+                session_id=self._turn.session_id,
+                assistant_message_id=self._start(),
+                **fields,
+            )
+        )
+
+    def _start(self) -> MessageID:
+        if self.message_id is None:
+            self.message_id = self._ids.message()
+            started = ev.StepStarted(
+                timestamp=self._clock.now(),
+                session_id=self._turn.session_id,
+                assistant_message_id=self.message_id,
+                agent=self._turn.agent,
+                model=self._turn.model,
+            )
+            self._staged.append(started)
+        return self.message_id
+
+    def _end_text(self, id: str) -> None:
+        self._announce_deltas()
+        self._stage(ev.TextEnded, text_id=id, text=self._texts.pop(id).whole())
+
+    def _end_reasoning(self, id: str, metadata: llm.ProviderMetadata | None) -> None:
+        self._announce_deltas()
+        text = self._reasonings.pop(id).whole()
+        self._stage(ev.ReasoningEnded, reasoning_id=id, text=text, provider_metadata=metadata)
+
+    def _end_input(self, id: str) -> None:
+        self._announce_deltas()
+        self._stage(ev.ToolInputEnded, call_id=id, text=self._inputs.pop(id).whole())
+
+    def _call(self, call: llm.ToolCall) -> None:
+        self.called = True
+        self.unsettled[call.id] = call
+        if call.invalid is not None:
+            self.fail_call(call.id, f"Invalid tool input: {call.invalid}")
+            return
+        self._stage(ev.ToolCalled, call_id=call.id, tool=call.name, input=call.input, provider=HERE)
+        self.fresh.append(call)
+
+    def _schedule_flush(self) -> None:
+        if self._flush is None and self._log.bus.observed:
+            self._flush = asyncio.get_running_loop().call_later(FLUSH_SECONDS, self._flush_due)
+
+    def _flush_due(self) -> None:
+        self._flush = None
+        if self._staged or not all(future.done() for future in self._submitted):
+            self._schedule_flush()  # the block's start is still on its way
+        else:
+            self._announce_deltas()
+
+    def _announce_deltas(self) -> None:
+        if self._staged or not self._log.bus.observed or not all(future.done() for future in self._submitted):
+            return  # the end of the block brings the whole text anyway
+        stamp = {
+            "timestamp": self._clock.now(),
+            "session_id": self._turn.session_id,
+            "assistant_message_id": self.message_id or "",
+        }
+        location = self._turn.location
+        for id, fragment in self._texts.items():
+            if delta := fragment.take_new():
+                self._log.announce(TextDelta(text_id=id, delta=delta, **stamp), location=location)  # type: ignore[arg-type]
+        for id, fragment in self._reasonings.items():
+            if delta := fragment.take_new():
+                self._log.announce(ReasoningDelta(reasoning_id=id, delta=delta, **stamp), location=location)  # type: ignore[arg-type]
+        for id, fragment in self._inputs.items():
+            if delta := fragment.take_new():
+                self._log.announce(ToolInputDelta(call_id=id, delta=delta, **stamp), location=location)  # type: ignore[arg-type]
+
+    def close(self) -> None:
+        if self._flush is not None:
+            self._flush.cancel()
+            self._flush = None
+
+
+def _open(fragments: dict[str, _Fragment], id: str, name: str = "") -> None:
+    if id in fragments:
+        raise ValueError(f"the provider started block {id} twice")
+    fragments[id] = _Fragment(name)
+
+
+def _tokens(usage: llm.Usage | None) -> Tokens:
+    """Stored tokens do not overlap: input without cache, output without reasoning."""
+    if usage is None:
+        usage = llm.Usage()
+    read, write, reasoning = (max(0, value or 0) for value in (usage.cache_read, usage.cache_write, usage.reasoning))
+    return Tokens(
+        input=max(0, (usage.input or 0) - read - write),
+        output=max(0, (usage.output or 0) - reasoning),
+        reasoning=reasoning,
+        cache=CacheTokens(read=read, write=write),
+    )

@@ -1,0 +1,204 @@
+"""The facade: every operation on Sessions that a client can ask for. HTTP, clients and embedding end up here."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+from contextlib import aclosing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from holdfast import __version__
+from holdfast.core.database.errors import Refused
+from holdfast.core.database.unit import Statement
+from holdfast.core.session.projector import ALREADY_PROJECTED
+from holdfast.schema.session import NO_TOKENS, RecordTime, Session, SessionRecord
+from holdfast.schema.session_event import SessionCreated
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Coroutine
+
+    from holdfast.core.clock import Clock, Ids
+    from holdfast.core.database.database import Database
+    from holdfast.core.event.log import EventLog
+    from holdfast.core.location.project import Project
+    from holdfast.core.session.execution import Execution
+    from holdfast.core.session.inbox import Inbox
+    from holdfast.core.session.store import Direction, Order, SessionAnchor, SessionFilter, SessionStore, StoredMessage
+    from holdfast.schema.event import Event
+    from holdfast.schema.location import Location
+    from holdfast.schema.model import ModelRef
+    from holdfast.schema.prompt import Admission, Delivery, Prompt
+
+T = TypeVar("T")
+
+
+class Sessions:
+    def __init__(
+        self,
+        *,
+        database: Database,
+        log: EventLog,
+        store: SessionStore,
+        inbox: Inbox,
+        execution: Execution,
+        ids: Ids,
+        clock: Clock,
+    ) -> None:
+        self._database = database
+        self._log = log
+        self._store = store
+        self._inbox = inbox
+        self._execution = execution
+        self._ids = ids
+        self._clock = clock
+        self._ongoing: set[asyncio.Task[Any]] = set()
+
+    async def create(
+        self,
+        *,
+        location: Location,
+        project: Project,
+        id: str | None = None,
+        agent: str | None = None,
+        model: ModelRef | None = None,
+    ) -> Session:
+        """A new Session, or the one that has this id already, whatever else was asked."""
+        if id is not None and (known := await self._store.find(id)) is not None:
+            return known
+        record = self._record(id or self._ids.session(), location, project, agent, model)
+        ensure = Statement(
+            "project.ensure",
+            {
+                "id": project.id,
+                "worktree": str(project.directory),
+                "vcs": "git" if project.store else None,
+                "time_created": record.time.created,
+            },
+        )
+        try:
+            await self._uncut(
+                self._log.publish(SessionCreated(session_id=record.id, info=record), location=location, before=[ensure])
+            )
+        except Refused as refused:
+            if refused.reason != ALREADY_PROJECTED:
+                raise
+        return await self._store.get(record.id)
+
+    async def get(self, session_id: str) -> Session:
+        return await self._store.get(session_id)
+
+    async def page(
+        self, chosen: SessionFilter, *, order: Order, limit: int, anchor: SessionAnchor | None = None
+    ) -> list[Session]:
+        return await self._store.page(chosen, order=order, limit=limit, anchor=anchor)
+
+    async def prompt(
+        self,
+        session_id: str,
+        prompt: Prompt,
+        *,
+        id: str | None = None,
+        delivery: Delivery = "steer",
+        resume: bool = True,
+    ) -> Admission:
+        """Admit durably, then wake. Never runs a turn and never waits for one; a caller that goes away in the middle
+        cannot separate the commit from the wake."""
+        return await self._uncut(self._prompt(session_id, prompt, id, delivery, resume))
+
+    async def messages(
+        self, session_id: str, *, order: Order, limit: int, anchor: int | None = None, direction: Direction = "next"
+    ) -> list[StoredMessage]:
+        await self._store.get(session_id)
+        return await self._store.messages(session_id, order=order, limit=limit, anchor=anchor, direction=direction)
+
+    async def message(self, session_id: str, message_id: str) -> StoredMessage:
+        await self._store.get(session_id)
+        return await self._store.message(session_id, message_id)
+
+    async def context(self, session_id: str) -> list[StoredMessage]:
+        """The messages selected as model history; never the baseline, the tools or other request parts."""
+        await self._store.get(session_id)
+        return await self._store.active_history(session_id)
+
+    async def history(self, session_id: str, *, after: int = -1, limit: int = 50) -> tuple[list[Event], bool]:
+        await self._store.get(session_id)
+        return await self._log.history(session_id, after=after, limit=limit)
+
+    async def events(self, session_id: str, *, after: int = -1) -> AsyncIterator[list[Event]]:
+        """Durable public events after a sequence, then new ones as they are committed."""
+        await self._store.get(session_id)
+        async with aclosing(self._log.tail(session_id, after=after)) as tail:  # type: ignore[type-var]
+            async for events in tail:
+                yield events
+
+    async def run(self, session_id: str) -> None:
+        await self._store.get(session_id)
+        await self._execution.run(session_id)
+
+    async def wake(self, session_id: str) -> None:
+        await self._store.get(session_id)
+        self._execution.wake(session_id)
+
+    async def wait(self, session_id: str) -> None:
+        await self._store.get(session_id)
+        await self._execution.wait(session_id)
+
+    async def interrupt(self, session_id: str) -> None:
+        await self._store.get(session_id)
+        await self._uncut(self._execution.interrupt(session_id))
+
+    async def active(self) -> list[str]:
+        return await self._execution.active()
+
+    async def close(self) -> None:
+        if self._ongoing:
+            await asyncio.wait(self._ongoing)
+
+    async def _prompt(
+        self, session_id: str, prompt: Prompt, id: str | None, delivery: Delivery, resume: bool
+    ) -> Admission:
+        session = await self._store.get(session_id)
+        receipt = await self._inbox.admit(session_id, prompt, id=id, delivery=delivery, location=session.location)
+        if resume:
+            self._execution.wake(session_id)
+        return receipt
+
+    async def _uncut(self, work: Coroutine[Any, Any, T]) -> T:
+        task = asyncio.get_running_loop().create_task(work)
+        self._ongoing.add(task)
+        task.add_done_callback(self._ongoing.discard)
+        return await asyncio.shield(task)
+
+    def _record(
+        self, id: str, location: Location, project: Project, agent: str | None, model: ModelRef | None
+    ) -> SessionRecord:
+        now = self._clock.now()
+        return SessionRecord(
+            id=id,
+            slug=self._ids.slug(),
+            project_id=project.id,
+            workspace_id=location.workspace_id,
+            directory=location.directory,
+            path=_relative(location.directory, project.directory),
+            cost=0.0,
+            tokens=NO_TOKENS,
+            title=f"New session - {_iso(now)}",
+            agent=agent,
+            model=model,
+            version=__version__,
+            time=RecordTime(created=now, updated=now),
+        )
+
+
+def _relative(directory: str, root: Path) -> str:
+    try:
+        path = Path(directory).relative_to(root).as_posix()
+    except ValueError:
+        return ""
+    return "" if path == "." else path
+
+
+def _iso(millis: int) -> str:
+    moment = dt.datetime.fromtimestamp(millis / 1000, tz=dt.UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{millis % 1000:03d}Z"
