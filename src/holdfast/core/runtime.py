@@ -26,12 +26,13 @@ from holdfast.core.tool.tool import Toolbox
 from holdfast.llm.offline import SCHEME, OfflineTransport
 from holdfast.llm.route.network import NetworkTransport
 from holdfast.llm.route.transport import SchemeTransport, Transport
-from holdfast.schema.live_event import GlobalDisposed
 from holdfast.schema.location import Location, LocationInfo, LocationProject
 from holdfast.schema.manifest import MANIFEST
 
 if TYPE_CHECKING:
     from types import TracebackType
+
+    from holdfast.schema.model import ModelRef
 
 
 class Paths(NamedTuple):
@@ -100,11 +101,13 @@ class Runtime:
         await self.execution.close()
         await self.sessions.close()
         await self._ownership.close()
-        self.log.announce(GlobalDisposed())
         await self.log.close()
         await self._locations.close()
         await self._transport.close()
         self.database.close()
+
+    def new_event_id(self) -> str:
+        return self._ids.event()
 
     @property
     def location(self) -> Location:
@@ -123,6 +126,10 @@ class Runtime:
             workspace_id=location.workspace_id,
             project=LocationProject(id=project.id, directory=str(project.directory)),
         )
+
+    async def default_model(self) -> ModelRef | None:
+        async with self._locations.use(self.location) as services:
+            return services.catalog.default()
 
     async def verify(self) -> list[Mismatch]:
         """Projection rows that differ from what the log says."""

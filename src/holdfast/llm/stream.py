@@ -6,8 +6,8 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from holdfast.llm.errors import LLMError, excerpt, http_error
-from holdfast.llm.route.framing import SSEFrames
 from holdfast.llm.route.transport import HttpRequest, HttpResponse, Transport
+from holdfast.schema.sse import FrameTooLarge, SSEFrames
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from holdfast.llm.route.route import Route
 
 ERROR_BODY_LIMIT = 16_384
+FRAME_LIMIT = 16 * 1024 * 1024
 
 
 async def stream(transport: Transport, route: Route, request: Request) -> AsyncGenerator[list[Event], None]:
@@ -33,7 +34,7 @@ async def stream(transport: Transport, route: Route, request: Request) -> AsyncG
         if response.content_type not in ("text/event-stream", "application/octet-stream", ""):
             body = excerpt(await _error_body(response), secrets)
             raise LLMError("InvalidProviderOutput", f"expected an event stream, got {response.content_type}: {body}")
-        frames, decoder = SSEFrames(), route.protocol.decoder()
+        frames, decoder = SSEFrames(FRAME_LIMIT), route.protocol.decoder()
         async with aclosing(response.chunks()) as chunks:  # type: ignore[type-var]
             async for chunk in chunks:
                 if events := [event for frame in frames.feed(chunk) for event in decoder.feed(frame)]:
@@ -42,6 +43,8 @@ async def stream(transport: Transport, route: Route, request: Request) -> AsyncG
         last += decoder.finish()
         if last:
             yield last
+    except FrameTooLarge as error:
+        raise LLMError("InvalidProviderOutput", f"the provider's stream makes no sense: {error}") from error
     finally:
         await response.close()
 

@@ -66,6 +66,10 @@ class ConflictError(PublicError):
     resource: str | None = None
 
 
+class UnsupportedMediaTypeError(PublicError):
+    status: ClassVar[int] = 415
+
+
 class UnknownError(PublicError):
     status: ClassVar[int] = 500
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from msgspec import UNSET, UnsetType
+
 from holdfast.schema.ids import MessageIDField, SessionIDField
 from holdfast.schema.record import Record
 
@@ -35,6 +37,28 @@ class Prompt(Record):
     text: str
     files: tuple[FileAttachment, ...] | None = None
     agents: tuple[AgentAttachment, ...] | None = None
+
+
+class FileInput(Record):
+    """A file as a caller names it; its media type is found at admission."""
+
+    uri: str
+    name: str | UnsetType = UNSET
+    description: str | UnsetType = UNSET
+    source: Source | UnsetType = UNSET
+
+
+class AgentInput(Record):
+    name: str
+    source: Source | UnsetType = UNSET
+
+
+class PromptInput(Record):
+    """A prompt on its way in. Unlike a missing field, `null` is refused."""
+
+    text: str
+    files: tuple[FileInput, ...] | UnsetType = UNSET
+    agents: tuple[AgentInput, ...] | UnsetType = UNSET
 
 
 class Admission(Record):

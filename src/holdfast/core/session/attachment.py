@@ -3,29 +3,39 @@
 from __future__ import annotations
 
 import mimetypes
-from typing import TYPE_CHECKING
+from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
-from holdfast.schema.prompt import AgentAttachment, FileAttachment, Prompt, Source
+from msgspec import UnsetType
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from holdfast.schema.prompt import AgentAttachment, FileAttachment, Prompt, PromptInput
+
+T = TypeVar("T")
 
 DIRECTORY = "application/x-directory"
 UNKNOWN = "application/octet-stream"
 
 
-def normalise(
-    text: str,
-    files: Sequence[tuple[str, str | None, str | None, Source | None]],
-    agents: Sequence[AgentAttachment],
-) -> Prompt:
+def normalise(given: PromptInput) -> Prompt:
     """Absent and empty lists are one, so that equal prompts encode to equal bytes."""
-    attached = tuple(
-        FileAttachment(uri=uri, mime=media_type(uri, name), name=name, description=description, source=source)
-        for uri, name, description, source in files
+    files = tuple(
+        FileAttachment(
+            uri=file.uri,
+            mime=media_type(file.uri, _or_none(file.name)),
+            name=_or_none(file.name),
+            description=_or_none(file.description),
+            source=_or_none(file.source),
+        )
+        for file in _or_none(given.files) or ()
     )
-    return Prompt(text=text, files=attached or None, agents=tuple(agents) or None)
+    agents = tuple(
+        AgentAttachment(name=agent.name, source=_or_none(agent.source)) for agent in _or_none(given.agents) or ()
+    )
+    return Prompt(text=given.text, files=files or None, agents=agents or None)
+
+
+def _or_none(value: T | UnsetType) -> T | None:
+    return None if isinstance(value, UnsetType) else value
 
 
 def media_type(uri: str, name: str | None = None) -> str:

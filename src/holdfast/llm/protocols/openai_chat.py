@@ -237,7 +237,7 @@ class ChatDecoder:
         self._failed = False
 
     def feed(self, frame: bytes) -> list[ev.Event]:
-        if self._failed:
+        if self._failed or frame == b"[DONE]":
             return []
         try:
             chunk = _CHUNK.decode(frame)

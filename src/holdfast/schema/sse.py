@@ -1,17 +1,22 @@
-"""Server-sent events from bytes: any chunking gives the same frames."""
+"""Server-sent events from bytes: any chunking gives the same frames. Used by provider streams and by clients."""
 
 from __future__ import annotations
 
-from holdfast.llm.errors import LLMError
-
-FRAME_LIMIT = 16 * 1024 * 1024
 _BOM = b"\xef\xbb\xbf"
+
+
+class FrameTooLarge(Exception):
+    """More than the limit arrived without the end of a frame."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"a frame is larger than {limit} bytes")
 
 
 class SSEFrames:
     """Feed chunks, get the `data` of complete frames. Cost is linear in the bytes fed."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
         self._parts: list[bytes] = []
         self._size = 0
         self._started = False
@@ -54,8 +59,8 @@ class SSEFrames:
             return
         self._parts.append(piece)
         self._size += len(piece)
-        if self._size > FRAME_LIMIT:
-            raise LLMError("InvalidProviderOutput", f"the provider sent a frame larger than {FRAME_LIMIT} bytes")
+        if self._size > self._limit:
+            raise FrameTooLarge(self._limit)
 
 
 def _frames(block: bytes) -> list[bytes]:
@@ -66,6 +71,6 @@ def _frames(block: bytes) -> list[bytes]:
         else:
             lines = [line[5:].removeprefix(b" ") for line in frame.split(b"\n") if line.startswith(b"data:")]
             data = b"\n".join(lines)
-        if data and data != b"[DONE]":
+        if data:
             found.append(data)
     return found

@@ -1,0 +1,1 @@
+"""The command line. It talks to a client, embedded or remote, never to core."""

@@ -1,0 +1,52 @@
+"""Runs a command's coroutine and turns what can go wrong into one readable line and an exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from holdfast.client.errors import ApiError, ClientError
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+FAILED = 1
+INTERRUPTED = 130
+
+
+def execute(work: Coroutine[Any, Any, int]) -> int:
+    logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(name)s: %(message)s")
+    # The writer thread shares the interpreter with the loop; shorter turns let commits answer sooner.
+    sys.setswitchinterval(0.0005)
+    try:
+        return asyncio.run(_interruptible(work))
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except (ApiError, ClientError) as error:
+        return fail(str(error))
+    except Exception as error:
+        if type(error).__module__.startswith("holdfast."):
+            return fail(str(error))
+        raise
+
+
+def fail(message: str) -> int:
+    click.echo(f"holdfast: {message}", err=True)
+    return FAILED
+
+
+async def _interruptible(work: Coroutine[Any, Any, int]) -> int:
+    """Ctrl-C and SIGTERM cancel the command's own task once, so that its `async with` blocks close in order."""
+    task = asyncio.ensure_future(work)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, task.cancel)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        return INTERRUPTED

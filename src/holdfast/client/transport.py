@@ -1,0 +1,35 @@
+"""The seam below the client: one request, one response with a body that can be streamed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+
+class Request(NamedTuple):
+    method: str
+    target: str
+    """Path and query."""
+    headers: Mapping[str, str]
+    body: bytes | None = None
+    timeout: float | None = None
+
+
+class Response(Protocol):
+    status: int
+    content_type: str
+
+    async def read(self) -> bytes: ...
+
+    def chunks(self) -> AsyncIterator[bytes]: ...
+
+    async def close(self) -> None: ...
+
+
+class AsyncTransport(Protocol):
+    async def send(self, request: Request) -> Response:
+        """Raises ClientError with reason Transport."""
+
+    async def close(self) -> None: ...

@@ -1,0 +1,163 @@
+"""An in-memory transport that streams: the application runs in a task of the host, its body passes through a bounded
+buffer.
+
+- A body that nobody reads stops the application at the limit.
+- A caller that goes away is a disconnect: the application sees it, and is never cancelled by it.
+- A body outlives the task that opened it; one that is dropped without being closed disconnects by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections import deque
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from holdfast.client.errors import ClientError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+
+    from holdfast.client.transport import Request
+
+    Application = Callable[[MutableMapping[str, Any], Any, Any], Awaitable[None]]
+
+BUFFER_BYTES = 256 * 1024
+GRACE_SECONDS = 5.0
+
+
+class AsgiTransport:
+    def __init__(self, application: Application) -> None:
+        self._application = application
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def send(self, request: Request) -> AsgiResponse:
+        exchange = _Exchange(request.body or b"")
+        task = asyncio.get_running_loop().create_task(self._run(request, exchange), name=f"embedded {request.target}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        try:
+            async with asyncio.timeout(request.timeout):
+                await exchange.started.wait()
+        except TimeoutError as error:
+            exchange.disconnect()
+            raise ClientError("Transport", f"no answer within {request.timeout:g} s") from error
+        except asyncio.CancelledError:
+            exchange.disconnect()
+            raise
+        if exchange.failure is not None:
+            raise ClientError("Transport", "the embedded server failed") from exchange.failure
+        return AsgiResponse(exchange)
+
+    async def close(self) -> None:
+        """Wait for what is still running; streams must have been ended by then."""
+        if self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=GRACE_SECONDS)
+            for task in late:
+                task.cancel()
+            if late:
+                await asyncio.wait(late)
+
+    async def _run(self, request: Request, exchange: _Exchange) -> None:
+        path, _, query = request.target.partition("?")
+        scope = {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.4"},
+            "http_version": "1.1",
+            "method": request.method,
+            "scheme": "http",
+            "path": unquote(path),
+            "raw_path": path.encode(),
+            "query_string": query.encode(),
+            "root_path": "",
+            "headers": [(name.lower().encode(), value.encode("latin-1")) for name, value in request.headers.items()],
+            "client": None,
+            "server": ("embedded", None),
+        }
+        try:
+            await self._application(scope, exchange.receive, exchange.send)
+        except Exception as error:  # noqa: BLE001 - the reader of the body hears of it
+            exchange.failure = error
+        finally:
+            exchange.finish()
+
+
+class _Exchange:
+    def __init__(self, body: bytes) -> None:
+        self._body: bytes | None = body
+        self._buffer: deque[bytes] = deque()
+        self._size = 0
+        self._readable = asyncio.Event()
+        self._writable = asyncio.Event()
+        self._gone = asyncio.Event()
+        self._ended = False
+        self.started = asyncio.Event()
+        self.status = 0
+        self.headers: list[tuple[bytes, bytes]] = []
+        self.failure: Exception | None = None
+
+    async def receive(self) -> dict[str, Any]:
+        if self._body is not None:
+            body, self._body = self._body, None
+            return {"type": "http.request", "body": body, "more_body": False}
+        await self._gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: MutableMapping[str, Any]) -> None:
+        if self._gone.is_set():
+            raise OSError("the client has disconnected")
+        if message["type"] == "http.response.start":
+            self.status, self.headers = message["status"], list(message["headers"])
+            return
+        if body := message.get("body", b""):
+            self._buffer.append(body)
+            self._size += len(body)
+        self._ended = not message.get("more_body", False)
+        self.started.set()
+        self._readable.set()
+        while self._size > BUFFER_BYTES and not self._gone.is_set():
+            self._writable.clear()
+            await self._writable.wait()
+
+    async def take(self) -> bytes:
+        """What has arrived; empty at the end."""
+        while not self._buffer:
+            if self.failure is not None:
+                raise ClientError("Transport", "the embedded server failed") from self.failure
+            if self._ended:
+                return b""
+            self._readable.clear()
+            await self._readable.wait()
+        taken = b"".join(self._buffer)
+        self._buffer.clear()
+        self._size = 0
+        self._writable.set()
+        return taken
+
+    def finish(self) -> None:
+        self._ended = True
+        self.started.set()
+        self._readable.set()
+
+    def disconnect(self) -> None:
+        self._gone.set()
+        self._writable.set()
+
+
+class AsgiResponse:
+    def __init__(self, exchange: _Exchange) -> None:
+        self._exchange = exchange
+        self._finalizer = weakref.finalize(self, exchange.disconnect)
+        self.status = exchange.status
+        headers = dict(exchange.headers)
+        self.content_type = headers.get(b"content-type", b"").decode("latin-1").partition(";")[0].strip()
+
+    async def read(self) -> bytes:
+        return b"".join([chunk async for chunk in self.chunks()])
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        while chunk := await self._exchange.take():
+            yield chunk
+
+    async def close(self) -> None:
+        self._finalizer()

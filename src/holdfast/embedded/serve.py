@@ -1,0 +1,85 @@
+"""A runtime behind a real port, on uvicorn."""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import TYPE_CHECKING, NamedTuple
+
+import uvicorn
+
+from holdfast.core.runtime import Runtime
+from holdfast.embedded.credential import credential_file, ensure_password
+from holdfast.server.app import App
+from holdfast.server.auth import Credentials
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+GRACE_SECONDS = 10
+
+
+class Served(NamedTuple):
+    url: str
+    credential: Path | None
+    """The file with the generated password, if there is one."""
+
+
+class _Server(uvicorn.Server):
+    """Ends streams before waiting for connections, which would otherwise never close."""
+
+    def __init__(self, config: uvicorn.Config, app: App) -> None:
+        super().__init__(config)
+        self._app = app
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._app.stop()
+        await super().shutdown(sockets)
+
+
+async def serve(hostname: str, port: int, *, authorize: bool, ready: Callable[[Served], None]) -> int:
+    environment = dict(os.environ)
+    credentials, file = None, None
+    if authorize:
+        user = environment.get("OPENCODE_SERVER_USERNAME") or "opencode"
+        credentials = Credentials(ensure_password(environment), user)
+        file = None if environment.get("OPENCODE_SERVER_PASSWORD") else credential_file(environment)
+    listener = _listen(hostname, port)
+    async with Runtime() as runtime:
+        app = App(runtime, credentials=credentials)
+        config = uvicorn.Config(
+            app,
+            http="httptools",
+            ws="none",
+            log_level="warning",
+            lifespan="off",
+            timeout_graceful_shutdown=GRACE_SECONDS,
+        )
+        server = _Server(config, app)
+        address = listener.getsockname()
+        shown = f"[{address[0]}]" if ":" in address[0] else address[0]
+        ready(Served(f"http://{shown}:{address[1]}", file))
+        await server.serve(sockets=[listener])
+    return 0
+
+
+def _listen(hostname: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in hostname else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((hostname, port))
+    except OSError as error:
+        listener.close()
+        raise AddressUnavailable(hostname, port, error.strerror or str(error)) from error
+    listener.listen(2048)
+    listener.set_inheritable(False)
+    return listener
+
+
+class AddressUnavailable(Exception):
+    """The address cannot be listened on."""
+
+    def __init__(self, hostname: str, port: int, reason: str) -> None:
+        super().__init__(f"cannot listen on {hostname}:{port}: {reason}")

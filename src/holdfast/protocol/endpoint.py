@@ -1,0 +1,57 @@
+"""What an endpoint is."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+import msgspec
+
+from holdfast.schema.errors import InvalidRequestError, PublicError, UnauthorizedError
+from holdfast.schema.record import Record
+
+
+class Envelope(Enum):
+    BARE = "bare"
+    """The value itself."""
+    DATA = "data"
+    """`{data}`; clients unwrap it."""
+    PAGE = "page"
+    """`{data, cursor: {previous, next}}`."""
+    HISTORY = "history"
+    """`{data, hasMore}`."""
+    VOID = "void"
+    """204, no body."""
+    STREAM = "stream"
+    """Server-sent events, one JSON document each."""
+
+
+class Scope(Enum):
+    INSTANCE = "instance"
+    SESSION = "session"
+    """Belongs to the Session in its path, whose existence is checked before anything is decoded."""
+    LOCATION = "location"
+    """Takes its Location from query or headers."""
+
+
+class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
+    group: str
+    """The consumer's name of the group, as in `client.sessions`."""
+    name: str
+    """The consumer's name of the operation, in Python's spelling."""
+    operation: str
+    method: str
+    path: str
+    summary: str
+    envelope: Envelope
+    success: Any = None
+    """The type inside the envelope; of a stream, of one element."""
+    params: type[Record] | None = None
+    query: type[Record] | None = None
+    payload: type[Record] | None = None
+    errors: tuple[type[PublicError], ...] = ()
+    scope: Scope = Scope.INSTANCE
+
+    @property
+    def declared_errors(self) -> tuple[type[PublicError], ...]:
+        return (*self.errors, InvalidRequestError, UnauthorizedError)

@@ -1,0 +1,21 @@
+"""Payload records that differ from the shared ones in one thing: inside them, `null` is refused."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from holdfast.schema.record import Record
+
+
+class ModelInput(Record):
+    id: str
+    provider_id: str
+    variant: str | UnsetType = UNSET
+
+
+class LocationInput(Record):
+    directory: str
+    workspace_id: Annotated[str, msgspec.Meta(pattern="^wrk")] | UnsetType = UNSET

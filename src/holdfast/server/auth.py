@@ -1,0 +1,44 @@
+"""Who may call: Basic credentials in a header, or base64 of the same in `auth_token`, which wins even when wrong."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+DEFAULT_USER = "opencode"
+
+_ORIGINS = re.compile(
+    r"http://localhost(:\d+)?|http://127\.0\.0\.1(:\d+)?|oc://renderer.*|tauri://localhost"
+    r"|https?://tauri\.localhost|https://([a-z0-9-]+\.)*opencode\.ai"
+)
+
+
+class Credentials(NamedTuple):
+    password: str
+    user: str = DEFAULT_USER
+
+    def admits(self, query: Mapping[str, str], headers: Mapping[str, str]) -> bool:
+        token = query.get("auth_token")
+        if token is None:
+            scheme, _, rest = headers.get("authorization", "").partition(" ")
+            token = rest.strip() if scheme.lower() == "basic" else ""
+        given = _decode(token)
+        expected = f"{self.user}:{self.password}".encode()
+        return hmac.compare_digest(given, expected)
+
+
+def allowed_origin(origin: str | None) -> bool:
+    return origin is None or _ORIGINS.fullmatch(origin) is not None
+
+
+def _decode(token: str) -> bytes:
+    try:
+        return base64.b64decode(token.encode("ascii") + b"=" * (-len(token) % 4), validate=True)
+    except (UnicodeEncodeError, binascii.Error):
+        return b""

@@ -1,0 +1,47 @@
+"""Page cursors: opaque to clients; inside, everything that the next page needs, its size included."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import TypeVar
+
+import msgspec
+
+from holdfast.core.session.errors import InvalidCursor
+from holdfast.core.session.store import Direction, Order, SessionAnchor
+from holdfast.schema.codec import decoder, encode
+
+
+class ListCursor(msgspec.Struct, frozen=True, omit_defaults=True):
+    anchor: SessionAnchor
+    workspace: str | None = None
+    order: Order | None = None
+    search: str | None = None
+    directory: str | None = None
+    project: str | None = None
+    subpath: str | None = None
+    limit: int | None = None
+
+
+class MessageCursor(msgspec.Struct, frozen=True, omit_defaults=True):
+    id: str
+    order: Order
+    direction: Direction
+    limit: int | None = None
+
+
+C = TypeVar("C", ListCursor, MessageCursor)
+
+
+def write_cursor(cursor: ListCursor | MessageCursor) -> str:
+    return base64.urlsafe_b64encode(encode(cursor)).rstrip(b"=").decode()
+
+
+def read_cursor(kind: type[C], text: str) -> C:
+    try:
+        raw = base64.urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
+        cursor: C = decoder(kind).decode(raw)
+    except (UnicodeEncodeError, binascii.Error, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InvalidCursor from error
+    return cursor

@@ -1,0 +1,1 @@
+"""Handlers, named after the protocol's operations."""

@@ -1,0 +1,173 @@
+"""Answers `protocol/sessions.py`, name for name."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import UnsetType
+
+from holdfast.core.session.attachment import normalise
+from holdfast.core.session.errors import InvalidCursor, MessageNotFound
+from holdfast.core.session.store import SessionAnchor, SessionFilter, StoredMessage
+from holdfast.schema.codec import encode
+from holdfast.schema.errors import InvalidRequestError
+from holdfast.schema.location import Location
+from holdfast.schema.model import ModelRef
+from holdfast.schema.session import SessionActive
+from holdfast.server.cursor import ListCursor, MessageCursor, read_cursor, write_cursor
+from holdfast.server.errors import PublicFailure
+from holdfast.server.types import Call, Frames, HistoryOf, PageOf
+
+if TYPE_CHECKING:
+    from holdfast.core.session.store import Direction, Order
+    from holdfast.protocol import sessions as protocol
+    from holdfast.schema.prompt import Admission
+    from holdfast.schema.session import Session
+
+PAGE = 50
+
+
+async def list(call: Call) -> PageOf:
+    query: protocol.ListQuery = call.query
+    cursor = read_cursor(ListCursor, query.cursor) if query.cursor is not None else None
+    scope = cursor or query
+    order: Order = scope.order or "desc"
+    limit = query.limit or (cursor.limit if cursor else None) or PAGE
+    chosen = SessionFilter(
+        workspace=scope.workspace,
+        search=scope.search,
+        directory=scope.directory,
+        project=scope.project,
+        subpath=scope.subpath,
+    )
+    sessions = await call.runtime.sessions.page(
+        chosen, order=order, limit=limit, anchor=cursor.anchor if cursor else None
+    )
+    if not sessions:
+        return PageOf([], None, None)
+
+    def link(session: Session, direction: Direction) -> str:
+        anchor = SessionAnchor(id=session.id, time=session.time.created, direction=direction)
+        filters = {name: getattr(chosen, name) for name in chosen.__struct_fields__}
+        return write_cursor(ListCursor(anchor=anchor, order=scope.order, limit=limit, **filters))
+
+    return PageOf([*sessions], link(sessions[0], "previous"), link(sessions[-1], "next"))
+
+
+async def create(call: Call) -> Session:
+    payload: protocol.CreatePayload = call.payload
+    location = call.runtime.location
+    if payload.location is not None:
+        location = _location(payload.location.directory, payload.location.workspace_id)
+    model = payload.model
+    return await call.runtime.sessions.create(
+        id=payload.id,
+        agent=payload.agent,
+        model=ModelRef(id=model.id, provider_id=model.provider_id, variant=_known(model.variant)) if model else None,
+        location=location,
+        project=await call.runtime.project(location),
+    )
+
+
+async def active(call: Call) -> dict[str, SessionActive]:
+    return {session_id: SessionActive(type="running") for session_id in await call.runtime.sessions.active()}
+
+
+async def get(call: Call) -> Session:
+    assert call.session is not None
+    return call.session
+
+
+async def prompt(call: Call) -> Admission:
+    payload: protocol.PromptPayload = call.payload
+    return await call.runtime.sessions.prompt(
+        call.params.session_id,
+        normalise(payload.prompt),
+        id=payload.id,
+        delivery=payload.delivery or "steer",
+        resume=payload.resume is not False,
+    )
+
+
+async def wait(call: Call) -> None:
+    await call.runtime.sessions.wait(call.params.session_id)
+
+
+async def interrupt(call: Call) -> None:
+    await call.runtime.sessions.interrupt(call.params.session_id)
+
+
+async def context(call: Call) -> Any:
+    return [_raw(message) for message in await call.runtime.sessions.context(call.params.session_id)]
+
+
+async def history(call: Call) -> HistoryOf:
+    query: protocol.HistoryQuery = call.query
+    events, more = await call.runtime.sessions.history(
+        call.params.session_id, after=-1 if query.after is None else query.after, limit=query.limit or PAGE
+    )
+    return HistoryOf([*events], more)
+
+
+async def events(call: Call) -> Frames:
+    after = call.query.after
+    if after is None:
+        resumed = call.headers.get("last-event-id", "")
+        after = int(resumed) if resumed.isdecimal() else -1
+    return _frames(call, after)
+
+
+async def messages(call: Call) -> PageOf:
+    query: protocol.MessagesQuery = call.query
+    session_id = call.params.session_id
+    order: Order = query.order or "desc"
+    limit, anchor, direction = query.limit, None, "next"
+    if query.cursor:
+        if query.order is not None:
+            raise InvalidCursor("A cursor already carries its order")
+        cursor = read_cursor(MessageCursor, query.cursor)
+        order, direction, limit = cursor.order, cursor.direction, limit or cursor.limit
+        try:
+            anchor = (await call.runtime.sessions.message(session_id, cursor.id)).seq
+        except MessageNotFound as error:
+            raise InvalidCursor from error
+    limit = min(limit or PAGE, 200)
+    found = await call.runtime.sessions.messages(
+        session_id, order=order, limit=limit, anchor=anchor, direction="previous" if direction == "previous" else "next"
+    )
+    if not found:
+        return PageOf([], None, None)
+
+    def link(message: StoredMessage, direction: Direction) -> str:
+        return write_cursor(MessageCursor(id=message.id, order=order, direction=direction, limit=limit))
+
+    return PageOf([_raw(message) for message in found], link(found[0], "previous"), link(found[-1], "next"))
+
+
+async def message(call: Call) -> msgspec.Raw:
+    return _raw(await call.runtime.sessions.message(call.params.session_id, call.params.message_id))
+
+
+async def _frames(call: Call, after: int) -> Frames:
+    async with aclosing(call.runtime.sessions.events(call.params.session_id, after=after)) as batches:  # type: ignore[type-var]
+        async for batch in batches:
+            yield b"".join([b"data: %s\n\n" % encode(event) for event in batch])
+
+
+def _raw(message: StoredMessage) -> msgspec.Raw:
+    return msgspec.Raw(message.wire)
+
+
+def _location(directory: str, workspace_id: str | UnsetType) -> Location:
+    if not Path(directory).is_absolute() or not Path(directory).is_dir():
+        raise PublicFailure(
+            InvalidRequestError(message=f"{directory} is not an existing directory", kind="Payload", field="location")
+        )
+    return Location(directory=directory, workspace_id=_known(workspace_id))
+
+
+def _known(value: str | UnsetType) -> str | None:
+    return None if isinstance(value, UnsetType) else value

@@ -1,0 +1,74 @@
+"""Server-sent events: headers at once, comment heartbeats, and the source closed whatever ends the response."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from holdfast.server.types import Receive, Send
+
+HEARTBEAT_SECONDS = 15.0
+HEARTBEAT = b": heartbeat\n\n"
+HEADERS = [
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-accel-buffering", b"no"),
+    (b"x-content-type-options", b"nosniff"),
+]
+LAST_WORDS_SECONDS = 0.2
+
+log = logging.getLogger(__name__)
+
+
+async def send_stream(
+    frames: AsyncGenerator[bytes, None],
+    receive: Receive,
+    send: Send,
+    stopping: asyncio.Event,
+    headers: list[tuple[bytes, bytes]],
+) -> None:
+    """Ends when the source does, the client leaves, or the server stops; a failing source ends the connection."""
+    await send({"type": "http.response.start", "status": 200, "headers": [*HEADERS, *headers]})
+    await send({"type": "http.response.body", "body": b"", "more_body": True})
+    gone = asyncio.ensure_future(_disconnected(receive))
+    halt = asyncio.ensure_future(stopping.wait())
+    async with aclosing(frames):
+        upcoming: asyncio.Future[bytes] = asyncio.ensure_future(anext(frames))
+        try:
+            while True:
+                watched: set[asyncio.Future[Any]] = {upcoming, gone, halt}
+                await asyncio.wait(watched, timeout=HEARTBEAT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+                if halt.done() and not upcoming.done():
+                    await asyncio.wait({upcoming}, timeout=LAST_WORDS_SECONDS)
+                if gone.done():
+                    return
+                if upcoming.done():
+                    body = upcoming.result()
+                    upcoming = asyncio.ensure_future(anext(frames))
+                elif halt.done():
+                    break
+                else:
+                    body = HEARTBEAT
+                await send({"type": "http.response.body", "body": body, "more_body": True})
+        except StopAsyncIteration:
+            pass
+        except OSError:
+            return  # the client left while we were sending
+        finally:
+            leftover: set[asyncio.Future[Any]] = {upcoming, gone, halt}
+            for task in leftover:
+                task.cancel()
+            await asyncio.wait(leftover)
+            if not upcoming.cancelled():
+                upcoming.exception()
+    await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
