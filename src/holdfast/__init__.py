@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from holdfast.schema.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from holdfast.client.errors import ApiError, ClientError

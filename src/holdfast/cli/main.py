@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from holdfast import __version__
+from holdfast.schema.version import __version__
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})

@@ -8,12 +8,12 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from holdfast import __version__
 from holdfast.core.database.errors import Refused
 from holdfast.core.database.unit import Statement
 from holdfast.core.session.projector import ALREADY_PROJECTED
 from holdfast.schema.session import NO_TOKENS, RecordTime, Session, SessionRecord
 from holdfast.schema.session_event import SessionCreated
+from holdfast.schema.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine
