@@ -13,18 +13,21 @@ import click
 from holdfast.client.errors import ApiError, ClientError
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
 FAILED = 1
 INTERRUPTED = 130
 
 
-def execute(work: Coroutine[Any, Any, int]) -> int:
+def execute(
+    work: Coroutine[Any, Any, int], *, loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None
+) -> int:
     logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(name)s: %(message)s")
     # The writer thread shares the interpreter with the loop; shorter turns let commits answer sooner.
     sys.setswitchinterval(0.0005)
     try:
-        return asyncio.run(_interruptible(work))
+        with asyncio.Runner(loop_factory=loop_factory) as runner:
+            return runner.run(_interruptible(work))
     except KeyboardInterrupt:
         return INTERRUPTED
     except (ApiError, ClientError) as error:

@@ -22,6 +22,9 @@ def cli() -> None:
 @click.option("--dir", "directory", type=click.Path(exists=True, file_okay=False), help="The project directory.")
 @click.option("--attach", metavar="URL", help="Use a running `holdfast serve` instead of this process.")
 @click.option("-q", "--quiet", is_flag=True, help="Only the answer, no session id and no tool calls.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="One JSON document a line: the session, the receipt, every event."
+)
 def run(
     prompt: tuple[str, ...],
     session_id: str | None,
@@ -29,6 +32,7 @@ def run(
     directory: str | None,
     attach: str | None,
     quiet: bool,
+    as_json: bool,
 ) -> None:
     """Send PROMPT and show the answer as it comes.
 
@@ -36,7 +40,7 @@ def run(
     --session. Ctrl-C interrupts the turn, records that, and exits with 130."""
     from holdfast.cli.run import Ask, run_prompt
 
-    ask = Ask(" ".join(prompt), session_id, model, directory, attach, quiet)
+    ask = Ask(" ".join(prompt), session_id, model, directory, attach, quiet=quiet, as_json=as_json)
     sys.exit(run_prompt(ask))
 
 

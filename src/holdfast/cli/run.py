@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from holdfast.cli.failure import FAILED, execute, fail
+from holdfast.schema.codec import decode_any, encode
 from holdfast.schema.model import ModelRef
 from holdfast.schema.prompt import PromptInput
 
 if TYPE_CHECKING:
     from holdfast.client.generated.async_client import AsyncClient
     from holdfast.schema.event import Event
+    from holdfast.schema.prompt import Admission
     from holdfast.schema.session import Session
 
 
@@ -26,6 +28,7 @@ class Ask(NamedTuple):
     directory: str | None
     attach: str | None
     quiet: bool
+    as_json: bool
 
 
 def run_prompt(ask: Ask) -> int:
@@ -36,11 +39,11 @@ async def _run(ask: Ask) -> int:
     async with AsyncExitStack() as stack:
         client, fallback = await _open(ask, stack)
         session = await _session(client, ask, fallback)
-        screen = Screen(quiet=ask.quiet)
-        screen.note(f"session {session.id}")
+        screen: Screen = JsonScreen() if ask.as_json else Screen(quiet=ask.quiet)
+        screen.opened(session)
         live = await stack.enter_async_context(aclosing(client.events.subscribe()))  # type: ignore[type-var]
         await anext(live)  # connected: from here on nothing is missed
-        await client.sessions.prompt(session.id, prompt=PromptInput(text=ask.text))
+        screen.admitted(await client.sessions.prompt(session.id, prompt=PromptInput(text=ask.text)))
         try:
             async for event in live:
                 if screen.show(session.id, event):
@@ -101,6 +104,12 @@ class Screen:
         self._mid_line = False
         self.error: str | None = None
 
+    def opened(self, session: Session) -> None:
+        self.note(f"session {session.id}")
+
+    def admitted(self, receipt: Admission) -> None:
+        pass
+
     def note(self, text: str) -> None:
         if not self._quiet:
             self._finish_line()
@@ -154,9 +163,33 @@ class Screen:
             self._mid_line = False
 
 
-def _fields(event: Event) -> dict[str, Any]:
-    from holdfast.client.core import decode_any
+class JsonScreen(Screen):
+    """For programs: everything, one document a line, each written as soon as it is known."""
 
+    def __init__(self) -> None:
+        super().__init__(quiet=True)
+
+    def opened(self, session: Session) -> None:
+        self._line("session", session)
+
+    def admitted(self, receipt: Admission) -> None:
+        self._line("admission", receipt)
+
+    def show(self, session_id: str, event: Event) -> bool:
+        data = _fields(event)
+        if data.get("sessionID") != session_id:
+            return False
+        self._line("event", event)
+        if event.type == "session.error":
+            self.error = data["error"]["data"]["message"]
+        return event.type == "session.status" and data["status"]["type"] == "idle"
+
+    def _line(self, kind: str, value: object) -> None:
+        sys.stdout.write(encode({"type": kind, kind: value}).decode() + "\n")
+        sys.stdout.flush()
+
+
+def _fields(event: Event) -> dict[str, Any]:
     fields: dict[str, Any] = decode_any(event.data)
     return fields
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import click
 
 from holdfast.cli.failure import execute
-from holdfast.embedded.serve import Served, serve
+from holdfast.embedded.serve import Served, fast_loop, serve
 
 
 def run_server(hostname: str, port: int, *, no_auth: bool) -> int:
-    return execute(_serve(hostname, port, no_auth))
+    return execute(_serve(hostname, port, no_auth), loop_factory=fast_loop())
 
 
 async def _serve(hostname: str, port: int, no_auth: bool) -> int:

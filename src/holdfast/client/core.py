@@ -10,8 +10,7 @@ import msgspec
 
 from holdfast.client.errors import ApiError, ClientError
 from holdfast.client.transport import AsyncTransport, Request, Response
-from holdfast.schema.codec import decode_any as decode_any
-from holdfast.schema.codec import decoder, encode
+from holdfast.schema.codec import decode_any, decoder, encode
 from holdfast.schema.event import Event
 from holdfast.schema.sse import FrameTooLarge, SSEFrames
 

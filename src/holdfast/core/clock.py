@@ -32,7 +32,7 @@ class Ids:
 
     def __init__(self, clock: Clock, chance: random.Random | None = None) -> None:
         self._clock = clock
-        self._chance = chance or random.SystemRandom()
+        self._chance = chance or random.Random()
         self._millis = 0
         self._counter = 0
 
@@ -60,12 +60,8 @@ class Ids:
         self._counter += 1
         if self._counter == COUNTER_SPAN:
             self._millis, self._counter = self._millis + 1, 1
-        bits = self._chance.getrandbits(128)
-        tail = []
-        for _ in range(RANDOM_LENGTH):
-            bits, index = divmod(bits, len(ALPHABET))
-            tail.append(ALPHABET[index])
-        return format_id(prefix, self._millis * COUNTER_SPAN + self._counter, "".join(tail), descending=descending)
+        tail = "".join(self._chance.choices(ALPHABET, k=RANDOM_LENGTH))
+        return format_id(prefix, self._millis * COUNTER_SPAN + self._counter, tail, descending=descending)
 
 
 _QUALITIES = [

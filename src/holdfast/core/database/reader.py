@@ -43,7 +43,7 @@ class Reader:
     def version(self) -> int:
         """Changes whenever any process has committed; cheap enough to ask often."""
         try:
-            return int(str(self._near.pragma("data_version")))
+            return int(str(self._near.execute("pragma data_version").get))
         except apsw.BusyError:
             return -1
         except apsw.Error as error:
