@@ -9,8 +9,9 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import apsw
 
@@ -24,6 +25,9 @@ from holdfast.schema.codec import encode
 from holdfast.schema.manifest import MANIFEST
 from holdfast.schema.session import RecordTime, SessionRecord
 from holdfast.schema.session_event import SessionCreated, Synthetic
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
 
 TEXT = "x" * 300
 ROUNDS = 5
@@ -108,7 +112,7 @@ async def group_commit(bench: Bench) -> float:
         sizes: list[int] = []
         unwatch = _watch_batches(bench, sizes)
         started = time.perf_counter()
-        await asyncio.gather(*(_repeat(lambda id=id: bench.append(id), each) for id in sessions))
+        await asyncio.gather(*(_repeat(partial(bench.append, id), each) for id in sessions))
         grouped = callers * each / (time.perf_counter() - started)
         unwatch()
         started, seq = time.perf_counter(), 0

@@ -31,9 +31,9 @@ SCRIPT = [
 
 
 async def test_no_kill_loses_a_receipt_or_breaks_the_log(tmp_path: Path) -> None:
-    """EVT-010, EVT-012, EVT-017, EVT-044, SES-034, SES-046, SES-078: 200 kills at random points, each followed by another
-    process at once. In the end every receipt is in the log, sequences have no gap, each receipt is at most one user
-    message, and every projection equals its rebuild row for row."""
+    """EVT-010, EVT-012, EVT-017, EVT-044, SES-034, SES-046, SES-078: 200 kills at random points, each followed by
+    another process at once. In the end every receipt is in the log, sequences have no gap, each receipt is at most one
+    user message, and every projection equals its rebuild row for row."""
     chance = random.Random(11)
     environment = _environment(tmp_path)
     receipts: list[dict[str, Any]] = []

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import queue
 import threading
 from typing import TYPE_CHECKING, NamedTuple
@@ -44,7 +45,7 @@ class Writer:
         self._connection = connect(path, self._busy)
         self._executor = Executor(self._connection, queries)
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-        self._wal_pages = 0
+        self._wal_pages = _left_behind(path)
         self._connection.set_wal_hook(self._note_wal)
         self._closed = False
         self._thread = threading.Thread(target=self._work, name="holdfast-writer", daemon=True)
@@ -135,6 +136,14 @@ class Writer:
     def _note_wal(self, connection: apsw.Connection, database: str, pages: int) -> int:
         self._wal_pages = pages
         return apsw.SQLITE_OK
+
+
+def _left_behind(path: str) -> int:
+    """Pages of a log that an earlier process could not fold back; the first idle moment will."""
+    try:
+        return os.stat(f"{path}-wal").st_size // 4096
+    except OSError:
+        return 0
 
 
 def _answer(answers: Sequence[tuple[Job, Outcome]]) -> None:

@@ -67,6 +67,12 @@ class Execution:
             await self._coordinator.interrupt(session_id)
 
     async def _drain(self, session_id: str, force: bool, interrupt: Interrupt) -> None:
+        if force and await self._ownership.elsewhere(session_id) is not None:
+            # Joining across processes: wait for the other one, and do not run again on top of it.
+            joined = self._ownership.wait_elsewhere(session_id)
+            await interrupt.cancellable(joined, name="another process's drain")
+            force = False
+
         async def wanted() -> bool:
             return force or bool(await self._store.waiting(session_id))
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 BEAT_SECONDS = 2.0
 EXPIRY_SECONDS = 30.0
+LOOK_SECONDS = 0.05
 LOST = "lease taken by another owner"
 
 log = logging.getLogger(__name__)
@@ -95,20 +96,12 @@ class Ownership:
         self, session_id: str, interrupt: Interrupt, wanted: Callable[[], Awaitable[bool]]
     ) -> Lease | None:
         """The lease, or None when the work is no longer wanted or an interruption came while another owner had it."""
-        asked_token = -1
-        with self._log.signals.follow(session_id) as moved:
-            while not interrupt.requested:
-                holder = await self._holder(session_id)
-                if holder is None or not await self._alive(holder):
-                    return await self._prepare(session_id, dead=holder)
-                if asked_token != holder.token:
-                    asked_token = holder.token
-                    await self._ask(holder, "wake")
-                moved.clear()
-                await _within(moved.wait(), 0.05)
-                if not await wanted():
-                    return None
-        return None
+        holder = await self._holder(session_id)
+        if holder is not None and await self._alive(holder):
+            holder = await self._outlast(holder, interrupt, wanted)
+            if holder is not None:
+                return None
+        return await self._prepare(session_id, dead=holder)
 
     def release(self, lease: Lease) -> None:
         """Let go without waiting for the commit: the token stays, so nothing depends on when it lands."""
@@ -169,6 +162,23 @@ class Ownership:
             self._lock = None
 
     # -- taking --------------------------------------------------------------------------------------------------
+
+    async def _outlast(self, holder: Held, interrupt: Interrupt, wanted: Callable[[], Awaitable[bool]]) -> Held | None:
+        """Wait until nobody holds the lease (None), or the work is done or no longer wanted (who holds it)."""
+        asked = -1
+        with self._log.signals.follow(holder.session_id) as moved:
+            while True:
+                if asked != holder.token:
+                    asked = holder.token
+                    await self._ask(holder, "wake")
+                moved.clear()
+                await _within(moved.wait(), LOOK_SECONDS)
+                if interrupt.requested or not await wanted():
+                    return holder
+                now = await self._holder(holder.session_id)
+                if now is None or not await self._alive(now):
+                    return None
+                holder = now
 
     async def _prepare(self, session_id: str, dead: Held | None) -> Lease:
         self._hold_lock()

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from holdfast.core.session.errors import Interrupted
 from holdfast.core.session.interrupt import ABANDONED, STOPPED
 from holdfast.core.tool.tool import ToolContext, ToolFailure
-from holdfast.llm.errors import LLMError
 from holdfast.llm.stream import stream
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ class Turn:
         try:
             outcome = await self._interrupt.cancellable(self._consume(route, request), name="provider stream")
             interrupted = outcome is STOPPED or outcome is ABANDONED
-        except (LLMError, ValueError) as error:
+        except Exception as error:  # noqa: BLE001 - whatever broke the stream is recorded first, then raised
             failure, interrupted = error, False
         self._streaming = False
         publisher.close_fragments()
