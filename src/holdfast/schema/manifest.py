@@ -20,9 +20,9 @@ class Manifest:
     def __init__(self, definitions: Iterable[Definition]) -> None:
         self.stored: dict[str, Definition] = {}
         self.latest: dict[str, Definition] = {}
-        self.of_payload: dict[type[Record], Definition] = {}
         for definition in definitions:
             self._add(definition)
+        self.of_payload: dict[type[Record], Definition] = {item.payload: item for item in self.latest.values()}
         self.public_types = frozenset(key for key, item in self.stored.items() if item.public)
 
     def _add(self, definition: Definition) -> None:
@@ -41,8 +41,6 @@ class Manifest:
             raise ValueError(f"{definition.type} is defined twice")
         if current is None or (definition.version or 0) > (current.version or 0):
             self.latest[definition.type] = definition
-        published = self.latest[definition.type]
-        self.of_payload[published.payload] = published
 
 
 def _session(

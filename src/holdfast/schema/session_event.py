@@ -147,14 +147,14 @@ class ToolSuccess(StepPayload):
     structured: dict[str, Any]
     content: tuple[ToolContent, ...]
     output_paths: tuple[str, ...] | None = None
-    result: msgspec.Raw | None = None
+    result: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     provider: Provider
 
 
 class ToolFailed(StepPayload):
     call_id: str
     error: UnknownError
-    result: msgspec.Raw | None = None
+    result: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     provider: Provider
 
 

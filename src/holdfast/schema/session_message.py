@@ -100,7 +100,7 @@ class ToolCompleted(Record, tag_field="status", tag="completed"):
     content: tuple[ToolContent, ...]
     output_paths: tuple[str, ...] | None = None
     attachments: tuple[FileAttachment, ...] | None = None
-    result: msgspec.Raw | None = None
+    result: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
 class ToolError(Record, tag_field="status", tag="error"):
@@ -108,7 +108,7 @@ class ToolError(Record, tag_field="status", tag="error"):
     structured: dict[str, Any]
     content: tuple[ToolContent, ...]
     error: UnknownError
-    result: msgspec.Raw | None = None
+    result: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
 ToolState = ToolPending | ToolRunning | ToolCompleted | ToolError

@@ -20,28 +20,32 @@ class SSEFrames:
         self._parts: list[bytes] = []
         self._size = 0
         self._started = False
+        self._start = b""
         self._held_cr = False
 
     def feed(self, chunk: bytes) -> list[bytes]:
         chunk = self._normalise(chunk)
-        if b"\n" not in chunk:
+        across = bool(self._parts) and self._parts[-1].endswith(b"\n") and chunk.startswith(b"\n")
+        if not across and b"\n\n" not in chunk:
             self._hold(chunk)
             return []
-        self._parts.append(chunk)
-        buffer = b"".join(self._parts)
-        head, separator, tail = buffer.rpartition(b"\n\n")
+        head, _, tail = b"".join([*self._parts, chunk]).rpartition(b"\n\n")
         self._parts, self._size = [], 0
-        self._hold(tail if separator else buffer)
-        return _frames(head) if separator else []
+        self._hold(tail)
+        return _frames(head)
 
     def finish(self) -> list[bytes]:
         """A last frame without its closing blank line still counts."""
-        buffer = b"".join(self._parts)
+        buffer = b"".join(self._parts) + (b"" if self._started else self._start)
         self._parts, self._size = [], 0
         return _frames(buffer)
 
     def _normalise(self, chunk: bytes) -> bytes:
-        if not self._started and chunk:
+        if not self._started:
+            chunk = self._start + chunk
+            if len(chunk) < len(_BOM) and _BOM.startswith(chunk):
+                self._start = chunk
+                return b""
             self._started = True
             chunk = chunk.removeprefix(_BOM)
         if self._held_cr:

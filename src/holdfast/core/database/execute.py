@@ -45,10 +45,11 @@ class Executor:
         except Exception as error:  # noqa: BLE001 - whatever happens, the callers are answered and the thread lives
             if connection.in_transaction:
                 connection.execute("rollback")
-            settled = [self._already_stored(unit) if isinstance(error, apsw.IOError) else None for unit in units]
-            if len(units) == 1:
-                return [settled[0] or error]
-            return [known or self.run_batch([unit])[0] for unit, known in zip(units, settled, strict=True)]
+            if isinstance(error, apsw.BusyError):
+                return [error] * len(units)  # waiting again for each of them would multiply the bound
+            if isinstance(error, apsw.IOError):
+                return [self._after_io_error(unit, error, alone=len(units) == 1) for unit in units]
+            return [error] if len(units) == 1 else [self.run_batch([unit])[0] for unit in units]
 
     def run_rebuild(self, unit: Unit) -> Outcome:
         """Alone and with foreign keys at rest: a projection row may go and come back under what refers to it."""
@@ -86,7 +87,11 @@ class Executor:
         if unit.replay is not None and not self._admit_replay(unit, unit.replay, latest, owner):
             return Committed(unit.replay.seq, unit.replay.seq, applied=False)
         first = latest + 1
-        self._append(unit, first)
+        try:
+            self._append(unit, first)
+        except (Refused, apsw.ConstraintError) as error:
+            self._reject_reused(unit, first, error)
+            raise
         return Committed(first, first + len(unit.events) - 1)
 
     def _append(self, unit: Unit, first: int) -> None:
@@ -107,14 +112,15 @@ class Executor:
                 "data": event.data,
                 "metadata": event.metadata,
             }
-            try:
-                self.connection.execute(append, row)
-            except apsw.ConstraintError as error:
-                place = self._rows("event.place", {"id": event.id})
-                if not place:
-                    raise
-                where = f"{place[0][0]}:{place[0][1]}"
-                raise _invalid(event, f"Event {event.id} already exists at {where}") from error
+            self.connection.execute(append, row)
+
+    def _reject_reused(self, unit: Unit, first: int, cause: Exception) -> None:
+        """A reused event id explains whatever else did not fit, so it is what the caller is told."""
+        for event in unit.events:
+            for aggregate_id, seq in self._rows("event.place", {"id": event.id}):
+                assert isinstance(seq, int)
+                if aggregate_id != unit.aggregate_id or seq < first:
+                    raise _invalid(event, f"Event {event.id} already exists at {aggregate_id}:{seq}") from cause
 
     def _admit_replay(self, unit: Unit, replay: Replay, latest: int, owner: str | None) -> bool:
         event = unit.events[0]
@@ -141,14 +147,25 @@ class Executor:
             assert event.seq is not None
             last = event.seq
             for statement in event.projections:
-                self._execute(statement, last)
+                if not statement.operational:
+                    self._execute(statement, last)
         latest, _ = self._head(unit.aggregate_id)
         if latest != last:
             raise Refused("moved", f"{unit.aggregate_id} grew while it was being rebuilt")
         return Committed(0, last)
 
+    def _after_io_error(self, unit: Unit, error: Exception, *, alone: bool) -> Outcome:
+        """The outcome of COMMIT is unknown. What the log has stands; what it has not is tried once more, alone."""
+        try:
+            stored = self._already_stored(unit)
+        except apsw.Error:
+            return error
+        if stored is not None:
+            return stored
+        return error if alone else self.run_batch([unit])[0]
+
     def _already_stored(self, unit: Unit) -> Committed | None:
-        """After a COMMIT whose outcome is unknown: is this unit in the log?"""
+        """Is this unit in the log?"""
         if not unit.events or unit.rebuild:
             return None
         place = self._rows("event.place", {"id": unit.events[0].id})
@@ -173,7 +190,9 @@ class Executor:
     def _execute(self, statement: Statement, seq: int | None = None) -> None:
         params = statement.params if seq is None else {**statement.params, "seq": seq}
         cursor = self.connection.execute(self.sql[statement.name], params)
-        if statement.found is not None and (cursor.fetchone() is not None) != statement.found:
+        # Read to the end: a statement left in the middle would keep this connection's snapshot, and the next write
+        # would find that another process has moved on.
+        if statement.found is not None and bool(cursor.fetchall()) != statement.found:
             raise Refused(statement.refusal, f"{statement.name}: {'nothing' if statement.found else 'something'} found")
         if statement.changes is not None and (changed := self.connection.changes()) != statement.changes:
             raise Refused(statement.refusal, f"{statement.name}: changed {changed} rows, not {statement.changes}")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import apsw
 
+from holdfast.core.database.errors import StorageClosed
 from holdfast.core.database.sqlite import BusyWait, connect, translate
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ class Reader:
         self._near = connect(path, BusyWait(), readonly=True)
         self._near.set_busy_handler(None)
         self._far: apsw.Connection | None = None
+        self._closed = False
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="holdfast-reader")
 
     async def fetch(self, name: str, params: Mapping[str, Value]) -> list[Row]:
@@ -38,6 +40,8 @@ class Reader:
 
     async def fetch_large(self, name: str, params: Mapping[str, Value]) -> list[Row]:
         """A read whose size or cost is not small; the loop goes on meanwhile."""
+        if self._closed:
+            raise StorageClosed
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._fetch_far, name, params)
 
     def version(self) -> int:
@@ -50,6 +54,7 @@ class Reader:
             raise translate(error, self.path) from error
 
     def close(self) -> None:
+        self._closed = True
         self._thread.shutdown(wait=True)
         if self._far is not None:
             self._far.close()

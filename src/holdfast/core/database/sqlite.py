@@ -13,6 +13,7 @@ import apsw
 
 from holdfast.core.database.errors import (
     StorageBusy,
+    StorageClosed,
     StorageCorrupt,
     StorageError,
     StorageFull,
@@ -87,7 +88,8 @@ def migrate(connection: apsw.Connection, path: str) -> None:
     application = int(connection.pragma("application_id"))
     if found > len(migrations) and application == APPLICATION_ID:
         raise StorageTooNew(path, found, len(migrations))
-    if application != APPLICATION_ID and connection.execute("select 1 from sqlite_master limit 1").fetchall():
+    used = application or found or connection.execute("select 1 from sqlite_master limit 1").fetchall()
+    if used and application != APPLICATION_ID:
         raise StorageCorrupt(path, "it belongs to another program")
     if path != MEMORY:
         connection.execute("pragma journal_mode=wal").fetchall()
@@ -108,6 +110,8 @@ def migrate(connection: apsw.Connection, path: str) -> None:
 
 def translate(error: apsw.Error, path: str, waited: float = BUSY_SECONDS) -> StorageError:
     match error:
+        case apsw.ConnectionClosedError():
+            return StorageClosed()
         case apsw.BusyError() | apsw.LockedError():
             return StorageBusy(path, waited)
         case apsw.FullError():

@@ -22,6 +22,8 @@ class Statement(NamedTuple):
     changes: int | None = None
     found: bool | None = None
     refusal: str = "expectation"
+    operational: bool = False
+    """Touches state that is no projection; a rebuild leaves it alone."""
 
 
 class NewEvent(NamedTuple):

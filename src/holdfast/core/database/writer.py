@@ -101,11 +101,12 @@ class Writer:
         return batch, True
 
     def _commit(self, batch: Sequence[Job]) -> None:
-        if batch[-1].unit.rebuild:
-            outcomes = self._executor.run_batch([job.unit for job in batch[:-1]]) if len(batch) > 1 else []
-            outcomes.append(self._executor.run_rebuild(batch[-1].unit))
-        else:
-            outcomes = self._executor.run_batch([job.unit for job in batch])
+        try:
+            outcomes = self._outcomes(batch)
+        except Exception as error:
+            # A writer thread that dies is a silent hang: everyone is told, and the thread goes on.
+            log.exception("a batch of %d units failed", len(batch))
+            outcomes = [error] * len(batch)
         self._busy.since = None
         answers = [(job, self._explain(outcome)) for job, outcome in zip(batch, outcomes, strict=True)]
         for loop in {job.loop for job in batch}:
@@ -115,6 +116,13 @@ class Writer:
             except RuntimeError:
                 # The loop is gone and nobody can be told; the commits stand.
                 log.debug("a loop closed before %d commits were answered", len(mine))
+
+    def _outcomes(self, batch: Sequence[Job]) -> list[Outcome]:
+        if batch[-1].unit.rebuild:
+            outcomes = self._executor.run_batch([job.unit for job in batch[:-1]]) if len(batch) > 1 else []
+            outcomes.append(self._executor.run_rebuild(batch[-1].unit))
+            return outcomes
+        return self._executor.run_batch([job.unit for job in batch])
 
     def _explain(self, outcome: Outcome) -> Outcome:
         return translate(outcome, self.path, self._busy.limit) if isinstance(outcome, apsw.Error) else outcome

@@ -297,8 +297,7 @@ class EventLog:
             payload = decoder(definition.payload).decode(event.data)
         except msgspec.DecodeError as error:
             raise InvalidDurableEvent(event.type, str(error)) from error
-        data = bytes(event.data)
-        prepared = self._assemble(definition, payload, event.id, data, event.metadata, event.seq)
+        prepared = self._assemble(definition, payload, event.id, encode(payload), event.metadata, event.seq)
         if prepared.aggregate_id != event.aggregate_id:
             raise InvalidDurableEvent(
                 event.type, f"Aggregate mismatch: envelope {event.aggregate_id}, payload {prepared.aggregate_id}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from holdfast.core.database.errors import Fenced, Refused
+from holdfast.core.database.errors import Refused
 from holdfast.core.session.errors import Interrupted
 from holdfast.core.session.ownership import LOST
 from holdfast.core.session.run_coordinator import RunCoordinator
@@ -67,6 +67,17 @@ class Execution:
             await self._coordinator.interrupt(session_id)
 
     async def _drain(self, session_id: str, force: bool, interrupt: Interrupt) -> None:
+        try:
+            while not await self._attempt(session_id, force, interrupt):
+                pass  # another process was a moment faster; see what is left to do
+        except Interrupted:
+            raise
+        except Exception as error:
+            await self._report(session_id, error)
+            raise
+
+    async def _attempt(self, session_id: str, force: bool, interrupt: Interrupt) -> bool:
+        """One try at draining; False when the lease went to someone else at the last moment."""
         if force and await self._ownership.elsewhere(session_id) is not None:
             # Joining across processes: wait for the other one, and do not run again on top of it.
             joined = self._ownership.wait_elsewhere(session_id)
@@ -76,35 +87,33 @@ class Execution:
         async def wanted() -> bool:
             return force or bool(await self._store.waiting(session_id))
 
-        while await wanted() and not interrupt.requested:
-            session = await self._store.get(session_id)
-            lease = await self._ownership.acquire(session_id, interrupt, wanted)
-            if lease is None:
-                break
-            try:
-                self._announce(session_id, session.location, Busy())
-                async with self._locations.use(session.location) as services:
-                    await services.runner.drain(session_id, lease, interrupt)
-                return
-            except Interrupted:
-                raise
-            except Refused as refused:
-                if refused.reason == LOST and not isinstance(refused, Fenced):
-                    continue  # another process was a moment faster; see what is left to do
-                self._report(session_id, session.location, refused)
-                raise
-            except Exception as error:
-                self._report(session_id, session.location, error)
-                raise
-            finally:
-                self._ownership.release(lease)
-                self._announce(session_id, session.location, Idle())
         interrupt.check()
+        if not await wanted():
+            return True
+        session = await self._store.get(session_id)
+        lease = await self._ownership.acquire(session_id, interrupt, wanted)
+        if lease is None:
+            interrupt.check()
+            return True
+        try:
+            self._announce(session_id, session.location, Busy())
+            async with self._locations.use(session.location) as services:
+                await services.runner.drain(session_id, lease, interrupt)
+            return True
+        except Refused as refused:
+            if refused.reason == LOST:
+                return False
+            raise
+        finally:
+            self._ownership.release(lease)
+            self._announce(session_id, session.location, Idle())
 
     def _announce(self, session_id: str, location: Location, status: Status) -> None:
         self._log.announce(SessionStatus(session_id=session_id, status=status), location=location)
 
-    def _report(self, session_id: str, location: Location, error: Exception) -> None:
+    async def _report(self, session_id: str, error: Exception) -> None:
         log.warning("the drain of %s failed: %s: %s", session_id, type(error).__name__, error)
-        info = ErrorInfo(name=getattr(error, "tag", type(error).__name__), data={"message": str(error)})
+        session = await self._store.find(session_id)
+        location = session.location if session else None
+        info = ErrorInfo(name="UnknownError", data={"message": str(error)})
         self._log.announce(SessionError(session_id=session_id, error=info), location=location)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import functools
 import logging
 import os
 from contextlib import ExitStack
@@ -58,7 +59,15 @@ class Lease:
 
     def submit(self, *payloads: Record, location: Location) -> asyncio.Future[Committed]:
         before, self._take = self._take, ()
-        return self._log.submit(*payloads, location=location, before=before, fence=self.fence)
+        future = self._log.submit(*payloads, location=location, before=before, fence=self.fence)
+        if before:
+            future.add_done_callback(functools.partial(self._taken_or_not, before))
+        return future
+
+    def _taken_or_not(self, before: tuple[Statement, ...], future: asyncio.Future[Committed]) -> None:
+        """A refused commit took nothing: the next one has to."""
+        if future.cancelled() or future.exception() is not None:
+            self._take = before
 
     @property
     def taken(self) -> bool:

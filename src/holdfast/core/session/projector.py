@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec import UNSET
+
 from holdfast.core.database.unit import Statement, Value
 from holdfast.schema import session_event as ev
 from holdfast.schema.codec import encode
@@ -36,7 +38,12 @@ def session_updated(event: Projected) -> tuple[Statement, ...]:
 
 
 def session_deleted(event: Projected) -> tuple[Statement, ...]:
-    return (Statement("session.delete", {"id": event.data.session_id}),)
+    key = {"id": event.data.session_id}
+    # Spelled out, not left to foreign keys: those rest during a rebuild.
+    return (
+        Statement("session.clear_epoch", key, operational=True),
+        *(Statement(f"projection.clear_{table}", key) for table in ("parts", "messages", "inbox", "todos", "session")),
+    )
 
 
 def agent_switched(event: Projected) -> tuple[Statement, ...]:
@@ -71,7 +78,7 @@ def moved(event: Projected) -> tuple[Statement, ...]:
             },
         ),
         # Nothing may promote at the destination before a full baseline was built there.
-        Statement("session.clear_epoch", {"id": data.session_id}),
+        Statement("session.clear_epoch", {"id": data.session_id}, operational=True),
     )
 
 
@@ -229,7 +236,7 @@ def tool_success(event: Projected) -> tuple[Statement, ...]:
         "structured": data.structured,
         "content": data.content,
         **({"outputPaths": data.output_paths} if data.output_paths is not None else {}),
-        **({"result": data.result} if data.result is not None else {}),
+        **({"result": data.result} if data.result is not UNSET else {}),
     }
     return (Statement("part.tool_success", {**_target(data, data.call_id), **_settled(data.provider, state)}),)
 
@@ -239,7 +246,7 @@ def tool_failed(event: Projected) -> tuple[Statement, ...]:
     state = {
         "status": "error",
         "error": data.error,
-        **({"result": data.result} if data.result is not None else {}),
+        **({"result": data.result} if data.result is not UNSET else {}),
     }
     return (Statement("part.tool_failed", {**_target(data, data.call_id), **_settled(data.provider, state)}),)
 
@@ -264,6 +271,7 @@ def revert_committed(event: Projected) -> tuple[Statement, ...]:
     return (
         Statement("message.in_session", boundary, found=True, refusal=UNKNOWN_BOUNDARY),
         Statement("inbox.delete_after", boundary),
+        Statement("part.delete_after", boundary),
         Statement("message.delete_after", boundary),
         _revert(data, None),
     )

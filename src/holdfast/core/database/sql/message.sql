@@ -31,6 +31,11 @@ delete from session_message
 where session_id = :session_id
   and seq > (select seq from session_message where id = :message_id and session_id = :session_id)
 
+-- name: part.delete_after
+delete from session_message_part
+where session_id = :session_id
+  and message_seq > (select seq from session_message where id = :message_id and session_id = :session_id)
+
 -- name: message.in_session
 select 1 from session_message where id = :message_id and session_id = :session_id
 

@@ -27,9 +27,6 @@ update session set
   time_compacting = :time_compacting, time_archived = :time_archived
 where id = :id
 
--- name: session.delete
-delete from session where id = :id
-
 -- name: session.set_agent
 update session set agent = :agent, time_updated = :timestamp where id = :id
 

@@ -1,0 +1,132 @@
+"""What admission and promotion do to the inbox and to the transcript."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.core.event.samples import SES, Story, raw
+
+from holdfast.core.database.errors import Refused, StorageError
+from holdfast.schema.prompt import AgentAttachment, FileAttachment, Prompt, Source
+from holdfast.schema.session_event import PromptAdmitted, Prompted, RevertCommitted
+from holdfast.schema.session_message import Time, UserMessage
+
+pytestmark = pytest.mark.anyio
+
+SPAN = Source(start=0, end=3, text="@ab")
+PROMPT = Prompt(
+    text='look at "this" ü\n',
+    files=(FileAttachment(uri="file:///a", mime="text/plain", name="a", description="d", source=SPAN),),
+    agents=(AgentAttachment(name="plan", source=SPAN),),
+)
+
+
+async def test_an_admission_is_an_inbox_row_and_no_message(story: Story) -> None:
+    """EVT-046, EVT-053: the row has the prompt, the delivery and the sequence of the event."""
+    committed = await story.tell(PromptAdmitted, at=7, message_id="msg_1", prompt=PROMPT, delivery="queue")
+    receipt = await story.store.admission("msg_1")
+    assert receipt is not None
+    assert (receipt.admitted_seq, receipt.promoted_seq) == (committed.last, None)
+    assert (receipt.prompt, receipt.delivery, receipt.session_id, receipt.time_created) == (PROMPT, "queue", SES, 7)
+    assert await story.message_ids() == []
+
+
+async def test_a_promotion_marks_the_row_and_appends_the_user_message(story: Story) -> None:
+    """EVT-046, EVT-057: both carry the promotion's sequence, which is after the admission's; one commit."""
+    await story.tell(PromptAdmitted, at=7, message_id="msg_1", prompt=PROMPT, delivery="steer")
+    committed = await story.tell(Prompted, at=7, message_id="msg_1", prompt=PROMPT, delivery="steer")
+    receipt = await story.store.admission("msg_1")
+    assert receipt is not None
+    assert (receipt.admitted_seq, receipt.promoted_seq) == (1, committed.last) == (1, 2)
+    assert await story.message("msg_1") == UserMessage(
+        id="msg_1", time=Time(created=7), text=PROMPT.text, files=PROMPT.files, agents=PROMPT.agents
+    )
+    assert raw(story.database.path, "select seq, type from session_message") == [(2, "user")]
+
+
+async def test_message_order_is_promotion_order(story: Story) -> None:
+    """EVT-057: not the order of ids, times or admissions."""
+    for number in (1, 2, 3):
+        await _admit(story, number)
+    for number in (2, 3, 1):
+        await story.tell(Prompted, at=number, message_id=f"msg_{number}", prompt=PROMPT, delivery="steer")
+    assert await story.message_ids() == ["msg_2", "msg_3", "msg_1"]
+
+
+DIFFERENCES: list[dict[str, Any]] = [
+    {"prompt": Prompt(text="other")},
+    {"delivery": "queue"},
+    {"at": 99},
+]
+
+
+@pytest.mark.parametrize("difference", DIFFERENCES, ids=["prompt", "delivery", "time"])
+async def test_a_promotion_that_differs_from_its_admission_is_refused(story: Story, difference: dict[str, Any]) -> None:
+    """EVT-010, EVT-046: the input stays pending and no message appears."""
+    await _admit(story, 1)
+    fields: dict[str, Any] = {"at": 1, "message_id": "msg_1", "prompt": PROMPT, "delivery": "steer"} | difference
+    with pytest.raises(Refused) as refused:
+        await story.tell(Prompted, **fields)
+    assert refused.value.reason == "lifecycle conflict"
+    assert await story.message_ids() == []
+    assert await story.store.waiting(SES) == {"steer"}
+
+
+async def test_an_input_is_promoted_once(story: Story) -> None:
+    """EVT-010, EVT-046: a second promotion is refused and changes nothing."""
+    await _admit(story, 1)
+    await story.tell(Prompted, at=1, message_id="msg_1", prompt=PROMPT, delivery="steer")
+    with pytest.raises(Refused):
+        await story.tell(Prompted, at=1, message_id="msg_1", prompt=PROMPT, delivery="steer")
+    receipt = await story.store.admission("msg_1")
+    assert receipt is not None
+    assert receipt.promoted_seq == 2
+    assert await story.log.latest(SES) == 2
+
+
+async def test_an_input_of_another_session_is_not_promoted_here(story: Story) -> None:
+    """EVT-046, EVT-053: the row belongs to its Session; ids are unique across all of them."""
+    other = Story(story.database, story.log, "ses_two")
+    await other.begin()
+    await _admit(other, 1)
+    with pytest.raises(StorageError):
+        await story.tell(Prompted, at=1, message_id="msg_1", prompt=PROMPT, delivery="steer")
+    with pytest.raises(Refused):
+        await _admit(story, 1)
+    assert await story.log.latest(SES) == 0
+    assert await story.store.waiting(SES) == frozenset()
+
+
+async def test_a_promotion_without_an_admission_makes_both(story: Story) -> None:
+    """EVT-046, SES-050: an older log has no admissions; its rows are born promoted."""
+    await story.tell(Prompted, at=5, message_id="msg_1", prompt=PROMPT, delivery="steer")
+    receipt = await story.store.admission("msg_1")
+    assert receipt is not None
+    assert (receipt.admitted_seq, receipt.promoted_seq) == (1, 1)
+    assert await story.message_ids() == ["msg_1"]
+
+
+async def test_an_id_of_a_visible_message_cannot_be_admitted(story: Story) -> None:
+    """EVT-010, EVT-046: no inbox row appears."""
+    await story.note(1)
+    with pytest.raises(Refused) as refused:
+        await story.tell(PromptAdmitted, message_id="msg_ses_one_1", prompt=PROMPT, delivery="steer")
+    assert refused.value.reason == "message exists"
+    assert await story.store.admission("msg_ses_one_1") is None
+
+
+async def test_a_committed_revert_forgets_later_inputs(story: Story) -> None:
+    """EVT-046, SES-171: rows admitted or promoted after the boundary go, earlier ones stay."""
+    for number in (1, 2):
+        await _admit(story, number)
+    await story.tell(Prompted, at=1, message_id="msg_1", prompt=PROMPT, delivery="steer")
+    await _admit(story, 3)
+    await story.tell(Prompted, at=2, message_id="msg_2", prompt=PROMPT, delivery="steer")
+    await story.tell(RevertCommitted, message_id="msg_1")
+    assert raw(story.database.path, "select id from session_input order by id") == [("msg_1",)]
+    assert await story.message_ids() == ["msg_1"]
+
+
+async def _admit(story: Story, number: int) -> None:
+    await story.tell(PromptAdmitted, at=number, message_id=f"msg_{number}", prompt=PROMPT, delivery="steer")

@@ -1,0 +1,172 @@
+"""Rebuilding projections from the log, and telling where they differ from it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.core.event.samples import SES, Story, raw, record
+
+from holdfast.core.database.unit import NewEvent, Row, Unit
+from holdfast.schema.location import Location
+from holdfast.schema.prompt import Prompt
+from holdfast.schema.session_event import (
+    AgentSwitched,
+    Moved,
+    PromptAdmitted,
+    Prompted,
+    RevertCommitted,
+    SessionDeleted,
+    TextEnded,
+    TextStarted,
+)
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def busy(story: Story) -> Story:
+    """A Session with something in every projection."""
+    prompt = Prompt(text="hello")
+    await story.tell(AgentSwitched, message_id="msg_0", agent="plan")
+    await story.tell(PromptAdmitted, at=1, message_id="msg_1", prompt=prompt, delivery="steer")
+    await story.tell(PromptAdmitted, at=2, message_id="msg_2", prompt=prompt, delivery="queue")
+    await story.tell(Prompted, at=1, message_id="msg_1", prompt=prompt, delivery="steer")
+    await story.step()
+    await story.say(TextStarted, text_id="t")
+    await story.say(TextEnded, text_id="t", text="words")
+    await story.call("c", {})
+    return story
+
+
+DAMAGE = {
+    "session": "update session set title = 'forged', agent = null",
+    "messages": "update session_message set data = json_set(data, '$.text', 'forged') where type = 'user'",
+    "parts": "update session_message_part set data = json_set(data, '$.text', 'forged') where kind = 'text'",
+    "inbox": "update session_input set promoted_seq = null",
+    "messages lost": "delete from session_message_part; delete from session_message where type = 'user'",
+    "parts lost": "delete from session_message_part",
+    "inbox lost": "delete from session_input",
+    "parts invented": "insert into session_message_part values ('ses_one', 5, 9, 'text', 'x', null, '{}')",
+    "inbox invented": "insert into session_input values ('ses_one', 99, 'msg_x', '{}', 'steer', null, 1)",
+}
+
+
+async def test_a_healthy_session_verifies_and_a_rebuild_changes_nothing(busy: Story) -> None:
+    """EVT-044: row for row the same; how many events were projected; no event is added and nobody is told."""
+    before = await busy.projections()
+    assert all(before[table] for table in ("session", "messages", "parts", "inbox"))
+    assert await busy.log.verify(SES) == []
+    with busy.log.bus.subscribe() as live:
+        assert await busy.log.rebuild(SES) == 10
+        assert await busy.projections() == before
+        await busy.note(1)
+        assert len(await live.next()) == 1
+    assert await busy.log.latest(SES) == 10
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+async def test_damage_is_found_and_repaired(busy: Story, damage: str) -> None:
+    """EVT-044: the verifier names the table and both rows and writes nothing; the rebuild restores every row."""
+    before = await busy.projections()
+    raw(busy.database.path, DAMAGE[damage])
+    damaged = await busy.projections()
+    table = damage.split()[0]
+    found = await busy.log.verify(SES)
+    assert table in {mismatch.table for mismatch in found}
+    assert {mismatch.table for mismatch in found} <= {"parts", table}
+    for mismatch in found:
+        assert mismatch.aggregate_id == SES
+        assert mismatch.stored != mismatch.rebuilt
+        assert mismatch.stored is None or mismatch.stored in damaged[mismatch.table]
+        assert mismatch.rebuilt is None or mismatch.rebuilt in before[mismatch.table]
+    assert await busy.projections() == damaged
+    await busy.log.rebuild(SES)
+    assert await busy.projections() == before
+    assert await busy.log.verify(SES) == []
+
+
+async def test_a_lost_session_row_comes_back_with_everything_below_it(busy: Story) -> None:
+    """EVT-044: even when the cascade took messages, parts and inbox with it."""
+    before = await busy.projections()
+    raw(busy.database.path, "pragma foreign_keys=on; delete from session")
+    assert (await busy.projections())["inbox"] == []
+    assert await busy.log.verify(SES) != []
+    await busy.log.rebuild(SES)
+    assert await busy.projections() == before
+
+
+async def test_other_sessions_are_left_alone(busy: Story) -> None:
+    """EVT-044: a rebuild drops and replays one aggregate."""
+    other = Story(busy.database, busy.log, "ses_two")
+    await other.begin(parent_id=SES)
+    await other.note(1)
+    raw(busy.database.path, "update session set title = 'forged'")
+    await busy.log.rebuild(SES)
+    assert (await busy.session()).title == "A title"
+    assert (await other.session()).title == "forged"
+    assert await other.message_ids() == ["msg_ses_two_1"]
+
+
+async def test_a_rebuild_that_fails_leaves_the_projections_as_they_were(busy: Story) -> None:
+    """EVT-044: one transaction; a log that cannot be projected (here: a message twice) changes nothing."""
+    clash = '{"timestamp":1,"sessionID":"ses_one","messageID":"msg_1","text":"x"}'
+    await busy.database.submit(Unit(SES, events=(NewEvent("evt_x", "session.next.synthetic.1", clash, None, ()),)))
+    before = await busy.projections()
+    with pytest.raises(Exception, match="UNIQUE"):
+        await busy.log.rebuild(SES)
+    assert await busy.projections() == before
+
+
+async def test_a_rebuild_keeps_up_with_commits_that_land_meanwhile(busy: Story) -> None:
+    """EVT-044: commits and a rebuild at the same time end in the projection of the whole log."""
+    notes = [asyncio.ensure_future(busy.note(number)) for number in range(10)]
+    await asyncio.gather(busy.log.rebuild(SES), *notes)
+    assert await busy.log.verify(SES) == []
+    assert len(await busy.message_ids()) == 13
+
+
+async def test_unknown_stored_types_do_not_stop_a_rebuild(busy: Story) -> None:
+    """EVT-027, EVT-044: what this build cannot project stays in the log and is passed over."""
+    before = await busy.projections()
+    await busy.database.submit(Unit(SES, events=(NewEvent("evt_x", "session.next.invented.1", "{}", None, ()),)))
+    assert await busy.log.verify(SES) == []
+    assert await busy.log.rebuild(SES) == 11
+    assert await busy.projections() == before
+
+
+@pytest.mark.parametrize("how", ["verify", "rebuild"])
+async def test_what_a_committed_revert_removed_stays_removed(busy: Story, how: str) -> None:
+    """EVT-044, EVT-046: messages after the boundary and their contents, in the tables and for the verifier."""
+    await busy.tell(RevertCommitted, message_id="msg_1")
+    before = await busy.projections()
+    assert before["parts"] == []
+    await _check(busy, how)
+    assert await busy.projections() == before
+
+
+@pytest.mark.parametrize("how", ["verify", "rebuild"])
+async def test_a_deleted_session_stays_deleted(busy: Story, how: str) -> None:
+    """EVT-044, EVT-048: its log remains, its projection is nothing, in the tables and for the verifier."""
+    await busy.log.publish(SessionDeleted(session_id=SES, info=record()))
+    nothing: dict[str, list[Row]] = {table: [] for table in await busy.projections()}
+    assert await busy.projections() == nothing
+    await _check(busy, how)
+    assert await busy.projections() == nothing
+
+
+@pytest.mark.parametrize("has_moved", [False, True])
+async def test_a_rebuild_does_not_touch_the_context_epoch(busy: Story, has_moved: bool) -> None:
+    """EVT-044, EVT-054: it is operational state, not a projection; rebuilding what is projected leaves it alone."""
+    if has_moved:
+        await busy.tell(Moved, location=Location(directory="/elsewhere"))
+    await busy.epoch()
+    await busy.log.rebuild(SES)
+    assert await busy.epochs() == 1
+
+
+async def _check(story: Story, how: str) -> None:
+    if how == "verify":
+        assert await story.log.verify(SES) == []
+    else:
+        await story.log.rebuild(SES)

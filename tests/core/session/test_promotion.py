@@ -1,0 +1,267 @@
+"""Promotion: an admitted input becomes exactly one user message, or stays as it was."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.conftest import ManualClock
+from tests.core.session.conftest import event_types, lease_of, messages, new_session, tables, user_texts
+
+from holdfast.core.database.errors import Refused, StorageError
+from holdfast.core.event.bus import Announcement
+from holdfast.core.runtime import Paths, Runtime
+from holdfast.core.session.errors import LifecycleConflict
+from holdfast.core.session.inbox import Inbox
+from holdfast.core.session.projector import LIFECYCLE_CONFLICT
+from holdfast.core.session.store import SessionStore
+from holdfast.llm.offline import ScriptedTransport
+from holdfast.schema.codec import decode_any
+from holdfast.schema.prompt import Admission, Delivery, Prompt
+from holdfast.schema.session import Session
+from holdfast.schema.session_event import Prompted
+from holdfast.schema.session_message import Time, UserMessage
+
+pytestmark = pytest.mark.anyio
+
+HELLO = Prompt(text="hello")
+
+
+def promotion(receipt: Admission) -> Prompted:
+    return Prompted(
+        timestamp=receipt.time_created,
+        session_id=receipt.session_id,
+        message_id=receipt.id,
+        prompt=receipt.prompt,
+        delivery=receipt.delivery,
+    )
+
+
+@pytest.fixture
+async def timed(tmp_path: Path, project: Path, model: ScriptedTransport, clock: ManualClock) -> AsyncIterator[Runtime]:
+    async with Runtime(
+        paths=Paths(tmp_path / "data"), directory=project, environment={}, transport=model, clock=clock
+    ) as runtime:
+        yield runtime
+
+
+async def test_row_and_message_carry_the_sequence_of_the_promotion(timed: Runtime, clock: ManualClock) -> None:
+    """SES-046, SES-047, SES-191: same id, same sequence; the event repeats the input; the time is the admission's."""
+    session = await new_session(timed)
+    admitted = clock.now()
+    await timed.sessions.prompt(session.id, HELLO, id="msg_1", delivery="queue", resume=False)
+    clock.advance(60_000)
+    await timed.sessions.run(session.id)
+
+    seq = (await event_types(timed, session.id)).index("prompted")
+    receipt = await timed.store.admission("msg_1")
+    assert receipt is not None
+    assert receipt.promoted_seq == seq
+    stored = await timed.sessions.message(session.id, "msg_1")
+    assert stored.seq == seq
+    assert stored.decode() == UserMessage(id="msg_1", time=Time(created=admitted), text="hello")
+    events, _ = await timed.sessions.history(session.id, after=seq - 1, limit=1)
+    assert decode_any(events[0].data) == {
+        "timestamp": admitted,
+        "sessionID": session.id,
+        "messageID": "msg_1",
+        "prompt": {"text": "hello"},
+        "delivery": "queue",
+    }
+
+
+@pytest.mark.parametrize("half", ["before insert on session_message", "before update on session_input"])
+async def test_a_promotion_that_fails_by_half_has_not_happened(
+    runtime: Runtime, session: Session, model: ScriptedTransport, half: str
+) -> None:
+    """SES-046: neither half is visible, no model is called, and a later wake promotes it after all."""
+    with tables(runtime) as sql:
+        sql(f"create trigger refuse {half} begin select raise(abort, 'refused'); end")
+        await runtime.sessions.prompt(session.id, HELLO, id="msg_1")
+        await runtime.sessions.wait(session.id)
+        assert await event_types(runtime, session.id) == ["session.created", "prompt.admitted"]
+        assert sql("select promoted_seq from session_input") == [(None,)]
+        assert await messages(runtime, session.id) == []
+        assert model.requests == []
+        sql("drop trigger refuse")
+    await runtime.sessions.wake(session.id)
+    await runtime.sessions.wait(session.id)
+    assert user_texts(model.requests[0]) == ["hello"]
+
+
+@pytest.mark.parametrize("difference", ["prompt", "delivery", "session_id", "timestamp", "again"])
+async def test_a_promotion_that_differs_from_its_admission_is_refused(
+    runtime: Runtime, session: Session, difference: str
+) -> None:
+    """SES-048: another prompt, delivery, Session or time, or a second promotion; everything rolls back."""
+    other = await new_session(runtime)
+    receipt = await runtime.sessions.prompt(session.id, HELLO, id="msg_1", resume=False)
+    event = promotion(receipt)
+    changes: dict[str, object] = {
+        "prompt": Prompt(text="hello!"),
+        "delivery": "queue",
+        "session_id": other.id,
+        "timestamp": receipt.time_created + 1,
+    }
+    if difference == "again":
+        await runtime.log.publish(event)
+        receipt = await runtime.store.admission("msg_1") or receipt
+    else:
+        event = msgspec.structs.replace(event, **{difference: changes[difference]})
+    before = [await event_types(runtime, id) for id in (session.id, other.id)]
+    visible = await messages(runtime, session.id)
+
+    with pytest.raises(Refused) as refused:
+        await runtime.log.publish(event)
+
+    assert refused.value.reason == LIFECYCLE_CONFLICT
+    assert [await event_types(runtime, id) for id in (session.id, other.id)] == before
+    assert await runtime.store.admission("msg_1") == receipt
+    assert await messages(runtime, session.id) == visible
+
+
+async def test_a_real_conflict_ends_the_drain_and_leaves_the_input(
+    runtime: Runtime, session: Session, model: ScriptedTransport
+) -> None:
+    """SES-048: a row that says something else than its promotion is a LifecycleConflict naming it, not a turn."""
+    await runtime.sessions.prompt(session.id, HELLO, id="msg_1", resume=False)
+    with tables(runtime) as sql:
+        sql("""update session_input set prompt = '{ "text": "hello" }' where id = 'msg_1'""")
+    with pytest.raises(LifecycleConflict) as conflict:
+        await runtime.sessions.run(session.id)
+    assert conflict.value.id == "msg_1"
+    assert await messages(runtime, session.id) == []
+    assert await runtime.store.waiting(session.id) == {"steer"}
+    assert model.requests == []
+
+
+class Interfering(SessionStore):
+    """Lets something happen between reading the pending inputs and promoting them."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        super().__init__(runtime.database)
+        self._runtime = runtime
+        self.promote: tuple[str, ...] = ()
+        self.admit: tuple[str, ...] = ()
+
+    async def pending(self, session_id: str, delivery: str, *, cutoff: int, limit: int) -> list[Admission]:
+        admit, self.admit = self.admit, ()
+        for id in admit:
+            await self._runtime.sessions.prompt(session_id, Prompt(text=id), id=id, resume=False)
+        found = await super().pending(session_id, delivery, cutoff=cutoff, limit=limit)
+        for receipt in found:
+            if receipt.id in self.promote:
+                await self._runtime.log.publish(promotion(receipt))
+        return found
+
+
+def inbox_of(runtime: Runtime, store: SessionStore) -> Inbox:
+    return Inbox(runtime.log, store, runtime._ids, runtime._clock)
+
+
+async def test_an_input_that_another_promoted_first_is_no_conflict(runtime: Runtime, session: Session) -> None:
+    """SES-048: of two inputs one was taken meanwhile; the other is promoted, and each is visible once."""
+    for id in ("msg_1", "msg_2"):
+        await runtime.sessions.prompt(session.id, Prompt(text=id), id=id, resume=False)
+    store = Interfering(runtime)
+    store.promote = ("msg_1",)
+    lease = await lease_of(runtime, session.id)
+    await inbox_of(runtime, store).promote(session.id, "steer", lease, runtime.location)
+    assert [message.id for message in await messages(runtime, session.id)] == ["msg_1", "msg_2"]
+    assert (await event_types(runtime, session.id)).count("prompted") == 2
+    assert await runtime.store.waiting(session.id) == frozenset()
+
+
+async def test_promoters_at_once_make_one_message(runtime: Runtime, session: Session) -> None:
+    """SES-049: five attempts, one promoted event for each input."""
+    for id in ("msg_1", "msg_2", "msg_3"):
+        await runtime.sessions.prompt(session.id, Prompt(text=id), id=id, resume=False)
+    lease = await lease_of(runtime, session.id)
+    inbox = inbox_of(runtime, runtime.store)
+    await asyncio.gather(*(inbox.promote(session.id, "steer", lease, runtime.location) for _ in range(5)))
+    assert (await event_types(runtime, session.id)).count("prompted") == 3
+    assert [message.id for message in await messages(runtime, session.id)] == ["msg_1", "msg_2", "msg_3"]
+
+
+async def test_a_promotion_without_admission_brings_its_own_row(
+    runtime: Runtime, session: Session, model: ScriptedTransport
+) -> None:
+    """SES-050: admitted and promoted at its own sequence; the same prompt with that id is then an exact retry."""
+    await runtime.log.publish(
+        Prompted(timestamp=77, session_id=session.id, message_id="msg_old", prompt=HELLO, delivery="steer")
+    )
+    before = await event_types(runtime, session.id)
+    expected = Admission(
+        admitted_seq=1,
+        id="msg_old",
+        session_id=session.id,
+        prompt=HELLO,
+        delivery="steer",
+        time_created=77,
+        promoted_seq=1,
+    )
+    assert await runtime.store.admission("msg_old") == expected
+    assert await runtime.sessions.prompt(session.id, HELLO, id="msg_old") == expected
+    await runtime.sessions.wait(session.id)
+    assert await event_types(runtime, session.id) == before
+    assert model.requests == []
+
+
+async def test_a_steer_that_arrives_during_the_batch_waits(runtime: Runtime, session: Session) -> None:
+    """SES-051, SES-052: the steers up to the cutoff go together, in the order of admission; the late one goes next."""
+    for id in ("msg_b", "msg_a"):
+        await runtime.sessions.prompt(session.id, Prompt(text=id), id=id, resume=False)
+    store = Interfering(runtime)
+    store.admit = ("msg_late",)
+    inbox, lease = inbox_of(runtime, store), await lease_of(runtime, session.id)
+    assert await inbox.promote(session.id, "steer", lease, runtime.location) == 2
+    assert [message.id for message in await messages(runtime, session.id)] == ["msg_b", "msg_a"]
+    assert await inbox.promote(session.id, "steer", lease, runtime.location) == 1
+    assert [message.id for message in await messages(runtime, session.id)] == ["msg_b", "msg_a", "msg_late"]
+
+
+async def test_a_queue_boundary_takes_one_queued_input_first_and_then_steers(
+    runtime: Runtime, session: Session
+) -> None:
+    """SES-052, SES-053, SES-054: one queued input, the oldest; then the steers up to the cutoff before it."""
+    arrivals: dict[str, Delivery] = {"msg_s1": "steer", "msg_q1": "queue", "msg_q2": "queue", "msg_s2": "steer"}
+    for id, delivery in arrivals.items():
+        await runtime.sessions.prompt(session.id, Prompt(text=id), id=id, delivery=delivery, resume=False)
+    store = Interfering(runtime)
+    store.admit = ("msg_late",)
+    inbox, lease = inbox_of(runtime, store), await lease_of(runtime, session.id)
+    assert await inbox.promote(session.id, "queue", lease, runtime.location) == 3
+    assert [message.id for message in await messages(runtime, session.id)] == ["msg_q1", "msg_s1", "msg_s2"]
+
+
+async def test_a_faulty_listener_cannot_strand_an_input(
+    runtime: Runtime, session: Session, model: ScriptedTransport, caplog: pytest.LogCaptureFixture
+) -> None:
+    """SES-057: the promotion is committed, the turn proceeds, and the log names the fault."""
+
+    def explode(announcement: Announcement) -> None:
+        if announcement.type == "session.next.prompted":
+            raise RuntimeError("a faulty observer")
+
+    runtime.log.bus.listen(explode)
+    with caplog.at_level(logging.ERROR):
+        await runtime.sessions.prompt(session.id, HELLO)
+        await runtime.sessions.run(session.id)
+    assert user_texts(model.requests[0]) == ["hello"]
+    assert (await event_types(runtime, session.id))[-1] == "step.ended"
+    assert "a faulty observer" in caplog.text
+
+
+async def test_an_explicit_run_raises_what_made_the_promotion_fail(runtime: Runtime, session: Session) -> None:
+    """SES-046, SES-062: the caller of run learns of it, and the input is still there."""
+    with tables(runtime) as sql:
+        sql("create trigger refuse before insert on session_message begin select raise(abort, 'refused'); end")
+        await runtime.sessions.prompt(session.id, HELLO, resume=False)
+        with pytest.raises(StorageError, match="refused"):
+            await runtime.sessions.run(session.id)
+        sql("drop trigger refuse")
+    assert await runtime.store.waiting(session.id) == {"steer"}

@@ -1,0 +1,178 @@
+"""Credentials and origins."""
+
+from __future__ import annotations
+
+import base64
+
+import httpx2
+import pytest
+from tests.server.conftest import UNKNOWN, Wire
+
+from holdfast.server.auth import Credentials
+
+pytestmark = pytest.mark.anyio
+
+PASSWORD = "se:cret"
+
+
+@pytest.fixture
+def credentials() -> Credentials | None:
+    return Credentials(PASSWORD)
+
+
+def encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+GOOD = encoded(f"opencode:{PASSWORD}")
+BAD = encoded("opencode:wrong")
+UNAUTHORIZED = (401, "UnauthorizedError")
+
+
+@pytest.mark.parametrize(
+    ("method", "target"),
+    [
+        ("GET", "/api/health"),
+        ("GET", "/nowhere"),
+        ("DELETE", "/api/health"),
+        ("GET", f"/api/session/{UNKNOWN}"),
+        ("GET", "/api/event"),
+        ("POST", "/api/session"),
+    ],
+)
+async def test_a_missing_credential_beats_everything(wire: Wire, method: str, target: str) -> None:
+    """API-009, API-020, API-042: health too, unknown paths and broken payloads too."""
+    answer = await wire(method, target, body=b"{broken" if method == "POST" else None)
+
+    assert answer.failure == UNAUTHORIZED
+    assert set(answer.json) == {"_tag", "message"}
+
+
+@pytest.mark.parametrize("scheme", ["Basic", "basic", "BASIC"])
+async def test_a_header_lets_in(wire: Wire, scheme: str) -> None:
+    """API-041: the scheme in any case; the password may contain a colon."""
+    assert (await wire.get("/api/health", {"authorization": f"{scheme} {GOOD}"})).status == 200
+
+
+async def test_a_query_token_lets_in(wire: Wire) -> None:
+    """API-041: base64 of the same."""
+    assert (await wire.get(f"/api/health?auth_token={GOOD}")).status == 200
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        f"Basic {BAD}",
+        f"Basic {encoded('opencode')}",
+        f"Basic {encoded(f'other:{PASSWORD}')}",
+        f"Basic {encoded('opencode:')}",
+        f"Basic {encoded('')}",
+        "Basic !!!",
+        "Basic Ã¿",
+        "Basic",
+        f"Bearer {GOOD}",
+        GOOD,
+        "",
+    ],
+)
+async def test_a_wrong_or_unreadable_credential_does_not(memory: Wire, value: str) -> None:
+    """API-041: what cannot be decoded is an empty credential, not an error of its own."""
+    assert (await memory.get("/api/health", {"authorization": value})).failure == UNAUTHORIZED
+
+
+async def test_the_query_token_wins_even_when_wrong(wire: Wire) -> None:
+    """API-041: over a right header; and right, over a wrong one."""
+    assert (await wire.get(f"/api/health?auth_token={BAD}", {"authorization": f"Basic {GOOD}"})).failure == UNAUTHORIZED
+    assert (await wire.get(f"/api/health?auth_token={GOOD}", {"authorization": f"Basic {BAD}"})).status == 200
+
+
+async def test_a_refusal_names_the_scheme_and_can_be_read_across_origins(http: httpx2.AsyncClient) -> None:
+    """API-042: challenge and CORS headers on a 401."""
+    answer = await http.get("/api/session", headers={"origin": "http://localhost:3000"})
+
+    assert answer.status_code == 401
+    assert answer.headers["www-authenticate"] == 'Basic realm="Secure Area"'
+    assert answer.headers["access-control-allow-origin"] == "http://localhost:3000"
+    assert answer.headers["vary"] == "Origin"
+
+
+ALLOWED = [
+    "http://localhost:3000",
+    "http://127.0.0.1:5173",
+    "oc://renderer",
+    "oc://renderer/index.html",
+    "tauri://localhost",
+    "http://tauri.localhost",
+    "https://tauri.localhost",
+    "https://opencode.ai",
+    "https://app.opencode.ai",
+]
+FOREIGN = [
+    "https://evil.example",
+    "null",
+    "",
+    "https://localhost:3000",
+    "http://localhost.evil.example",
+    "http://localhost:3000.evil.example",
+    "http://127.0.0.1.evil.example",
+    "https://opencode.ai.evil.example",
+    "https://evilopencode.ai",
+    "http://opencode.ai",
+    "oc://other",
+    "tauri://localhost.evil",
+]
+AUTHORIZED = {"authorization": f"Basic {GOOD}"}
+
+
+async def test_an_allowed_origin_is_echoed(http: httpx2.AsyncClient) -> None:
+    """API-044: with `Vary`, and it may write."""
+    for origin in ALLOWED:
+        answer = await http.get("/api/health", headers={"origin": origin, **AUTHORIZED})
+        written = await http.post("/api/session", headers={"origin": origin, **AUTHORIZED}, json={})
+        assert [item.headers["access-control-allow-origin"] for item in (answer, written)] == [origin, origin]
+        assert "Origin" in answer.headers["vary"]
+        assert (answer.status_code, written.status_code) == (200, 200)
+
+
+async def test_a_foreign_origin_may_only_read(http: httpx2.AsyncClient) -> None:
+    """API-044: served without the header, and anything that is not a read is forbidden, preflight or not."""
+    for origin in FOREIGN:
+        headers = {"origin": origin, **AUTHORIZED}
+        read = await http.get("/api/health", headers=headers)
+        assert read.status_code == 200, origin
+        assert "access-control-allow-origin" not in read.headers
+        for kind in ("application/json", "text/plain"):
+            written = await http.post("/api/session", headers={**headers, "content-type": kind}, content=b"{}")
+            assert (written.status_code, written.json()["_tag"]) == (403, "ForbiddenError"), origin
+            assert "access-control-allow-origin" not in written.headers
+    assert (await http.get("/api/session", headers=AUTHORIZED)).json()["data"] == []
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "localhost.evil.example"])
+async def test_a_foreign_host_may_only_read(http: httpx2.AsyncClient, host: str) -> None:
+    """API-044: DNS rebinding: a page whose name was pointed at this machine changes nothing."""
+    answer = await http.post("/api/session", headers={"host": host, **AUTHORIZED}, json={})
+
+    assert (answer.status_code, answer.json()["_tag"]) == (403, "ForbiddenError")
+
+
+@pytest.mark.parametrize("path", ["/api/session", "/nowhere"])
+async def test_a_preflight_needs_no_credential(http: httpx2.AsyncClient, path: str) -> None:
+    """API-045: 204 before authorization, with everything a browser asks for."""
+    asked = {"origin": "http://localhost:3000", "access-control-request-method": "POST"}
+    answer = await http.options(path, headers={**asked, "access-control-request-headers": "content-type, x-mine"})
+
+    assert (answer.status_code, answer.content) == (204, b"")
+    assert answer.headers["access-control-allow-origin"] == "http://localhost:3000"
+    assert answer.headers["access-control-allow-methods"] == "GET, HEAD, PUT, PATCH, POST, DELETE"
+    assert answer.headers["access-control-allow-headers"] == "content-type, x-mine"
+    assert answer.headers["access-control-max-age"] == "86400"
+    assert answer.headers["vary"] == "Access-Control-Request-Headers, Origin"
+
+
+async def test_a_foreign_preflight_gets_no_permission(http: httpx2.AsyncClient) -> None:
+    """API-045: 204, but without the header that would let the browser go on."""
+    answer = await http.options("/api/session", headers={"origin": "https://evil.example"})
+
+    assert answer.status_code == 204
+    assert "access-control-allow-origin" not in answer.headers

@@ -1,0 +1,369 @@
+"""What is refused, in which order it is looked at, and how the refusal reads."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx2
+import msgspec
+import pytest
+from tests.server.conftest import UNKNOWN, Wire
+
+from holdfast.protocol.api import API
+from holdfast.protocol.endpoint import Endpoint, Scope
+from holdfast.schema import errors
+
+pytestmark = pytest.mark.anyio
+
+INVALID = (400, "InvalidRequestError")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{",
+        b'{"id": "ses_',
+        b'{"id": ses_1}',
+        b"{} {}",
+        b"\xff\xfe",
+        b'{"id": "ses_\xff"}',
+        b'{"id": "ses_\\ud800"}',
+        b"[]",
+        b"null",
+        b'"text"',
+        b"5",
+        b'{"x":' * 200_000,
+        b'{"x":' + b"[" * 200_000 + b"]" * 200_000 + b"}",
+    ],
+    ids=lambda body: repr(body[:16]),
+)
+async def test_a_body_that_is_no_object_is_refused(memory: Wire, body: bytes) -> None:
+    """API-011, API-023: broken, cut, badly encoded, of another type, or too deep: 400 of kind Payload, never 500."""
+    answer = await memory("POST", "/api/session", body=body)
+
+    assert answer.failure == INVALID
+    assert answer.content_type == "application/json"
+    assert answer.json["kind"] == "Payload"
+    assert (await memory.get("/api/session")).data == []
+
+
+ACCEPTED_NULLS = [
+    ("/api/session", {"id": None, "agent": None, "model": None, "location": None}),
+    ("/api/session/ses_one/prompt", {"prompt": {"text": ""}, "id": None, "delivery": None, "resume": None}),
+]
+PROMPT = {"text": "x"}
+REFUSED: list[tuple[str, Any, str]] = [
+    ("", {"id": 5}, '["id"]'),
+    ("", {"id": "nope_1"}, '["id"]'),
+    ("", {"agent": ["build"]}, '["agent"]'),
+    ("", {"model": "demo/echo"}, '["model"]'),
+    ("", {"model": {"id": "echo", "providerID": "demo", "variant": None}}, '["model"]["variant"]'),
+    ("", {"location": {"directory": None}}, '["location"]["directory"]'),
+    ("", {"location": {"directory": "/", "workspaceID": None}}, '["location"]["workspaceID"]'),
+    ("", {"location": {"directory": "/", "workspaceID": "nope"}}, '["location"]["workspaceID"]'),
+    ("/ses_one/prompt", {"prompt": None}, '["prompt"]'),
+    ("/ses_one/prompt", {"prompt": "hi"}, '["prompt"]'),
+    ("/ses_one/prompt", {"prompt": {"text": None}}, '["prompt"]["text"]'),
+    ("/ses_one/prompt", {"prompt": {"text": "x", "files": None}}, '["prompt"]["files"]'),
+    ("/ses_one/prompt", {"prompt": {"text": "x", "files": [{}]}}, '["prompt"]["files"]'),
+    ("/ses_one/prompt", {"prompt": {"text": "x", "files": [{"uri": "a", "name": None}]}}, '["prompt"]["files"]'),
+    ("/ses_one/prompt", {"prompt": {"text": "x", "agents": {}}}, '["prompt"]["agents"]'),
+    ("/ses_one/prompt", {"prompt": PROMPT, "id": "bad"}, '["id"]'),
+    ("/ses_one/prompt", {"prompt": PROMPT, "delivery": "later"}, '["delivery"]'),
+    ("/ses_one/prompt", {"prompt": PROMPT, "resume": "yes"}, '["resume"]'),
+]
+
+
+@pytest.mark.parametrize(("tail", "payload", "place"), REFUSED)
+async def test_a_payload_of_the_wrong_shape_is_refused(memory: Wire, tail: str, payload: Any, place: str) -> None:
+    """API-005, API-007, API-023: nulls inside records and wrong types; the message says where."""
+    await memory.create(id="ses_one")
+    answer = await memory.post(f"/api/session{tail}", payload)
+
+    assert answer.failure == INVALID
+    assert answer.json["kind"] == "Payload"
+    assert f"at {place}" in answer.json["message"]
+
+
+@pytest.mark.parametrize(
+    ("tail", "payload", "place"),
+    [
+        ("", {"model": {"id": "echo"}}, '["model"]["providerID"]'),
+        ("", {"location": {}}, '["location"]["directory"]'),
+        ("/ses_one/prompt", {}, '["prompt"]'),
+        ("/ses_one/prompt", {"prompt": {}}, '["prompt"]["text"]'),
+    ],
+)
+async def test_a_missing_key_is_named_with_its_path(memory: Wire, tail: str, payload: Any, place: str) -> None:
+    """API-023: the path ends in the key that is missing."""
+    await memory.create(id="ses_one")
+    answer = await memory.post(f"/api/session{tail}", payload)
+
+    assert (answer.failure, answer.json["kind"]) == (INVALID, "Payload")
+    assert answer.json["message"].endswith(f"at {place}")
+
+
+@pytest.mark.parametrize(("target", "payload"), ACCEPTED_NULLS)
+async def test_null_at_the_top_of_a_payload_is_absence(wire: Wire, target: str, payload: Any) -> None:
+    """API-005: for every optional field of create and prompt."""
+    await wire.create(id="ses_one")
+
+    assert (await wire.post(target, payload)).status == 200
+
+
+async def test_a_missing_body_counts_as_empty_only_where_nothing_is_required(wire: Wire) -> None:
+    """API-011: the real SDK sends none for `create({})`."""
+    session = (await wire.post("/api/session")).data["id"]
+    answer = await wire.post(f"/api/session/{session}/prompt")
+
+    assert answer.failure == INVALID
+    assert answer.json["kind"] == "Payload"
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "application/jsonp", "json"])
+async def test_another_content_type_is_refused(memory: Wire, kind: str) -> None:
+    """API-011: 415, and nothing is created."""
+    assert (await memory("POST", "/api/session", body=b"{}", headers={"content-type": kind})).status == 415
+    assert (await memory.get("/api/session")).data == []
+
+
+@pytest.mark.parametrize("kind", ["application/json; charset=utf-8", "Application/JSON"])
+async def test_json_may_carry_parameters(memory: Wire, kind: str) -> None:
+    """API-001: the media type counts, in any case, whatever follows it."""
+    assert (await memory("POST", "/api/session", body=b"{}", headers={"content-type": kind})).status == 200
+
+
+HUGE = "9" * 30
+BAD_QUERIES = [
+    *(f"/api/session?limit={value}" for value in ("0", "-1", "x", "", "1.5", "null", "NaN", HUGE)),
+    *(f"/api/session?order={value}" for value in ("", "sideways", "ASC")),
+    *(f"/api/session/ses_one/message?limit={value}" for value in ("0", "201", "x")),
+    *(f"/api/session/ses_one/history?{query}" for query in ("limit=0", "limit=101", "after=-1", "after=x")),
+    *(f"/api/session/ses_one/event?after={value}" for value in ("-1", "x", "1.5")),
+]
+
+
+@pytest.mark.parametrize("target", BAD_QUERIES)
+async def test_a_query_out_of_bounds_is_refused(memory: Wire, target: str) -> None:
+    """API-023, API-110, API-122, API-126: kind Query, and the parameter is named."""
+    await memory.create(id="ses_one")
+    answer = await memory.get(target)
+
+    assert answer.failure == INVALID
+    assert answer.json["kind"] == "Query"
+    assert "at [" in answer.json["message"]
+
+
+async def test_a_sequence_beyond_any_log_is_no_defect(memory: Wire) -> None:
+    """API-023: refused as a bad query, or simply nothing there; never 500."""
+    await memory.create(id="ses_one")
+
+    assert (await memory.get(f"/api/session/ses_one/history?after={HUGE}")).status in (200, 400)
+
+
+async def test_a_long_message_is_cut(memory: Wire) -> None:
+    """API-023: after 1024 characters, and it says how much is missing."""
+    message = (await memory.get(f"/api/session?order={'x' * 5000}")).json["message"]
+
+    head, dots, tail = message.partition("... (")
+    assert len(head) == 1024
+    assert dots
+    assert tail.endswith(" more chars)")
+
+
+async def test_a_malformed_session_id_is_named_as_a_field(wire: Wire) -> None:
+    """API-007, API-024: 400 with `field` and without `kind`, for each session route."""
+    for tail in ("", "/context", "/message/msg_1", "/message/nope", "/event"):
+        answer = await wire.get(f"/api/session/nope{tail}")
+        assert answer.failure == INVALID
+        assert answer.json["field"] == "sessionID"
+        assert "kind" not in answer.json
+
+
+async def test_a_malformed_message_id_is_an_ordinary_parameter(wire: Wire) -> None:
+    """API-007, API-024: kind Params, no field."""
+    await wire.create(id="ses_one")
+    answer = await wire.get("/api/session/ses_one/message/nope")
+
+    assert answer.failure == INVALID
+    assert answer.json["kind"] == "Params"
+    assert "field" not in answer.json
+
+
+@pytest.mark.parametrize(
+    ("method", "tail", "body", "status"),
+    [
+        ("POST", "/prompt", b"{", 400),
+        ("POST", "/prompt", b'{"prompt": 5}', 400),
+        ("POST", "/prompt", None, 400),
+        ("GET", "/history?limit=0", None, 400),
+        ("GET", "/event?after=-1", None, 400),
+        ("GET", "/message/nope", None, 400),
+        ("GET", "/message?cursor=nonsense", None, 400),
+    ],
+)
+async def test_an_unknown_session_beats_everything_wrong_with_the_request(
+    wire: Wire, method: str, tail: str, body: bytes | None, status: int
+) -> None:
+    """API-009: 404 on an unknown session; the same request on a known one is 400."""
+    await wire.create(id="ses_one")
+
+    assert (await wire(method, f"/api/session/{UNKNOWN}{tail}", body=body)).failure == (404, "SessionNotFoundError")
+    assert (await wire(method, f"/api/session/ses_one{tail}", body=body)).status == status
+
+
+async def test_an_unknown_session_beats_a_wrong_content_type(memory: Wire) -> None:
+    """API-009: nothing of the payload is looked at."""
+    answer = await memory("POST", f"/api/session/{UNKNOWN}/prompt", body=b"hi", headers={"content-type": "text/plain"})
+
+    assert answer.failure == (404, "SessionNotFoundError")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/api",
+        "/apix/health",
+        "/api/sessions",
+        "/api/session/ses_one/unknown",
+        "/api/session/ses_one/message/msg_1/more",
+        "/api//health",
+        "/api/session//message",
+        "/api/session/ses_one//message",
+        "/api/session/../health",
+        "/api/session/%2e%2e/health",
+        "/api/session/..%2Fhealth",
+        "/api/session/ses_one/message/../../active",
+        "/api/%68ealth/%00",
+        "/API/health",
+        "/" + "a" * 30_000,
+        "/" + "a/" * 15_000,
+    ],
+    ids=lambda path: path[:40],
+)
+async def test_an_unknown_path_is_a_tagged_404(memory: Wire, path: str) -> None:
+    """API-010: hostile ones too; nothing is normalised into another route."""
+    answer = await memory.get(path)
+
+    assert answer.status in (400, 404)
+    assert answer.json["_tag"] in ("NotFoundError", "InvalidRequestError")
+    assert len(answer.body) < 2000
+
+
+@pytest.mark.parametrize("path", ["/api/session/{sessionID}", "/api/session/{sessionID}/message/{messageID}"])
+async def test_a_template_is_no_path(memory: Wire, path: str) -> None:
+    """API-024: braces in a path are an id like any other, here a malformed one."""
+    assert (await memory.get(path)).failure == INVALID
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("DELETE", "/api/session"),
+        ("PUT", "/api/session/ses_one"),
+        ("PATCH", "/api/health"),
+        ("POST", "/api/health"),
+        ("GET", "/api/session/ses_one/prompt"),
+        ("POST", "/api/session/ses_one/event"),
+        ("TRACE", "/api/health"),
+        ("BREW", "/api/health"),
+    ],
+)
+async def test_a_wrong_method_is_a_tagged_405(memory: Wire, method: str, path: str) -> None:
+    """API-010: on a known path only."""
+    assert (await memory(method, path)).failure == (405, "MethodNotAllowedError")
+
+
+async def exchange(url: str, request: bytes) -> bytes:
+    """Exactly these bytes, without a client library that tidies them."""
+    place = urlsplit(url)
+    reader, writer = await asyncio.open_connection(place.hostname, place.port)
+    writer.write(request + b"host: localhost\r\nconnection: close\r\n\r\n")
+    answer = await asyncio.wait_for(reader.read(), timeout=10)
+    writer.close()
+    await writer.wait_closed()
+    return answer
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"GET /api/session/../health HTTP/1.1",
+        b"GET /api/session/%2e%2e%2f%2e%2e%2fetc%2fpasswd HTTP/1.1",
+        b"GET /api/session/%zz HTTP/1.1",
+        b"GET /api/%ff%fe HTTP/1.1",
+        b"GET //api//health HTTP/1.1",
+        b"GET * HTTP/1.1",
+        b"BREW /api/health HTTP/1.1",
+        b"GET /api/health HTTP/9.9",
+        b"nonsense",
+        b"GET /" + b"a" * 200_000 + b" HTTP/1.1",
+    ],
+    ids=lambda line: repr(line[:30]),
+)
+async def test_hostile_request_lines_leave_the_server_well(url: str, line: bytes) -> None:
+    """API-010: an answer in the 400s or a closed connection, and the next request is served."""
+    answer = await exchange(url, line + b"\r\n")
+
+    assert answer == b"" or answer.split(b" ", 2)[1][:1] == b"4"
+    assert b'{"healthy":true}' in await exchange(url, b"GET /api/health HTTP/1.1\r\n")
+
+
+async def test_head_answers_like_get_without_a_body(http: httpx2.AsyncClient) -> None:
+    """API-002, API-010: same status and headers, errors too."""
+    for path in ("/api/health", "/api/session", f"/api/session/{UNKNOWN}", "/nowhere"):
+        head, got = await http.head(path), await http.get(path)
+        assert head.content == b""
+        assert head.status_code == got.status_code
+        assert head.headers["content-type"] == got.headers["content-type"]
+
+
+async def test_head_of_a_stream_ends(url: str) -> None:
+    """API-211: only the headers; a connection that is kept for more requests must not be held by it."""
+    place = urlsplit(url)
+    reader, writer = await asyncio.open_connection(place.hostname, place.port)
+    try:
+        writer.write(b"HEAD /api/event HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        writer.write(b"HEAD /api/health HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        heads = [await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), timeout=3) for _ in range(2)]
+    finally:
+        writer.close()
+        await writer.wait_closed()
+
+    assert b"text/event-stream" in heads[0]
+    assert b"application/json" in heads[1]
+
+
+@pytest.mark.parametrize("endpoint", API, ids=lambda endpoint: endpoint.operation)
+def test_every_endpoint_declares_what_may_refuse_it(endpoint: Endpoint) -> None:
+    """API-022: 400 and 401 everywhere, 404 for the session where one is in the path."""
+    declared = set(endpoint.declared_errors)
+
+    assert {errors.InvalidRequestError, errors.UnauthorizedError} <= declared
+    assert (errors.SessionNotFoundError in declared) == (endpoint.scope is Scope.SESSION)
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "fields"),
+    [
+        (errors.InvalidRequestError, 400, {"message", "kind", "field"}),
+        (errors.InvalidCursorError, 400, {"message"}),
+        (errors.UnauthorizedError, 401, {"message"}),
+        (errors.ForbiddenError, 403, {"message"}),
+        (errors.SessionNotFoundError, 404, {"message", "sessionID"}),
+        (errors.MessageNotFoundError, 404, {"message", "sessionID", "messageID"}),
+        (errors.ConflictError, 409, {"message", "resource"}),
+        (errors.UnknownError, 500, {"message", "ref"}),
+        (errors.ServiceUnavailableError, 503, {"message", "service"}),
+    ],
+)
+def test_errors_have_the_fields_of_the_contract(error: type[errors.PublicError], status: int, fields: set[str]) -> None:
+    """API-020: tag, status and fields; optional ones are left out when absent."""
+    full = error(**{field.name: "x" for field in msgspec.structs.fields(error)})
+
+    assert json.loads(msgspec.json.encode(full)) == {"_tag": error.__name__, **dict.fromkeys(fields, "x")}
+    assert error.status == status

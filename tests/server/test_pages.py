@@ -1,0 +1,261 @@
+"""Pages of Sessions and of messages, and their cursors."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.conftest import ManualClock
+from tests.server.conftest import Wire, in_memory
+
+from holdfast.core.runtime import Paths, Runtime
+from holdfast.server.app import App
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def seven(wire: Wire) -> list[str]:
+    """Seven sessions, newest first."""
+    return [(await wire.create())["id"] for _ in range(7)][::-1]
+
+
+async def follow(wire: Wire, target: str, link: str = "next") -> list[list[str]]:
+    """The ids of every page from this one on, with nothing but the cursor from the second on."""
+    base = target.partition("?")[0]
+    pages: list[list[str]] = []
+    while True:
+        page = (await wire.get(target)).json
+        assert set(page) == {"data", "cursor"}
+        if not page["data"]:
+            assert page["cursor"] == {"previous": None, "next": None}
+            return pages
+        pages.append([item["id"] for item in page["data"]])
+        target = f"{base}?cursor={page['cursor'][link]}"
+
+
+async def test_pages_keep_their_size_and_their_order(wire: Wire, seven: list[str]) -> None:
+    """API-003, API-005, API-110, API-221, API-223: newest first, the cursor carries the page size, the empty page after
+    the last one has null cursors."""
+    assert await follow(wire, "/api/session?limit=3") == [seven[:3], seven[3:6], seven[6:]]
+    upwards = seven[::-1]
+    assert await follow(wire, "/api/session?limit=3&order=asc") == [upwards[:3], upwards[3:6], upwards[6:]]
+
+
+async def test_previous_walks_back_and_items_keep_their_order(wire: Wire, seven: list[str]) -> None:
+    """API-223: both cursors on every page that has items."""
+    last = (await wire.get("/api/session?limit=5")).json["cursor"]["next"]
+    end = (await wire.get(f"/api/session?cursor={last}")).json
+
+    assert [item["id"] for item in end["data"]] == seven[5:]
+    assert await follow(wire, f"/api/session?cursor={end['cursor']['previous']}&limit=2", "previous") == [
+        seven[3:5],
+        seven[1:3],
+        seven[:1],
+    ]
+
+
+async def test_an_explicit_limit_wins_over_the_cursors(wire: Wire, seven: list[str]) -> None:
+    """API-221: as on the wire."""
+    cursor = (await wire.get("/api/session?limit=2")).json["cursor"]["next"]
+
+    assert [item["id"] for item in (await wire.get(f"/api/session?cursor={cursor}&limit=4")).data] == seven[2:6]
+
+
+async def test_other_fields_beside_a_list_cursor_are_ignored(wire: Wire, seven: list[str]) -> None:
+    """API-224: the cursor knows order and filters."""
+    cursor = (await wire.get("/api/session?limit=2&order=asc")).json["cursor"]["next"]
+    answer = await wire.get(f"/api/session?cursor={cursor}&order=desc&search=nothing&directory=/nowhere")
+
+    assert [item["id"] for item in answer.data] == seven[::-1][2:4]
+
+
+async def test_a_page_has_fifty_sessions_unless_asked_otherwise(memory: Wire) -> None:
+    """API-110: default size; a larger one is as large as asked."""
+    for _ in range(52):
+        await memory.create()
+
+    assert len((await memory.get("/api/session")).data) == 50
+    assert len((await memory.get("/api/session?limit=500")).data) == 52
+
+
+async def test_sessions_of_one_moment_are_ordered_by_id(tmp_path: Path, clock: ManualClock) -> None:
+    """API-110, API-223: sort key (created time, id), so that ties neither repeat nor skip, in either direction."""
+    async with (
+        Runtime(paths=Paths(tmp_path / "data"), directory=tmp_path, environment={}, clock=clock) as runtime,
+        in_memory(App(runtime)) as memory,
+    ):
+        for letter in "dbeac":
+            await memory.create(id=f"ses_{letter}")
+        pages = await follow(memory, "/api/session?limit=2&order=asc")
+        last = (await memory.get("/api/session?limit=4&order=asc")).json["cursor"]["next"]
+        back = (await memory.get(f"/api/session?cursor={last}")).json["cursor"]["previous"]
+
+        assert pages == [["ses_a", "ses_b"], ["ses_c", "ses_d"], ["ses_e"]]
+        previous = (await memory.get(f"/api/session?cursor={back}&limit=3")).data
+        assert [item["id"] for item in previous] == ["ses_b", "ses_c", "ses_d"]
+
+
+async def test_new_sessions_do_not_disturb_a_walk(memory: Wire) -> None:
+    """API-226: nothing is skipped or repeated when sessions are created between requests."""
+    seven = [(await memory.create())["id"] for _ in range(7)][::-1]
+    first = (await memory.get("/api/session?limit=3")).json
+    await memory.create()
+    rest = await follow(memory, f"/api/session?cursor={first['cursor']['next']}")
+
+    assert rest == [seven[3:6], seven[6:]]
+
+
+async def test_filters_choose_and_travel_with_the_cursor(memory: Wire, tmp_path: Path) -> None:
+    """API-110, API-221: directory exact, workspace, project; a filtered walk stays filtered."""
+    (other := tmp_path / "other").mkdir()
+    (below := other / "below").mkdir()
+    await memory.create()
+    placed = {"directory": str(other), "workspaceID": "wrk_1"}
+    there = [(await memory.create(location=placed))["id"] for _ in range(3)][::-1]
+    await memory.create(location={"directory": str(below)})
+
+    assert await follow(memory, f"/api/session?limit=2&directory={other}") == [there[:2], there[2:]]
+    assert await follow(memory, "/api/session?limit=2&workspace=wrk_1") == [there[:2], there[2:]]
+    assert len((await memory.get("/api/session?project=global")).data) == 5
+    assert (await memory.get("/api/session?project=other")).data == []
+
+
+async def test_subpath_filters_sessions_below_it(memory: Wire, tmp_path: Path) -> None:
+    """API-110: the reference ignores it, we do not; a sibling with the same beginning is not below."""
+    (tmp_path / "repo" / ".git").mkdir(parents=True)
+    places = {name: tmp_path / "repo" / name for name in ("sub", "sub/deep", "subway", ".")}
+    ids = {}
+    for name, place in places.items():
+        place.mkdir(exist_ok=True)
+        ids[name] = (await memory.create(location={"directory": str(place.resolve())}))["id"]
+    found = {item["id"] for item in (await memory.get("/api/session?subpath=sub")).data}
+
+    assert found == {ids["sub"], ids["sub/deep"]}
+
+
+@pytest.mark.parametrize(
+    ("search", "found"),
+    [("NEW%20SESSION", True), ("ession%20-%202", True), ("old", False), ("New%25session", False), ("_", False)],
+)
+async def test_search_is_a_plain_substring(memory: Wire, search: str, found: bool) -> None:
+    """API-110: ASCII case does not matter; `%` and `_` are ordinary characters."""
+    session = await memory.create()
+
+    assert (await memory.get(f"/api/session?search={search}")).data == ([session] if found else [])
+
+
+def forged(content: object) -> str:
+    return base64.urlsafe_b64encode(json.dumps(content).encode()).rstrip(b"=").decode()
+
+
+@pytest.mark.parametrize(
+    "cursor",
+    [
+        "",
+        "nonsense",
+        "%00",
+        "!!!!",
+        "e30",
+        forged([]),
+        forged({"anchor": {"id": "ses_x"}}),
+        forged({"anchor": {"id": "ses_x", "time": "now", "direction": "next"}}),
+        forged({"anchor": {"id": "ses_x", "time": 1, "direction": "sideways"}}),
+        base64.urlsafe_b64encode(b'{"unknown":' + b"[" * 5000).decode(),
+    ],
+)
+async def test_a_bad_list_cursor_is_refused(memory: Wire, cursor: str) -> None:
+    """API-020, API-224: undecodable, empty or of the wrong shape."""
+    answer = await memory.get(f"/api/session?cursor={cursor}")
+
+    assert answer.failure == (400, "InvalidCursorError")
+    assert set(answer.json) == {"_tag", "message"}
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [{"limit": -1}, {"limit": 10**30}, {"anchor": {"id": "x", "time": 10**30, "direction": "next"}}],
+    ids=["unlimited page", "huge page", "huge time"],
+)
+async def test_a_forged_list_cursor_is_refused(memory: Wire, extra: dict[str, Any]) -> None:
+    """API-226: a cursor that the server did not write gives no page, least of all an unlimited one."""
+    for _ in range(3):
+        await memory.create()
+    anchor = {"id": "ses_zzz", "time": 2**60, "direction": "next"}
+    answer = await memory.get(f"/api/session?cursor={forged({'anchor': anchor, **extra})}")
+
+    assert answer.failure == (400, "InvalidCursorError")
+
+
+async def conversation(wire: Wire, turns: int = 4) -> tuple[str, list[str]]:
+    """A session, and the ids of its messages, oldest first."""
+    session: str = (await wire.create())["id"]
+    for number in range(turns):
+        await wire.answer(session, f"prompt {number}", id=f"msg_{9 - number}")
+    context = (await wire.get(f"/api/session/{session}/context")).data
+    return session, [message["id"] for message in context]
+
+
+async def test_messages_come_newest_first_by_sequence(wire: Wire) -> None:
+    """API-126, API-221..223: order of the log, not of ids; pages in both directions."""
+    session, ids = await conversation(wire)
+    path = f"/api/session/{session}/message"
+
+    assert ids[::2] == ["msg_9", "msg_8", "msg_7", "msg_6"]
+    assert [item["id"] for item in (await wire.get(path)).data] == ids[::-1]
+    assert await follow(wire, f"{path}?limit=3&order=asc") == [ids[:3], ids[3:6], ids[6:]]
+    assert await follow(wire, f"{path}?limit=3") == [ids[:-4:-1], ids[-4:-7:-1], ids[1::-1]]
+    oldest = (await wire.get(f"{path}?limit=2&order=asc")).json["cursor"]["next"]
+    middle = (await wire.get(f"{path}?limit=3&cursor={oldest}")).json
+    assert [item["id"] for item in middle["data"]] == ids[2:5]
+    assert await follow(wire, f"{path}?cursor={middle['cursor']['previous']}", "previous") == [ids[:2]]
+
+
+async def test_order_beside_a_message_cursor_is_refused(memory: Wire) -> None:
+    """API-224: and an empty message cursor is none at all."""
+    session, ids = await conversation(memory, turns=1)
+    path = f"/api/session/{session}/message"
+    cursor = (await memory.get(path)).json["cursor"]["next"]
+
+    assert (await memory.get(f"{path}?order=desc&cursor={cursor}")).failure == (400, "InvalidCursorError")
+    assert [item["id"] for item in (await memory.get(f"{path}?order=asc&cursor=")).data] == ids
+
+
+async def test_a_cursor_of_another_session_is_refused(memory: Wire) -> None:
+    """API-027, API-222: and says nothing about where it came from."""
+    first, _ = await conversation(memory, turns=1)
+    second = (await memory.create())["id"]
+    await memory.answer(second)
+    cursor = (await memory.get(f"/api/session/{first}/message")).json["cursor"]["next"]
+    unknown = forged({"id": "msg_none", "order": "desc", "direction": "next"})
+    answers = [await memory.get(f"/api/session/{second}/message?cursor={text}") for text in (cursor, unknown)]
+
+    assert [answer.failure for answer in answers] == [(400, "InvalidCursorError")] * 2
+    assert answers[0].body == answers[1].body
+
+
+@pytest.mark.parametrize("cursor", ["nonsense", "e30", forged({"id": 5, "order": "asc", "direction": "next"})])
+async def test_a_bad_message_cursor_is_refused(memory: Wire, cursor: str) -> None:
+    """API-224: as for sessions."""
+    session = (await memory.create())["id"]
+
+    assert (await memory.get(f"/api/session/{session}/message?cursor={cursor}")).failure == (400, "InvalidCursorError")
+
+
+async def test_a_forged_message_cursor_is_refused(memory: Wire) -> None:
+    """API-226: a negative size would mean no limit at all."""
+    session, ids = await conversation(memory, turns=2)
+    cursor = forged({"id": ids[0], "order": "asc", "direction": "next", "limit": -1})
+
+    assert (await memory.get(f"/api/session/{session}/message?cursor={cursor}")).failure == (400, "InvalidCursorError")
+
+
+async def test_a_cursor_is_opaque_and_fits_into_a_query(memory: Wire) -> None:
+    """API-220: base64url without padding, JSON inside."""
+    await memory.create()
+    for cursor in (await memory.get("/api/session")).json["cursor"].values():
+        assert "=" not in cursor
+        assert isinstance(json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))), dict)
