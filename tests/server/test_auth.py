@@ -40,18 +40,18 @@ UNAUTHORIZED = (401, "UnauthorizedError")
         ("POST", "/api/session"),
     ],
 )
-async def test_a_missing_credential_beats_everything(wire: Wire, method: str, target: str) -> None:
+async def test_a_missing_credential_beats_everything(memory: Wire, method: str, target: str) -> None:
     """API-009, API-020, API-042: health too, unknown paths and broken payloads too."""
-    answer = await wire(method, target, body=b"{broken" if method == "POST" else None)
+    answer = await memory(method, target, body=b"{broken" if method == "POST" else None)
 
     assert answer.failure == UNAUTHORIZED
     assert set(answer.json) == {"_tag", "message"}
 
 
 @pytest.mark.parametrize("scheme", ["Basic", "basic", "BASIC"])
-async def test_a_header_lets_in(wire: Wire, scheme: str) -> None:
+async def test_a_header_lets_in(memory: Wire, scheme: str) -> None:
     """API-041: the scheme in any case; the password may contain a colon."""
-    assert (await wire.get("/api/health", {"authorization": f"{scheme} {GOOD}"})).status == 200
+    assert (await memory.get("/api/health", {"authorization": f"{scheme} {GOOD}"})).status == 200
 
 
 async def test_a_query_token_lets_in(wire: Wire) -> None:

@@ -10,9 +10,9 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.parametrize("headers", [{}, {"authorization": "Basic !!!"}, {"authorization": "Bearer x"}])
-async def test_credentials_do_not_matter(wire: Wire, headers: dict[str, str]) -> None:
+async def test_credentials_do_not_matter(memory: Wire, headers: dict[str, str]) -> None:
     """API-040, API-400: auth is off, also for the embedded host's own application."""
-    assert (await wire.get("/api/health?auth_token=nonsense", headers)).status == 200
+    assert (await memory.get("/api/health?auth_token=nonsense", headers)).status == 200
 
 
 async def test_a_foreign_origin_still_only_reads(http: httpx2.AsyncClient) -> None:

@@ -111,14 +111,13 @@ async def test_the_same_prompt_again_gives_the_same_receipt(wire: Wire, path: st
     ],
     ids=["text", "delivery", "agents", "session"],
 )
-async def test_another_prompt_with_a_used_id_is_a_conflict(
-    wire: Wire, path: str, session: str, fields: dict[str, Any]
-) -> None:
+async def test_another_prompt_with_a_used_id_is_a_conflict(memory: Wire, session: str, fields: dict[str, Any]) -> None:
     """API-020, API-027, API-118: any difference; the resource is the message id, and nothing says whose it is."""
-    await wire.create(id="ses_two")
+    await memory.create(id="ses_one")
+    await memory.create(id="ses_two")
     sent = {"id": "msg_mine", "prompt": {"text": "x"}, "resume": False}
-    await wire.post(f"{path}/prompt", sent)
-    answer = await wire.post(f"/api/session/{session}/prompt", {**sent, **fields})
+    await memory.post("/api/session/ses_one/prompt", sent)
+    answer = await memory.post(f"/api/session/{session}/prompt", {**sent, **fields})
 
     assert answer.failure == (409, "ConflictError")
     assert set(answer.json) == {"_tag", "message", "resource"}

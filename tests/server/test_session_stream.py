@@ -93,12 +93,11 @@ async def test_replay_meets_the_tail_without_gap_or_duplicate(wire: Wire, path: 
         ("?after=0", {"last-event-id": "3"}, 1),
     ],
 )
-async def test_a_reader_resumes_after_a_sequence(
-    wire: Wire, path: str, query: str, headers: dict[str, str], first: int
-) -> None:
+async def test_a_reader_resumes_after_a_sequence(memory: Wire, query: str, headers: dict[str, str], first: int) -> None:
     """API-202, API-206: `after` is exclusive; `Last-Event-ID` is another spelling and loses against it."""
-    await wire.answer("ses_one")
-    async with wire.stream(f"{path}/event{query}", headers) as stream:
+    await memory.create(id="ses_one")
+    await memory.answer("ses_one")
+    async with memory.stream(f"/api/session/ses_one/event{query}", headers) as stream:
         assert (await stream.event())["durable"]["seq"] == first
 
 

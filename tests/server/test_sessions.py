@@ -88,9 +88,9 @@ async def test_create_answers_200_with_the_whole_session(wire: Wire, project: Pa
     assert type(created) is int
 
 
-async def test_newer_ids_sort_first(wire: Wire) -> None:
+async def test_newer_ids_sort_first(memory: Wire) -> None:
     """API-008: session ids descend."""
-    ids = [(await wire.create())["id"] for _ in range(5)]
+    ids = [(await memory.create())["id"] for _ in range(5)]
 
     assert sorted(ids, reverse=True) == ids
 
@@ -108,19 +108,19 @@ async def test_create_takes_every_field(wire: Wire, tmp_path: Path) -> None:
     assert (await wire.get("/api/session/ses_mine")).data == session
 
 
-async def test_a_location_header_does_not_place_a_session(wire: Wire, project: Path, tmp_path: Path) -> None:
+async def test_a_location_header_does_not_place_a_session(memory: Wire, project: Path, tmp_path: Path) -> None:
     """API-034: without a location in its payload a session belongs to the server's own directory."""
     headers = {"x-opencode-directory": str(tmp_path)}
-    answer = await wire.post(f"/api/session?location[directory]={tmp_path}", {}, headers)
+    answer = await memory.post(f"/api/session?location[directory]={tmp_path}", {}, headers)
 
     assert answer.data["location"] == {"directory": str(project)}
 
 
-async def test_a_known_id_gives_the_existing_session(wire: Wire) -> None:
+async def test_a_known_id_gives_the_existing_session(memory: Wire) -> None:
     """API-111: other fields are ignored then."""
-    first = await wire.create(id="ses_twice", agent="build")
+    first = await memory.create(id="ses_twice", agent="build")
 
-    assert await wire.create(id="ses_twice", agent="plan", location=None) == first
+    assert await memory.create(id="ses_twice", agent="plan", location=None) == first
 
 
 async def test_concurrent_creation_with_one_id_gives_one_session(wire: Wire) -> None:
@@ -141,14 +141,14 @@ async def test_a_session_ignores_the_location_of_the_request(wire: Wire) -> None
     assert (await wire.post(f"{path}/wait?location[directory]=/not/there", headers=elsewhere)).status == 204
 
 
-async def test_unknown_keys_and_parameters_are_ignored(wire: Wire) -> None:
+async def test_unknown_keys_and_parameters_are_ignored(memory: Wire) -> None:
     """API-006: in payloads at every level and in queries."""
-    session = await wire.create(bogus={"deep": [1]}, model={**ECHO, "bogus": 1})
-    prompted = await wire.prompt(session["id"], resume=False, bogus=None)
+    session = await memory.create(bogus={"deep": [1]}, model={**ECHO, "bogus": 1})
+    prompted = await memory.prompt(session["id"], resume=False, bogus=None)
 
     assert "bogus" not in prompted
-    assert (await wire.get("/api/session?bogus=1&limit=1")).data == [session]
-    assert (await wire.get(f"/api/session/{session['id']}/history?bogus=x")).status == 200
+    assert (await memory.get("/api/session?bogus=1&limit=1")).data == [session]
+    assert (await memory.get(f"/api/session/{session['id']}/history?bogus=x")).status == 200
 
 
 @pytest.mark.parametrize(
@@ -165,9 +165,9 @@ async def test_unknown_keys_and_parameters_are_ignored(wire: Wire) -> None:
         ("GET", "/message/msg_1"),
     ],
 )
-async def test_every_session_route_says_when_the_session_is_unknown(wire: Wire, method: str, tail: str) -> None:
+async def test_every_session_route_says_when_the_session_is_unknown(memory: Wire, method: str, tail: str) -> None:
     """API-020, API-022, API-114, API-121..126: the whole tagged body, also where a stream would start."""
-    answer = await wire(method, f"/api/session/{UNKNOWN}{tail}")
+    answer = await memory(method, f"/api/session/{UNKNOWN}{tail}")
 
     assert answer.failure == (404, "SessionNotFoundError")
     assert answer.content_type == "application/json"
@@ -175,22 +175,22 @@ async def test_every_session_route_says_when_the_session_is_unknown(wire: Wire, 
     assert answer.json["sessionID"] == UNKNOWN
 
 
-async def test_active_lists_what_runs(wire: Wire, model: ScriptedTransport) -> None:
+async def test_active_lists_what_runs(memory: Wire, model: ScriptedTransport) -> None:
     """API-113: a static segment, not a session id; an idle session is not listed."""
     gate = model.hold(0)
-    idle, busy = await wire.create(), await wire.create()
-    await wire.prompt(busy["id"])
+    idle, busy = await memory.create(), await memory.create()
+    await memory.prompt(busy["id"])
     await model.seen(1)
 
-    assert (await wire.get("/api/session/active")).data == {busy["id"]: {"type": "running"}}
+    assert (await memory.get("/api/session/active")).data == {busy["id"]: {"type": "running"}}
     gate.set()
-    await wire.post(f"/api/session/{busy['id']}/wait")
-    assert (await wire.get("/api/session/active")).json == {"data": {}}
+    await memory.post(f"/api/session/{busy['id']}/wait")
+    assert (await memory.get("/api/session/active")).json == {"data": {}}
     assert idle["id"] != busy["id"]
 
 
 async def test_a_defect_is_an_unknown_error_with_a_reference(
-    wire: Wire, runtime: Runtime, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    memory: Wire, runtime: Runtime, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """API-025: nothing of the inside in the body; the same reference in the log."""
 
@@ -198,8 +198,8 @@ async def test_a_defect_is_an_unknown_error_with_a_reference(
         raise RuntimeError("secret internals")
 
     monkeypatch.setattr(runtime.sessions, "wait", broken)
-    session = await wire.create()
-    answer = await wire.post(f"/api/session/{session['id']}/wait")
+    session = await memory.create()
+    answer = await memory.post(f"/api/session/{session['id']}/wait")
 
     assert answer.failure == (500, "UnknownError")
     assert set(answer.json) == {"_tag", "message", "ref"}

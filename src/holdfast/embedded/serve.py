@@ -11,7 +11,7 @@ import uvicorn
 from holdfast.core.runtime import Runtime
 from holdfast.embedded.credential import credential_file, ensure_password
 from holdfast.server.app import App
-from holdfast.server.auth import Credentials
+from holdfast.server.auth import LOOPBACK_HOSTS, Credentials
 
 if TYPE_CHECKING:
     import asyncio
@@ -48,7 +48,7 @@ async def serve(hostname: str, port: int, *, authorize: bool, ready: Callable[[S
         file = None if environment.get("OPENCODE_SERVER_PASSWORD") else credential_file(environment)
     listener = _listen(hostname, port)
     async with Runtime() as runtime:
-        app = App(runtime, credentials=credentials)
+        app = App(runtime, credentials=credentials, hosts=_hosts(hostname))
         config = uvicorn.Config(
             app,
             http="httptools",
@@ -63,6 +63,13 @@ async def serve(hostname: str, port: int, *, authorize: bool, ready: Callable[[S
         ready(Served(f"http://{shown}:{address[1]}", file))
         await server.serve(sockets=[listener])
     return 0
+
+
+def _hosts(hostname: str) -> frozenset[str] | None:
+    """Behind a wildcard address the names are unknown; the password has to do."""
+    if hostname in ("", "0.0.0.0", "::"):
+        return None
+    return LOOPBACK_HOSTS | {f"[{hostname}]" if ":" in hostname else hostname.lower()}
 
 
 def fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:

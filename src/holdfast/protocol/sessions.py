@@ -24,6 +24,8 @@ from holdfast.schema.session import Session, SessionActive
 from holdfast.schema.session_message import SessionMessage
 
 Order = Literal["asc", "desc"]
+SAFE = 2**53 - 1
+"""The largest number that every JSON reader gets right."""
 
 
 class SessionPath(Record):
@@ -37,7 +39,7 @@ class MessagePath(Record):
 
 class ListQuery(Record):
     workspace: str | None = None
-    limit: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    limit: Annotated[int, msgspec.Meta(ge=1, le=SAFE)] | None = None
     order: Order | None = None
     search: str | None = None
     directory: str | None = None
@@ -68,11 +70,11 @@ class MessagesQuery(Record):
 
 class HistoryQuery(Record):
     limit: Annotated[int, msgspec.Meta(ge=1, le=100)] | None = None
-    after: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    after: Annotated[int, msgspec.Meta(ge=0, le=SAFE)] | None = None
 
 
 class EventsQuery(Record):
-    after: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    after: Annotated[int, msgspec.Meta(ge=0, le=SAFE)] | None = None
 
 
 def _of_session(

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
+import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote
 
@@ -20,9 +21,10 @@ from holdfast.schema import errors as public
 from holdfast.schema.codec import decoder, encode
 from holdfast.schema.ids import is_session_id
 from holdfast.schema.live_event import GlobalDisposed
-from holdfast.schema.location import Location
-from holdfast.server.auth import Credentials, allowed_origin
+from holdfast.server.auth import LOOPBACK_HOSTS, Credentials, allowed_host, allowed_origin
 from holdfast.server.errors import PublicFailure, to_public
+from holdfast.server.place import existing_location
+from holdfast.server.sse import HEADERS as STREAM_HEADERS
 from holdfast.server.sse import send_stream
 from holdfast.server.types import Call, Handler, HistoryOf, PageOf, Receive, Scope, Send
 
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
     from holdfast.core.runtime import Runtime
     from holdfast.schema.errors import PublicError
+    from holdfast.schema.location import Location
 
 BODY_LIMIT = 32 * 1024 * 1024
 MESSAGE_LIMIT = 1024
@@ -41,10 +44,17 @@ log = logging.getLogger(__name__)
 
 class App:
     def __init__(
-        self, runtime: Runtime, *, credentials: Credentials | None = None, body_limit: int = BODY_LIMIT
+        self,
+        runtime: Runtime,
+        *,
+        credentials: Credentials | None = None,
+        hosts: frozenset[str] | None = LOOPBACK_HOSTS,
+        body_limit: int = BODY_LIMIT,
     ) -> None:
+        """`hosts` are the names under which callers may change something; None is any."""
         self._runtime = runtime
         self._credentials = credentials
+        self._hosts = hosts
         self._body_limit = body_limit
         self._routes = Routes(API)
         self._stopping = asyncio.Event()
@@ -77,7 +87,10 @@ class App:
             failure = to_public(error)
             await _reply(send, failure.status, encode(failure), [*cors, *_challenge(failure)])
             return
-        if endpoint.envelope is Envelope.STREAM:
+        if endpoint.envelope is Envelope.STREAM and scope["method"] == "HEAD":
+            await result.aclose()
+            await _reply(send, 200, b"", [*STREAM_HEADERS, *cors])
+        elif endpoint.envelope is Envelope.STREAM:
             await send_stream(result, receive, send, self._stopping, cors)
         else:
             await _reply(send, status, body, cors)
@@ -87,9 +100,12 @@ class App:
         if self._credentials is not None and not self._credentials.admits(query, headers):
             raise PublicFailure(public.UnauthorizedError(message="Credentials are missing or wrong"))
         method = scope["method"]
-        if method not in ("GET", "HEAD") and not allowed_origin(headers.get("origin")):
-            raise PublicFailure(public.ForbiddenError(message="This origin may only read"))
-        endpoint, handler, path = self._routes.find(method, scope["path"])
+        if method not in ("GET", "HEAD"):
+            if not allowed_origin(headers.get("origin")):
+                raise PublicFailure(public.ForbiddenError(message="This origin may only read"))
+            if not allowed_host(headers.get("host"), self._hosts):
+                raise PublicFailure(public.ForbiddenError(message="Requests to this host name may only read"))
+        endpoint, handler, path = self._routes.find(method, scope.get("raw_path") or scope["path"].encode())
         session = None
         if endpoint.scope is EndpointScope.SESSION:
             session = await self._session(path["sessionID"])
@@ -118,7 +134,11 @@ class App:
     def _location(self, query: Mapping[str, str], headers: Mapping[str, str]) -> Location:
         directory = query.get("location[directory]") or unquote(headers.get("x-opencode-directory", ""))
         workspace = query.get("location[workspace]") or headers.get("x-opencode-workspace") or None
-        return Location(directory=directory or self._runtime.location.directory, workspace_id=workspace)
+        if workspace is not None and not workspace.startswith("wrk"):
+            raise PublicFailure(
+                public.InvalidRequestError(message="Not a workspace id", kind="Query", field="location")
+            )
+        return existing_location(directory or self._runtime.location.directory, workspace, kind="Query")
 
     async def _payload(self, endpoint: Endpoint, headers: Mapping[str, str], receive: Receive) -> Any:
         if endpoint.payload is None:
@@ -131,7 +151,7 @@ class App:
             )
         try:
             return decoder(endpoint.payload).decode(body or b"{}")
-        except (msgspec.DecodeError, RecursionError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise _invalid(error, "Payload") from error
 
     async def _body(self, receive: Receive) -> bytes:
@@ -170,11 +190,14 @@ class Routes:
             node.setdefault("", {})[endpoint.method] = endpoint
         self._handlers: dict[str, Handler] = {}
 
-    def find(self, method: str, path: str) -> tuple[Endpoint, Handler, dict[str, str]]:
+    def find(self, method: str, raw_path: bytes) -> tuple[Endpoint, Handler, dict[str, str]]:
+        """Segments are decoded after the path was split, so that an escaped slash stays inside one."""
+        path = unquote(raw_path.decode("latin-1"))
         found: dict[str, str] = {}
         node = self._root
-        for segment in path.strip("/").split("/"):
-            if segment in node and segment:
+        for quoted in raw_path.decode("latin-1").strip("/").split("/"):
+            segment = unquote(quoted)
+            if segment in node and segment and not segment.startswith("{"):
                 node = node[segment]
                 continue
             parameter = next((key for key in node if key.startswith("{")), None)
@@ -222,19 +245,31 @@ def _decode_strings(kind: Any, values: Mapping[str, str], where: str) -> Any:
     if kind is None:
         return None
     try:
-        return msgspec.convert(values, kind, strict=False)
-    except msgspec.ValidationError as error:
+        decoded = msgspec.convert(values, kind, strict=False)
+    except (msgspec.ValidationError, ValueError) as error:
         raise _invalid(error, where) from error
+    for field in msgspec.structs.fields(kind):
+        if field.encode_name in values and getattr(decoded, field.name) is None:
+            # A query has no null: the word is just another wrong value.
+            raise PublicFailure(
+                public.InvalidRequestError(message=f'Expected a value\n  at ["{field.name}"]', kind=where)
+            )
+    return decoded
 
 
 def _invalid(error: Exception, kind: str) -> PublicFailure:
     """msgspec says `reason - at $.a.b`; the contract says the reason, then `at ["a"]["b"]`."""
     reason, _, path = str(error).partition(" - at ")
+    if missing := _MISSING.match(reason):
+        reason, path = "Missing key", f"{path.strip('`') or '$'}.{missing[1]}"
     keys = "".join(f'["{key}"]' for key in path.strip("`").removeprefix("$").replace("[", ".").split(".") if key)
     message = f"{reason}\n  at {keys}" if keys else reason
     if len(message) > MESSAGE_LIMIT:
         message = f"{message[:MESSAGE_LIMIT]}... ({len(message) - MESSAGE_LIMIT} more chars)"
     return PublicFailure(public.InvalidRequestError(message=message, kind=kind))
+
+
+_MISSING = re.compile(r"Object missing required field `([^`]+)`")
 
 
 def _cors(origin: str | None) -> Headers:

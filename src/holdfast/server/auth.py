@@ -19,6 +19,10 @@ _ORIGINS = re.compile(
 )
 
 
+# Names by which a local caller reaches a server that listens on this machine only.
+LOOPBACK_HOSTS = frozenset(("localhost", "127.0.0.1", "[::1]"))
+
+
 class Credentials(NamedTuple):
     password: str
     user: str = DEFAULT_USER
@@ -35,6 +39,14 @@ class Credentials(NamedTuple):
 
 def allowed_origin(origin: str | None) -> bool:
     return origin is None or _ORIGINS.fullmatch(origin) is not None
+
+
+def allowed_host(host: str | None, hosts: frozenset[str] | None) -> bool:
+    """Whether a request was addressed to a name of ours; a page may have pointed its own name at this machine."""
+    if host is None or hosts is None:
+        return True
+    name, colon, port = host.rpartition(":")
+    return (name if colon and port.isdecimal() else host).lower() in hosts
 
 
 def _decode(token: str) -> bytes:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 
 from holdfast.core.session.errors import InvalidCursor
 from holdfast.core.session.store import Direction, Order, SessionAnchor
 from holdfast.schema.codec import decoder, encode
+
+Limit = Annotated[int, msgspec.Meta(ge=1, le=2**53 - 1)]
 
 
 class ListCursor(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -21,14 +23,14 @@ class ListCursor(msgspec.Struct, frozen=True, omit_defaults=True):
     directory: str | None = None
     project: str | None = None
     subpath: str | None = None
-    limit: int | None = None
+    limit: Limit | None = None
 
 
 class MessageCursor(msgspec.Struct, frozen=True, omit_defaults=True):
     id: str
     order: Order
     direction: Direction
-    limit: int | None = None
+    limit: Limit | None = None
 
 
 C = TypeVar("C", ListCursor, MessageCursor)
@@ -42,6 +44,6 @@ def read_cursor(kind: type[C], text: str) -> C:
     try:
         raw = base64.urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
         cursor: C = decoder(kind).decode(raw)
-    except (UnicodeEncodeError, binascii.Error, msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (UnicodeError, binascii.Error, msgspec.DecodeError, RecursionError) as error:
         raise InvalidCursor from error
     return cursor

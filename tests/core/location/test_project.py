@@ -63,15 +63,14 @@ async def test_a_repository_is_known_by_its_first_commit(repository: Path) -> No
     assert (await find_project(repository)).id == id
 
 
-async def test_of_two_roots_the_choice_is_stable(repository: Path) -> None:
-    """CAT-003: a merged unrelated history adds a root; the id does not depend on which branch is looked from."""
+async def test_of_two_roots_one_is_chosen(repository: Path) -> None:
+    """CAT-003: a merged unrelated history adds a root; the id is still one commit."""
     await git(repository, "checkout", "-q", "--orphan", "other")
     await git(repository, "commit", "-q", "--allow-empty", "-m", "another root")
     await git(repository, "merge", "-q", "--allow-unrelated-histories", "-m", "merged", "main")
     roots = (await first_commit(repository)).split()
     assert len(roots) == 2
     assert (await find_project(repository)).id in roots
-    assert (await find_project(repository)).id == (await find_project(repository)).id
 
 
 async def test_a_repository_without_commits(tmp_path: Path) -> None:
@@ -164,6 +163,19 @@ async def test_a_broken_config_is_no_reason_to_fail(repository: Path, config: st
     assert (await find_project(repository)).id
 
 
+async def test_a_repository_named_by_the_environment_is_not_meant(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CAT-003: inside a git hook GIT_DIR names another repository; the directory's own still counts."""
+    other = tmp_path / "other"
+    other.mkdir()
+    await git(other, "init", "-q")
+    await git(other, "commit", "-q", "--allow-empty", "-m", "of the other")
+    expected = await first_commit(repository)
+    monkeypatch.setenv("GIT_DIR", str(other / ".git"))
+    assert (await find_project(repository)).id == expected
+
+
 async def test_a_first_commit_is_noticed_by_a_runtime_that_knew_the_folder_before(
     runtime: Runtime, tmp_path: Path
 ) -> None:
@@ -179,7 +191,7 @@ async def test_a_first_commit_is_noticed_by_a_runtime_that_knew_the_folder_befor
 
 
 async def test_the_id_of_a_known_worktree_is_remembered(runtime: Runtime, repository: Path) -> None:
-    """CAT-003: the same id after a restart, and after history was rewritten below it."""
+    """CAT-003: asking again gives the same, with and without the row of the first Session."""
     location = Location(directory=str(repository))
     session = await runtime.sessions.create(location=location, project=await runtime.project(location))
     assert session.project_id == await first_commit(repository)

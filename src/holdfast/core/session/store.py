@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
 from holdfast.core.session.errors import MessageNotFound, SessionNotFound
-from holdfast.schema.codec import decode_message, decoder
+from holdfast.schema.codec import decode_message, decoder, encode
 from holdfast.schema.location import Location
 from holdfast.schema.model import DEFAULT_VARIANT, ModelRef
 from holdfast.schema.prompt import Admission, Prompt
@@ -35,7 +35,7 @@ class SessionFilter(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class SessionAnchor(msgspec.Struct, frozen=True):
     id: str
-    time: int
+    time: Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)]
     direction: Direction
 
 
@@ -162,7 +162,7 @@ def _message(row: Row) -> StoredMessage:
     seq, id, kind, data, parts = row
     assert isinstance(seq, int)
     assert isinstance(data, bytes)
-    wire = b'{"id":"%s","type":"%s",%s' % (str(id).encode(), str(kind).encode(), data[1:])
+    wire = b'{"id":%s,"type":"%s",%s' % (encode(str(id)), str(kind).encode(), data[1:])
     if kind == "assistant":
         assert parts is None or isinstance(parts, bytes)
         wire = b'%s,"content":[%s]}' % (wire[:-1], parts or b"")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import aclosing
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -13,12 +12,10 @@ from holdfast.core.session.attachment import normalise
 from holdfast.core.session.errors import InvalidCursor, MessageNotFound
 from holdfast.core.session.store import SessionAnchor, SessionFilter, StoredMessage
 from holdfast.schema.codec import encode
-from holdfast.schema.errors import InvalidRequestError
-from holdfast.schema.location import Location
 from holdfast.schema.model import ModelRef
 from holdfast.schema.session import SessionActive
 from holdfast.server.cursor import ListCursor, MessageCursor, read_cursor, write_cursor
-from holdfast.server.errors import PublicFailure
+from holdfast.server.place import existing_location
 from holdfast.server.types import Call, Frames, HistoryOf, PageOf
 
 if TYPE_CHECKING:
@@ -28,6 +25,7 @@ if TYPE_CHECKING:
     from holdfast.schema.session import Session
 
 PAGE = 50
+LAST_SEQUENCE = 2**53 - 1
 
 
 async def list(call: Call) -> PageOf:
@@ -61,7 +59,7 @@ async def create(call: Call) -> Session:
     payload: protocol.CreatePayload = call.payload
     location = call.runtime.location
     if payload.location is not None:
-        location = _location(payload.location.directory, payload.location.workspace_id)
+        location = existing_location(payload.location.directory, _known(payload.location.workspace_id), kind="Payload")
     model = payload.model
     return await call.runtime.sessions.create(
         id=payload.id,
@@ -116,7 +114,7 @@ async def events(call: Call) -> Frames:
     after = call.query.after
     if after is None:
         resumed = call.headers.get("last-event-id", "")
-        after = int(resumed) if resumed.isdecimal() else -1
+        after = min(int(resumed[:20]), LAST_SEQUENCE) if resumed.isascii() and resumed.isdecimal() else -1
     return _frames(call, after)
 
 
@@ -159,14 +157,6 @@ async def _frames(call: Call, after: int) -> Frames:
 
 def _raw(message: StoredMessage) -> msgspec.Raw:
     return msgspec.Raw(message.wire)
-
-
-def _location(directory: str, workspace_id: str | UnsetType) -> Location:
-    if not Path(directory).is_absolute() or not Path(directory).is_dir():
-        raise PublicFailure(
-            InvalidRequestError(message=f"{directory} is not an existing directory", kind="Payload", field="location")
-        )
-    return Location(directory=directory, workspace_id=_known(workspace_id))
 
 
 def _known(value: str | UnsetType) -> str | None:

@@ -1,0 +1,230 @@
+"""One small suite over a real port and over the in-memory transport: callers cannot tell them apart."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+
+import pytest
+import uvicorn
+
+from holdfast.client.core import Options
+from holdfast.client.errors import ApiError, ClientError
+from holdfast.client.generated.async_client import AsyncClient
+from holdfast.client.http import HttpTransport
+from holdfast.core.runtime import Runtime
+from holdfast.embedded.asgi_transport import AsgiTransport
+from holdfast.llm.offline import ScriptedTransport
+from holdfast.schema.location import Location
+from holdfast.schema.model import ModelRef
+from holdfast.schema.prompt import PromptInput
+from holdfast.schema.session import Session
+from holdfast.schema.session_message import AssistantMessage, TextPart, UserMessage
+from holdfast.server.app import App
+from holdfast.server.auth import Credentials
+
+pytestmark = pytest.mark.anyio
+
+MODEL = ModelRef(id="echo", provider_id="demo")
+ENDED = "session.next.step.ended"
+
+
+@asynccontextmanager
+async def in_memory(app: App) -> AsyncIterator[AsgiTransport]:
+    transport = AsgiTransport(app)
+    yield transport
+    app.stop()
+    await transport.close()
+
+
+@asynccontextmanager
+async def listening(app: App) -> AsyncIterator[str]:
+    server = uvicorn.Server(uvicorn.Config(app, http="httptools", ws="none", lifespan="off", log_level="critical"))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        serving = asyncio.create_task(server.serve(sockets=[listener]))
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        app.stop()
+        server.should_exit = True
+        await serving
+
+
+@asynccontextmanager
+async def over_port(app: App) -> AsyncIterator[HttpTransport]:
+    async with listening(app) as url:
+        transport = HttpTransport(url)
+        yield transport
+        await transport.close()
+
+
+@pytest.fixture
+async def app(runtime: Runtime) -> App:
+    return App(runtime)
+
+
+@pytest.fixture(params=[in_memory, over_port], ids=["memory", "port"])
+async def client(request: pytest.FixtureRequest, app: App) -> AsyncIterator[AsyncClient]:
+    async with request.param(app) as transport:
+        yield AsyncClient(transport)
+
+
+@pytest.fixture
+async def created(client: AsyncClient) -> Session:
+    return await client.sessions.create(model=MODEL)
+
+
+async def test_every_operation_works(client: AsyncClient, project: Path) -> None:
+    """API-225, API-304, API-400: values arrive as the records that they are."""
+    assert (await client.health.get()).healthy is True
+    assert (await client.location.get()).directory == str(project)
+    session = await client.sessions.create(model=MODEL, location=Location(directory=str(project)))
+    admission = await client.sessions.prompt(session.id, prompt=PromptInput(text="hello"))
+    await client.sessions.wait(session.id)
+    await client.sessions.interrupt(session.id)
+
+    user, answer = await client.sessions.context(session.id)
+    assert isinstance(user, UserMessage)
+    assert (user.id, user.text) == (admission.id, "hello")
+    assert isinstance(answer, AssistantMessage)
+    assert [part.text for part in answer.content if isinstance(part, TextPart)] == ["done"]
+    assert await client.sessions.message(session.id, message_id=answer.id) == answer
+    assert await client.sessions.active() == {}
+    found = await client.sessions.get(session.id)
+    assert (found.id, found.location, found.title) == (session.id, session.location, session.title)
+    history = await client.sessions.history(session.id, limit=2)
+    assert ([event.type for event in history.events], history.has_more) == (
+        ["session.next.prompt.admitted", "session.next.prompted"],
+        True,
+    )
+
+
+async def test_pages_are_followed_by_cursor_alone(client: AsyncClient) -> None:
+    """API-225: items, previous and next."""
+    ids = [(await client.sessions.create()).id for _ in range(5)][::-1]
+    first = await client.sessions.list(limit=2)
+    second = await client.sessions.list(cursor=first.next)
+    back = await client.sessions.list(cursor=second.previous)
+
+    assert [[item.id for item in page.items] for page in (first, second, back)] == [ids[:2], ids[2:4], ids[:2]]
+    last = await client.sessions.list(cursor=(await client.sessions.list(cursor=second.next)).next)
+    assert (last.items, last.previous, last.next) == ([], None, None)
+
+
+async def test_declared_errors_keep_tag_status_and_body(client: AsyncClient, created: Session) -> None:
+    """API-309, API-310: over either way."""
+    with pytest.raises(ApiError) as unknown:
+        await client.sessions.get("ses_unknown")
+    await client.sessions.prompt(created.id, id="msg_1", prompt=PromptInput(text="a"), resume=False)
+    with pytest.raises(ApiError) as conflicting:
+        await client.sessions.prompt(created.id, id="msg_1", prompt=PromptInput(text="b"))
+    with pytest.raises(ApiError) as invalid:
+        await client.sessions.list(limit=0)
+
+    assert (unknown.value.tag, unknown.value.status) == ("SessionNotFoundError", 404)
+    assert unknown.value.body["sessionID"] == "ses_unknown"
+    assert (conflicting.value.tag, conflicting.value.status) == ("ConflictError", 409)
+    assert conflicting.value.body["resource"] == "msg_1"
+    assert (invalid.value.tag, invalid.value.body["kind"]) == ("InvalidRequestError", "Query")
+
+
+async def test_an_id_with_any_characters_reaches_the_server(client: AsyncClient) -> None:
+    """API-307: path parameters are quoted by the client and unquoted once by the server."""
+    for id in ("ses_a b", "ses_ü", "ses_%20", "ses_?a=1", "ses_a/b"):
+        assert (await client.sessions.create(id=id)).id == id
+        assert (await client.sessions.get(id)).id == id
+
+
+async def test_a_session_can_be_followed_and_resumed(client: AsyncClient, created: Session) -> None:
+    """API-202, API-312, API-314: reopening with the last sequence continues exactly there."""
+    await client.sessions.prompt(created.id, prompt=PromptInput(text="one"))
+    seen: list[int] = []
+    for stop in (3, None):
+        async with aclosing(client.sessions.events(created.id, after=seen[-1] if seen else None)) as events:  # type: ignore[type-var]
+            async for event in events:
+                assert event.durable is not None
+                seen.append(event.durable.seq)
+                if event.type == ENDED or len(seen) == stop:
+                    break
+
+    history = await client.sessions.history(created.id)
+    assert seen == [event.durable.seq for event in history.events if event.durable]
+
+
+async def test_the_live_stream_shows_a_turn(client: AsyncClient, created: Session, runtime: Runtime) -> None:
+    """API-210, API-312: connected first; leaving lets the server forget the reader."""
+    async with aclosing(client.events.subscribe()) as events:  # type: ignore[type-var]
+        assert (await anext(events)).type == "server.connected"
+        await client.sessions.prompt(created.id, prompt=PromptInput(text="one"))
+        types = []
+        async for event in events:
+            types.append(event.type)
+            if event.type == ENDED:
+                break
+    assert "session.next.text.ended" in types
+    async with asyncio.timeout(5):
+        while runtime.log.bus.observed:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+
+
+async def test_a_timeout_of_one_call_is_a_transport_failure(
+    client: AsyncClient, created: Session, model: ScriptedTransport
+) -> None:
+    """API-308, API-309: the work goes on, and so do other calls."""
+    gate = model.hold(0)
+    await client.sessions.prompt(created.id, prompt=PromptInput(text="slow"))
+    await model.seen(1)
+    with pytest.raises(ClientError) as caught:
+        await client.sessions.wait(created.id, options=Options(timeout=0.05))
+    assert caught.value.reason == "Transport"
+    assert list(await client.sessions.active()) == [created.id]
+    gate.set()
+    await client.sessions.wait(created.id)
+
+    assert len(await client.sessions.context(created.id)) == 2
+
+
+async def test_cancelling_a_call_cancels_only_the_call(
+    client: AsyncClient, created: Session, model: ScriptedTransport
+) -> None:
+    """API-308, API-317: the server finishes what it was asked for."""
+    gate = model.hold(0)
+    await client.sessions.prompt(created.id, prompt=PromptInput(text="slow"))
+    waiting = asyncio.create_task(client.sessions.wait(created.id))
+    await model.seen(1)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    gate.set()
+    await client.sessions.wait(created.id)
+
+    (last,) = (await client.sessions.messages(created.id, limit=1)).items
+    assert isinstance(last, AssistantMessage)
+    assert last.finish == "stop"
+
+
+async def test_many_calls_at_once(client: AsyncClient) -> None:
+    """API-400: requests do not get in each other's way."""
+    sessions = await asyncio.gather(*(client.sessions.create(model=MODEL) for _ in range(20)))
+    prompt = PromptInput(text="hi")
+    await asyncio.gather(*(client.sessions.prompt(session.id, prompt=prompt) for session in sessions))
+    await asyncio.gather(*(client.sessions.wait(session.id) for session in sessions))
+    contexts = await asyncio.gather(*(client.sessions.context(session.id) for session in sessions))
+
+    assert [len(context) for context in contexts] == [2] * 20
+
+
+@pytest.mark.parametrize(("password", "status"), [("right", None), ("wrong", 401)])
+async def test_the_network_transport_carries_credentials(runtime: Runtime, password: str, status: int | None) -> None:
+    """API-041, API-309: as Basic credentials; a refusal is a declared error of every operation."""
+    async with listening(App(runtime, credentials=Credentials("right"))) as url:
+        transport = HttpTransport(url, auth=("opencode", password))
+        client = AsyncClient(transport)
+        if status is None:
+            assert (await client.health.get()).healthy
+        else:
+            with pytest.raises(ApiError) as caught:
+                await client.health.get()
+            assert (caught.value.status, caught.value.tag) == (status, "UnauthorizedError")
+        await transport.close()

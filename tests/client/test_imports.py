@@ -1,0 +1,91 @@
+"""What is loaded when, seen from a fresh interpreter."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+NETWORK = {"aiohttp", "httpx2", "uvicorn", "starlette", "httptools", "uvloop", "ssl"}
+STORAGE = {"apsw", "sqlite3"}
+
+REPORT = "\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"
+EMBEDDED = """
+import asyncio
+from holdfast import Holdfast, PromptInput
+
+async def main():
+    async with Holdfast({project!r}, data={data!r}, environment={{}}) as hf:
+        model = await hf.default_model()
+        assert model is None
+        session = await hf.sessions.create()
+        await hf.sessions.prompt(session.id, prompt=PromptInput(text="hi"))
+
+asyncio.run(main())
+"""
+
+
+def loaded(code: str) -> set[str]:
+    """Modules in a new interpreter after running this."""
+    ran = subprocess.run([sys.executable, "-c", code + REPORT], capture_output=True, text=True, check=False, timeout=30)
+    assert ran.returncode == 0, ran.stderr
+    return set(json.loads(ran.stdout.splitlines()[-1]))
+
+
+def packages(modules: set[str]) -> set[str]:
+    return {module.partition(".")[0] for module in modules}
+
+
+def layers(modules: set[str]) -> set[str]:
+    return {module.split(".")[1] for module in modules if module.startswith("holdfast.")}
+
+
+def test_help_loads_nothing_heavy() -> None:
+    """DESIGN section 5: `--help` is click and our own names."""
+    code = "from click.testing import CliRunner\nfrom holdfast.cli.main import cli\n"
+    modules = loaded(code + "assert CliRunner().invoke(cli, ['--help']).exit_code == 0")
+
+    assert not packages(modules) & {*NETWORK, *STORAGE, "msgspec", "anyio"}
+    assert layers(modules) == {"cli", "schema"}
+
+
+@pytest.mark.parametrize("command", ["run", "serve", "sessions", "doctor"])
+def test_help_of_a_command_loads_nothing_heavy(command: str) -> None:
+    """DESIGN section 5: nor does that of a command."""
+    code = "from click.testing import CliRunner\nfrom holdfast.cli.main import cli\n"
+    modules = loaded(code + f"assert CliRunner().invoke(cli, ['{command}', '--help']).exit_code == 0")
+
+    assert not packages(modules) & {*NETWORK, *STORAGE, "msgspec"}
+
+
+def test_the_package_itself_loads_nothing() -> None:
+    """API-319: names load on first use."""
+    assert layers(loaded("import holdfast")) == {"schema"}
+    assert layers(loaded("from holdfast import ApiError, ClientError")) == {"schema", "client"}
+
+
+def test_the_client_knows_no_server() -> None:
+    """API-315: schema and protocol only; no database, no HTTP stack until a transport is chosen."""
+    modules = loaded("import holdfast.client.generated.async_client")
+
+    assert layers(modules) == {"client", "protocol", "schema"}
+    assert not packages(modules) & (NETWORK | STORAGE)
+
+
+def test_schema_and_protocol_know_nothing_above_them() -> None:
+    """API-315: no database, execution or provider module."""
+    modules = loaded("import holdfast.protocol.api, holdfast.schema.manifest, holdfast.schema.codec")
+
+    assert layers(modules) == {"protocol", "schema"}
+    assert not packages(modules) & (NETWORK | STORAGE)
+
+
+def test_the_embedded_path_needs_no_http_stack(tmp_path: Path) -> None:
+    """API-315, API-400: no listener, no socket, no HTTP library up to the first prompt."""
+    modules = loaded(EMBEDDED.format(project=str(tmp_path), data=str(tmp_path / "data")))
+
+    assert {"client", "core", "server", "embedded"} <= layers(modules)
+    assert not packages(modules) & {"starlette", "httpx2", "uvicorn", "aiohttp", "httptools"}
