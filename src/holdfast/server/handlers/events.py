@@ -4,27 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from holdfast.schema.codec import encode
 from holdfast.schema.event import Event
 from holdfast.schema.live_event import ServerConnected
 
 if TYPE_CHECKING:
-    from holdfast.core.event.bus import Subscription
+    from holdfast.core.runtime import Runtime
     from holdfast.server.types import Call, Frames
-
-import msgspec
 
 
 async def subscribe(call: Call) -> Frames:
-    subscription = call.runtime.log.bus.subscribe()
-    connected = Event(
-        id=call.runtime.new_event_id(), type="server.connected", data=msgspec.Raw(encode(ServerConnected()))
-    )
-    return _frames(subscription, encode(connected))
+    return _frames(call.runtime)
 
 
-async def _frames(subscription: Subscription, connected: bytes) -> Frames:
-    with subscription:
-        yield b"data: %s\n\n: heartbeat\n\n" % connected
+async def _frames(runtime: Runtime) -> Frames:
+    connected = Event(id=runtime.new_event_id(), type="server.connected", data=msgspec.Raw(encode(ServerConnected())))
+    with runtime.log.bus.subscribe() as subscription:
+        yield b"data: %s\n\n: heartbeat\n\n" % encode(connected)
         while batch := await subscription.next():
             yield b"".join([b"data: %s\n\n" % item.wire for item in batch])
