@@ -9,12 +9,14 @@ import pytest
 from tests.conftest import ManualClock
 from tests.core.session.conftest import MODEL, event_types, new_session, tables
 
-from holdfast.core.database.errors import StorageError
+from holdfast.core.clock import Ids
+from holdfast.core.database.errors import Refused, StorageError
 from holdfast.core.runtime import Paths, Runtime
 from holdfast.core.session.errors import SessionNotFound
 from holdfast.embedded.holdfast import Holdfast
 from holdfast.llm.offline import ScriptedTransport
 from holdfast.schema.codec import decode_any, encode
+from holdfast.schema.ids import EventID
 from holdfast.schema.location import Location
 from holdfast.schema.model import ModelRef
 from holdfast.schema.prompt import Prompt
@@ -74,6 +76,24 @@ async def test_another_failure_of_the_projection_is_not_taken_for_a_collision(ru
         assert sql("select count(*) from event where aggregate_id = 'ses_refused'") == [(0,)]
     with pytest.raises(SessionNotFound):
         await runtime.sessions.get("ses_refused")
+
+
+class Forgetful(Ids):
+    """Gives every event the same id."""
+
+    def event(self) -> EventID:
+        return EventID("evt_same")
+
+
+async def test_another_refusal_is_not_taken_for_a_collision_either(
+    tmp_path: Path, project: Path, clock: ManualClock
+) -> None:
+    """SES-005: a reused event id is refused by the log, and the caller is told that and nothing else."""
+    paths = Paths(tmp_path / "data")
+    async with Runtime(paths=paths, directory=project, environment={}, ids=Forgetful(clock)) as runtime:
+        await new_session(runtime, id="ses_first")
+        with pytest.raises(Refused, match="already exists"):
+            await new_session(runtime, id="ses_second")
 
 
 async def test_what_a_new_session_says(tmp_path: Path, project: Path, clock: ManualClock) -> None:

@@ -1,0 +1,209 @@
+"""A machine of its own for each test: home, data, project; real processes; a provider that misbehaves on demand."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
+PATIENCE = 20.0
+
+
+class Ran(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+    @property
+    def session(self) -> str:
+        """The id that `run` shows first."""
+        line = next(line for line in self.err.splitlines() if line.startswith("session "))
+        return line.split()[1]
+
+    @property
+    def complaint(self) -> str:
+        """The one line about what went wrong; there must be exactly one, and no traceback."""
+        assert "Traceback" not in self.err, self.err
+        lines = [line for line in self.err.splitlines() if line.startswith(("holdfast: ", "Error: "))]
+        assert len(lines) == 1, self.err
+        return lines[0]
+
+
+class Machine:
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.project = home / "project"
+        self.project.mkdir()
+        (self.project / "hello.txt").write_text("hello world\n", encoding="utf-8")
+        self.data = home / "data" / "holdfast"
+        self.environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(home),
+            "XDG_DATA_HOME": str(home / "data"),
+            "XDG_CONFIG_HOME": str(home / "config"),
+            "XDG_STATE_HOME": str(home / "state"),
+            "NO_PROXY": "127.0.0.1",
+        }
+
+    def configure(self, **document: Any) -> None:
+        (self.project / "opencode.json").write_text(json.dumps(document), encoding="utf-8")
+
+    def use_provider(self, url: str, **options: Any) -> None:
+        provider = {"npm": "@ai-sdk/openai-compatible", "options": {"baseURL": url, **options}, "models": {"m": {}}}
+        self.configure(model="mock/m", provider={"mock": provider})
+
+    def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [HOLDFAST, *arguments],
+            cwd=self.project,
+            env={**self.environment, **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def __call__(self, *arguments: str, **environment: str) -> Ran:
+        return finish(self.start(*arguments, **environment))
+
+    def healthy(self) -> bool:
+        """Sessions can be listed, and everything agrees with the event log."""
+        listed, examined = self("sessions"), self("doctor")
+        assert (listed.code, examined.code) == (0, 0), (listed, examined)
+        return True
+
+
+def finish(process: subprocess.Popen[str], timeout: float = PATIENCE) -> Ran:
+    try:
+        out, err = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        out, err = process.communicate()
+        pytest.fail(f"{process.args!r} did not end within {timeout:g} s\nstdout: {out}\nstderr: {err}")
+    return Ran(process.returncode, out, err)
+
+
+@pytest.fixture
+def holdfast(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+class Server(NamedTuple):
+    process: subprocess.Popen[str]
+    url: str
+
+
+@pytest.fixture
+def serve(holdfast: Machine) -> Iterator[Callable[..., Server]]:
+    """Start a server; it is stopped at the end."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*arguments: str, **environment: str) -> Server:
+        process = holdfast.start("serve", "--port", "0", *arguments, **environment)
+        started.append(process)
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert "listening on" in line, (line, process.stderr and process.stderr.read())
+        return Server(process, line.split()[-1])
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            process.terminate()
+        finish(process)
+
+
+def frame(delta: dict[str, Any], finish: str | None = None) -> bytes:
+    chunk = {
+        "id": "c",
+        "object": "chat.completion.chunk",
+        "choices": [{"index": 0, "delta": delta, "finish_reason": finish}],
+    }
+    return b"data: " + json.dumps(chunk).encode() + b"\n\n"
+
+
+class Provider:
+    """An OpenAI-compatible endpoint. `behave` is called with the handler of each request."""
+
+    def __init__(self) -> None:
+        self.behave: Callable[[BaseHTTPRequestHandler], None] = Provider.answer
+        self.asked = threading.Semaphore(0)
+        self.released = threading.Event()
+        provider = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                self.rfile.read(int(self.headers["content-length"]))
+                provider.asked.release()
+                provider.behave(self)
+                self.close_connection = True
+
+            def log_message(self, format: str, *args: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/v1"
+
+    @staticmethod
+    def head(handler: BaseHTTPRequestHandler, status: int = 200, kind: str = "text/event-stream") -> None:
+        handler.send_response(status)
+        handler.send_header("content-type", kind)
+        handler.end_headers()
+
+    @staticmethod
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        Provider.head(handler)
+        handler.wfile.write(frame({"content": "fine"}) + frame({}, "stop") + b"data: [DONE]\n\n")
+
+    def hang(self, handler: BaseHTTPRequestHandler) -> None:
+        """Says nothing until the test is over."""
+        self.released.wait(PATIENCE)
+
+    def stall(self, handler: BaseHTTPRequestHandler) -> None:
+        """Begins an answer and never ends it."""
+        Provider.head(handler)
+        handler.wfile.write(frame({"content": "so far "}))
+        handler.wfile.flush()
+        self.released.wait(PATIENCE)
+
+
+@pytest.fixture
+def provider() -> Iterator[Provider]:
+    provider = Provider()
+    serving = threading.Thread(target=provider.server.serve_forever, kwargs={"poll_interval": 0.01})
+    serving.start()
+    yield provider
+    provider.released.set()
+    provider.server.shutdown()
+    serving.join()
+    provider.server.server_close()
+
+
+@contextmanager
+def taken_port() -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener.getsockname()[1]
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def eventually(met: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not met():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

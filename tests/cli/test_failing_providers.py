@@ -1,0 +1,166 @@
+"""A provider that does not do its part: `run` says so in one line, and nothing is lost or stuck."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler
+
+import pytest
+from tests.cli.conftest import Machine, Provider, frame, free_port
+
+Handler = BaseHTTPRequestHandler
+
+
+def garbage(handler: Handler) -> None:
+    Provider.head(handler)
+    handler.wfile.write(b"data: \x00\xffgarbage\n\n" * 3)
+
+
+def page(handler: Handler) -> None:
+    Provider.head(handler, kind="text/html")
+    handler.wfile.write(b"<html>Please log in</html>")
+
+
+def not_http(handler: Handler) -> None:
+    handler.wfile.write(b"\x16\x03\x01 this is no HTTP\r\n\r\n")
+
+
+def closes_at_once(handler: Handler) -> None:
+    handler.connection.shutdown(socket.SHUT_RDWR)
+
+
+def resets(handler: Handler) -> None:
+    handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    handler.connection.close()
+
+
+def closes_in_mid_stream(handler: Handler) -> None:
+    Provider.head(handler)
+    handler.wfile.write(frame({"content": "so far"}))
+
+
+def cuts_a_frame(handler: Handler) -> None:
+    Provider.head(handler)
+    handler.wfile.write(frame({"content": "so far"}) + b'data: {"choices": [{"ind')
+
+
+def breaks_a_promised_length(handler: Handler) -> None:
+    handler.send_response(200)
+    handler.send_header("content-type", "text/event-stream")
+    handler.send_header("content-length", "100000")
+    handler.end_headers()
+    handler.wfile.write(frame({"content": "so far"}))
+
+
+def error_500(handler: Handler) -> None:
+    Provider.head(handler, 500, "application/json")
+    handler.wfile.write(b'{"error": {"message": "the provider is unwell", "type": "server_error"}}')
+
+
+def error_500_without_body(handler: Handler) -> None:
+    Provider.head(handler, 500, "text/plain")
+
+
+def error_401(handler: Handler) -> None:
+    Provider.head(handler, 401, "application/json")
+    handler.wfile.write(b'{"error": {"message": "bad key"}}')
+
+
+def huge_error(handler: Handler) -> None:
+    Provider.head(handler, 500, "text/html")
+    handler.wfile.write(b"<p>\n" * 100_000)
+
+
+def redirect(handler: Handler) -> None:
+    handler.send_response(302)
+    handler.send_header("location", "http://127.0.0.1:1/elsewhere")
+    handler.end_headers()
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "said"),
+    [
+        (garbage, ""),
+        (page, "text/html"),
+        (not_http, ""),
+        (closes_at_once, ""),
+        (resets, ""),
+        (closes_in_mid_stream, "truncated"),
+        (cuts_a_frame, ""),
+        (breaks_a_promised_length, ""),
+        (error_500, "the provider is unwell"),
+        (error_500_without_body, "500"),
+        (error_401, "bad key"),
+        (huge_error, "500"),
+        (redirect, "302"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_bad_answer_is_one_readable_line(
+    holdfast: Machine, provider: Provider, behaviour: Callable[[Handler], None], said: str
+) -> None:
+    """API-127, API-309: exit code 1, the failure is recorded, and the session goes on with the next prompt."""
+    holdfast.use_provider(provider.url)
+    provider.behave = behaviour
+    ran = holdfast("run", "hello")
+
+    assert ran.code == 1
+    assert said in ran.complaint
+    assert len(ran.complaint) < 2000
+    assert ("so far" in ran.out) == (behaviour in (closes_in_mid_stream, cuts_a_frame, breaks_a_promised_length))
+    assert holdfast.healthy()
+    provider.behave = Provider.answer
+    again = holdfast("run", "--session", ran.session, "again")
+    assert (again.code, again.out) == (0, "fine\n")
+
+
+def test_silence_ends_at_the_configured_limit(holdfast: Machine, provider: Provider) -> None:
+    """API-309: `options.timeout` in milliseconds; the line says which limit it was."""
+    holdfast.use_provider(provider.url, timeout=300)
+    provider.behave = provider.hang
+    started = time.monotonic()
+    ran = holdfast("run", "hello")
+
+    assert ran.code == 1
+    assert "0.3 s" in ran.complaint
+    assert time.monotonic() - started < 8
+    assert holdfast.healthy()
+
+
+def test_nobody_listening(holdfast: Machine) -> None:
+    """API-309: the address is in the message."""
+    port = free_port()
+    holdfast.use_provider(f"http://127.0.0.1:{port}/v1")
+    ran = holdfast("run", "hello")
+
+    assert ran.code == 1
+    assert str(port) in ran.complaint
+    assert holdfast.healthy()
+
+
+@pytest.mark.parametrize("url", ["nonsense", "ftp://127.0.0.1/v1", "http://", "http://127.0.0.1:port/v1", ""])
+def test_an_endpoint_that_is_no_address(holdfast: Machine, url: str) -> None:
+    """API-309: a mistake in opencode.json is one line too."""
+    holdfast.use_provider(url)
+    ran = holdfast("run", "hello")
+
+    assert ran.code == 1
+    assert ran.complaint
+    assert holdfast.healthy()
+
+
+@pytest.mark.parametrize(
+    "text", ["{", '{"model": 5}', '{"provider": []}', '{"provider": {"mock": 5}}', '{"model": "noslash"}', "[]", "\0"]
+)
+def test_a_broken_configuration_breaks_nothing(holdfast: Machine, text: str) -> None:
+    """API-309: with an explicit model the prompt is answered; without one, an answer or one line."""
+    (holdfast.project / "opencode.json").write_text(text, encoding="utf-8")
+    explicit = holdfast("run", "--model", "demo/echo", "hello")
+    implicit = holdfast("run", "hello")
+
+    assert (explicit.code, explicit.out) == (0, "hello\n")
+    assert implicit.code == 0 or implicit.complaint
+    assert "Traceback" not in explicit.err + implicit.err

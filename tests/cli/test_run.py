@@ -1,0 +1,205 @@
+"""`holdfast run`: one prompt and its answer."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.conftest import HOLDFAST, Machine, Ran, Server, finish
+
+from holdfast import Holdfast
+from holdfast.schema.session import Session
+from holdfast.schema.session_message import SessionMessage
+
+ECHO = ("run", "--model", "demo/echo")
+
+
+def look(machine: Machine, session_id: str) -> tuple[Session, list[SessionMessage]]:
+    """What is stored, seen by a host of our own."""
+
+    async def read() -> tuple[Session, list[SessionMessage]]:
+        async with Holdfast(machine.project, data=machine.data, environment=machine.environment) as hf:
+            return await hf.sessions.get(session_id), await hf.sessions.context(session_id)
+
+    return asyncio.run(read())
+
+
+def test_the_answer_goes_to_standard_output(holdfast: Machine) -> None:
+    """API-400: everything else goes to standard error: the session, the model, the tool call."""
+    ran = holdfast(*ECHO, "What does", "hello.txt say?")
+
+    assert (ran.code, ran.out) == (0, "Reading hello.txt.\nThe file begins: hello world\n")
+    assert ran.err.splitlines() == [f"session {ran.session}", "model demo/echo", "> read hello.txt"]
+    assert holdfast.healthy()
+
+
+def test_quiet_is_the_answer_only(holdfast: Machine) -> None:
+    """API-400: nothing on standard error when all is well."""
+    assert holdfast(*ECHO, "-q", "just say this") == Ran(0, "just say this\n", "")
+
+
+def test_a_session_is_continued(holdfast: Machine) -> None:
+    """API-117: the second prompt joins the first one's history and keeps its model."""
+    first = holdfast(*ECHO, "one")
+    second = holdfast("run", "--session", first.session, "two")
+    session, messages = look(holdfast, first.session)
+
+    assert (second.code, second.out, second.session) == (0, "two\n", first.session)
+    assert [message.__struct_config__.tag for message in messages] == ["user", "assistant"] * 2
+    assert session.location.directory == str(holdfast.project)
+
+
+def test_the_directory_is_where_the_session_lives(holdfast: Machine) -> None:
+    """API-034, API-111: `--dir` instead of the current one."""
+    (elsewhere := holdfast.home / "elsewhere").mkdir()
+    (elsewhere / "note.txt").write_text("over here\n", encoding="utf-8")
+    ran = holdfast(*ECHO, "--dir", str(elsewhere), "note.txt")
+
+    assert "over here" in ran.out
+    assert look(holdfast, ran.session)[0].location.directory == str(elsewhere)
+
+
+def test_without_any_model_the_offline_one_answers_and_says_so(holdfast: Machine) -> None:
+    """A first run works without configuration."""
+    ran = holdfast("run", "hello")
+
+    assert (ran.code, ran.out) == (0, "hello\n")
+    assert "demo/echo" in ran.err.splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("--session", "ses_unknown", "x"), 1, "ses_unknown"),
+        (("--session", "nonsense", "x"), 1, "nonsense"),
+        (("--model", "noslash", "x"), 2, "PROVIDER/MODEL"),
+        (("--model", "demo/", "x"), 2, "PROVIDER/MODEL"),
+        (("--model", "/echo", "x"), 2, "PROVIDER/MODEL"),
+        (("--model", "nobody/model", "x"), 1, "nobody/model"),
+        (("--model", "demo/unknown", "x"), 1, "demo/unknown"),
+        (("--model", "openai/gpt-4.1-mini", "x"), 1, "OPENAI_API_KEY"),
+        (("--dir", "/not/there", "x"), 2, "/not/there"),
+        ((), 2, "PROMPT"),
+        (("--unknown", "x"), 2, "--unknown"),
+    ],
+)
+def test_a_mistake_is_one_readable_line(holdfast: Machine, arguments: tuple[str, ...], code: int, said: str) -> None:
+    """API-309: exit code 1 or 2, and a line that names what is wrong."""
+    ran = holdfast("run", *arguments)
+
+    assert (ran.code, ran.out) == (code, "")
+    assert said in ran.complaint
+    assert holdfast.healthy()
+
+
+def test_a_prompt_in_no_encoding_is_refused(holdfast: Machine) -> None:
+    """API-001: bytes that are no UTF-8 cannot be a prompt; that is said, not thrown."""
+    command: list[Any] = [HOLDFAST, *ECHO, b"caf\xff"]
+    process = subprocess.Popen(
+        command,
+        cwd=holdfast.project,
+        env=holdfast.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    ran = finish(process)
+
+    assert ran.code != 0
+    assert ran.complaint
+
+
+def test_nobody_reading_the_answer_is_no_disaster(holdfast: Machine) -> None:
+    """A closed pipe: no traceback, and the turn is recorded all the same."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    process = subprocess.Popen(
+        [HOLDFAST, *ECHO, "hello.txt"],
+        cwd=holdfast.project,
+        env=holdfast.environment,
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    os.close(writer)
+    ran = finish(process)
+
+    assert "Traceback" not in ran.err
+    assert holdfast.healthy()
+
+
+def test_attached_to_a_server(holdfast: Machine, serve: Callable[..., Server]) -> None:
+    """API-040, API-041: the same answer through the server, with the password that this machine keeps."""
+    server = serve()
+    ran = holdfast(*ECHO, "--attach", server.url, "What does hello.txt say?")
+    again = holdfast("run", "--attach", server.url, "--session", ran.session, "once more")
+
+    assert (ran.code, ran.out) == (0, "Reading hello.txt.\nThe file begins: hello world\n")
+    assert (again.code, again.out, again.session) == (0, "once more\n", ran.session)
+
+
+def test_attached_in_another_directory(holdfast: Machine, serve: Callable[..., Server]) -> None:
+    """API-111: `--dir` places the session, attached or not."""
+    (elsewhere := holdfast.home / "elsewhere").mkdir()
+    (elsewhere / "note.txt").write_text("over here\n", encoding="utf-8")
+    ran = holdfast(*ECHO, "--attach", serve("--no-auth").url, "--dir", str(elsewhere), "note.txt")
+
+    assert (ran.code, ran.out) == (0, "Reading note.txt.\nThe file begins: over here\n")
+
+
+def test_attached_a_failing_turn_fails_the_command(holdfast: Machine, serve: Callable[..., Server]) -> None:
+    """API-309: the server's failures read like our own."""
+    url = serve("--no-auth").url
+    unavailable = holdfast("run", "--attach", url, "--model", "nobody/model", "x")
+    unknown = holdfast("run", "--attach", url, "--session", "ses_unknown", "x")
+
+    assert (unavailable.code, unknown.code) == (1, 1)
+    assert "nobody/model" in unavailable.complaint
+    assert "ses_unknown" in unknown.complaint
+
+
+def test_attached_with_a_wrong_password(holdfast: Machine, serve: Callable[..., Server]) -> None:
+    """API-042, API-309: refused, and said so."""
+    url = serve(OPENCODE_SERVER_PASSWORD="right").url
+    ran = holdfast(*ECHO, "--attach", url, "x", OPENCODE_SERVER_PASSWORD="wrong")
+
+    assert ran.code == 1
+    assert "redential" in ran.complaint
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1", "http://127.0.0.1:port", "nonsense", "ftp://127.0.0.1"])
+def test_attached_to_nothing(holdfast: Machine, url: str) -> None:
+    """API-309: one line, whatever is wrong with the address."""
+    ran = holdfast(*ECHO, "--attach", url, "x")
+
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.complaint
+
+
+def test_sessions_are_listed_newest_first(holdfast: Machine) -> None:
+    """API-110: those of this directory, or all."""
+    (elsewhere := holdfast.home / "elsewhere").mkdir()
+    here = [holdfast(*ECHO, "x").session for _ in range(2)]
+    there = holdfast(*ECHO, "--dir", str(elsewhere), "x").session
+
+    def ids(*arguments: str) -> list[str]:
+        return [line.split()[0] for line in holdfast("sessions", *arguments).out.splitlines()]
+
+    assert ids() == here[::-1]
+    assert ids("--limit", "1") == here[1:]
+    assert ids("--all") == [there, *here[::-1]]
+    assert holdfast("sessions", "--limit", "0").code != 0
+
+
+def test_an_empty_machine_has_no_sessions(holdfast: Machine) -> None:
+    """Nothing to list is no failure."""
+    ran = holdfast("sessions")
+
+    assert (ran.code, ran.out) == (0, "")
+    assert str(Path(holdfast.project)) in ran.err
+    assert holdfast("doctor").code == 0

@@ -1,0 +1,118 @@
+"""`holdfast serve`: who may come in, and where it listens."""
+
+from __future__ import annotations
+
+import base64
+import stat
+from collections.abc import Callable
+
+import httpx2
+import pytest
+from tests.cli.conftest import Machine, Server, finish, taken_port
+
+
+def status(url: str, password: str | None = None, user: str = "opencode") -> int:
+    auth = (user, password) if password is not None else None
+    return httpx2.get(f"{url}/api/health", auth=auth).status_code
+
+
+def test_a_password_is_generated_and_kept(holdfast: Machine, serve: Callable[..., Server]) -> None:
+    """API-040, API-042, API-046: 32 random bytes in a file that only its owner reads; the same one next time."""
+    first = serve()
+    path = holdfast.home / "state" / "holdfast" / "server-password"
+    password = path.read_text(encoding="ascii").strip()
+
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) & 0o077 == 0
+    assert len(base64.urlsafe_b64decode(password + "=")) == 32
+    assert (status(first.url), status(first.url, "wrong"), status(first.url, password)) == (401, 401, 200)
+    first.process.terminate()
+    ran = finish(first.process)
+    assert str(path) in ran.err
+    assert password not in ran.out + ran.err
+    assert status(serve().url, password) == 200
+
+
+def test_a_configured_password_and_user_count(holdfast: Machine, serve: Callable[..., Server]) -> None:
+    """API-040: from the environment; nothing is written then."""
+    url = serve(OPENCODE_SERVER_PASSWORD="mine", OPENCODE_SERVER_USERNAME="me").url
+
+    assert (status(url), status(url, "mine"), status(url, "mine", "me")) == (401, 401, 200)
+    assert not (holdfast.home / "state").exists()
+
+
+def test_an_empty_password_is_none(holdfast: Machine, serve: Callable[..., Server]) -> None:
+    """API-040: an empty variable is not a password that anyone could guess."""
+    url = serve(OPENCODE_SERVER_PASSWORD="").url
+
+    assert (status(url), status(url, "")) == (401, 401)
+
+
+def test_a_password_file_that_others_could_read_is_made_private(
+    holdfast: Machine, serve: Callable[..., Server]
+) -> None:
+    """API-046: mode 0600 also when the file was there before."""
+    path = holdfast.home / "state" / "holdfast" / "server-password"
+    path.parent.mkdir(parents=True)
+    path.write_text("", encoding="ascii")
+    path.chmod(0o644)
+    serve()
+
+    assert path.read_text(encoding="ascii").strip()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_without_auth_nobody_is_asked(holdfast: Machine, serve: Callable[..., Server]) -> None:
+    """API-040: only on request, and it is said aloud."""
+    server = serve("--no-auth")
+    assert status(server.url) == 200
+    server.process.terminate()
+    ran = finish(server.process)
+
+    assert "no password" in ran.err
+    assert not (holdfast.home / "state").exists()
+
+
+def test_a_port_in_use_is_said(holdfast: Machine) -> None:
+    """API-046: with address and reason."""
+    with taken_port() as port:
+        ran = holdfast("serve", "--no-auth", "--port", str(port))
+
+    assert (ran.code, ran.out) == (1, "")
+    assert f"127.0.0.1:{port}" in ran.complaint
+    assert "in use" in ran.complaint
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("--port", "65536"), ("--port", "-1"), ("--port", "x"), ("--hostname", "no.such.host.invalid", "--port", "0")],
+)
+def test_an_address_that_cannot_be_is_said(holdfast: Machine, arguments: tuple[str, ...]) -> None:
+    """API-046: one line each."""
+    ran = holdfast("serve", "--no-auth", *arguments)
+
+    assert ran.code in (1, 2)
+    assert ran.complaint
+
+
+def test_the_default_port_is_searched_upwards(holdfast: Machine, serve: Callable[..., Server]) -> None:
+    """API-046: a second server takes the next free port after 4096 instead of failing."""
+    started = [holdfast.start("serve", "--no-auth") for _ in range(2)]
+    lines = []
+    for process in started:
+        assert process.stdout is not None
+        lines.append(process.stdout.readline())
+    for process in started:
+        process.terminate()
+        finish(process)
+
+    assert all("listening on" in line for line in lines)
+    assert lines[0] != lines[1]
+
+
+def test_two_servers_on_one_database(holdfast: Machine, serve: Callable[..., Server]) -> None:
+    """API-405: what one creates the other finds."""
+    first, second = serve("--no-auth").url, serve("--no-auth").url
+    session = httpx2.post(f"{first}/api/session", json={}).json()["data"]
+
+    assert httpx2.get(f"{second}/api/session/{session['id']}").json()["data"] == session

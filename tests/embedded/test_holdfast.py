@@ -1,0 +1,209 @@
+"""The embedded host as a whole."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from holdfast import Holdfast, PromptInput
+from holdfast.client.errors import ApiError, ClientError
+from holdfast.llm.offline import ScriptedTransport
+from holdfast.schema.event import Event
+from holdfast.schema.model import ModelRef
+from holdfast.schema.session_message import AssistantMessage, TextPart
+
+pytestmark = pytest.mark.anyio
+
+ECHO = ModelRef(id="echo", provider_id="demo")
+ENDED = "session.next.step.ended"
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+def host(project: Path, data: Path, model: ScriptedTransport | None = None) -> Holdfast:
+    return Holdfast(project, data=data, environment={"HOME": str(data.parent)}, transport=model)
+
+
+async def test_a_prompt_is_answered_from_a_file(project: Path, data: Path) -> None:
+    """API-400, API-401: groups on one object, the offline model, no password and no port."""
+    async with host(project, data) as hf:
+        session = await hf.sessions.create(model=ECHO)
+        await hf.sessions.prompt(session.id, prompt=PromptInput(text="What does hello.txt say?"))
+        await hf.sessions.wait(session.id)
+        (last,) = (await hf.sessions.messages(session.id, limit=1)).items
+
+        assert session.location.directory == str(project)
+        assert isinstance(last, AssistantMessage)
+        assert [part.text for part in last.content if isinstance(part, TextPart)] == ["The file begins: hello world"]
+        with pytest.raises(ApiError) as unknown:
+            await hf.sessions.get("ses_unknown")
+        assert unknown.value.tag == "SessionNotFoundError"
+
+
+async def test_an_admission_survives_its_cancelled_caller(project: Path, data: Path, model: ScriptedTransport) -> None:
+    """API-118, API-404, DESIGN section 7: whenever the caller goes away, the prompt is admitted, once."""
+    ids = [f"msg_{turns:02}" for turns in range(1, 40)]
+    async with host(project, data, model) as hf:
+        session = await hf.sessions.create(model=ECHO)
+        for turns, id in enumerate(ids, start=1):
+            prompting = asyncio.create_task(
+                hf.sessions.prompt(session.id, id=id, prompt=PromptInput(text=id), resume=False)
+            )
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            prompting.cancel()
+            await asyncio.wait({prompting})
+    async with host(project, data, model) as hf:
+        history = await hf.sessions.history(session.id, limit=100)
+
+        assert sorted(_message_id(event) for event in history.events) == ids
+        assert await hf.verify() == []
+
+
+async def test_closing_ends_every_stream(project: Path, data: Path, model: ScriptedTransport) -> None:
+    """API-213, API-402, API-404: readers in other tasks see the end, not an error; the live one sees the farewell."""
+
+    async def read(hf: Holdfast, session_id: str | None, opened: asyncio.Event) -> list[str]:
+        stream = hf.events.subscribe() if session_id is None else hf.sessions.events(session_id)
+        types = []
+        async with aclosing(stream) as events:  # type: ignore[type-var]
+            async for event in events:
+                types.append(event.type)
+                opened.set()
+        return types
+
+    async with host(project, data, model) as hf:
+        session = await hf.sessions.create(model=ECHO)
+        await hf.sessions.prompt(session.id, prompt=PromptInput(text="hi"), resume=False)
+        gates = [asyncio.Event() for _ in range(4)]
+        targets = [None, session.id, None, session.id]
+        readers = [asyncio.create_task(read(hf, target, gate)) for target, gate in zip(targets, gates, strict=True)]
+        for gate in gates:
+            await gate.wait()
+    live, durable, *_ = await asyncio.wait_for(asyncio.gather(*readers), 5)
+
+    assert live == ["server.connected", "global.disposed"]
+    assert durable == ["session.next.prompt.admitted"]
+
+
+async def test_closing_is_quick_with_abandoned_streams(project: Path, data: Path, model: ScriptedTransport) -> None:
+    """API-402: a stream that somebody opened and forgot holds nothing up."""
+    async with host(project, data, model) as hf:
+        session = await hf.sessions.create(model=ECHO)
+        streams = [hf.events.subscribe(), hf.sessions.events(session.id)]
+        assert (await anext(aiter(streams[0]))).type == "server.connected"
+        waiting = asyncio.create_task(_next(streams[1]))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        started = asyncio.get_running_loop().time()
+    elapsed = asyncio.get_running_loop().time() - started
+    with pytest.raises(StopAsyncIteration):
+        await asyncio.wait_for(waiting, 5)
+
+    assert elapsed < 2
+    await streams[0].aclose()  # type: ignore[attr-defined]
+
+
+async def test_closing_interrupts_what_runs_and_records_it(project: Path, data: Path, model: ScriptedTransport) -> None:
+    """API-402: the next host finds an ended step, and can go on."""
+    model.hold(0)
+    async with host(project, data, model) as hf:
+        session = await hf.sessions.create(model=ECHO)
+        await hf.sessions.prompt(session.id, prompt=PromptInput(text="slow"))
+        await model.seen(1)
+    async with host(project, data, model) as hf:
+        history = await hf.sessions.history(session.id)
+        assert history.events[-1].type == "session.next.step.failed"
+        assert await hf.verify() == []
+        await hf.sessions.prompt(session.id, prompt=PromptInput(text="again"))
+        await hf.sessions.wait(session.id)
+        (last,) = (await hf.sessions.messages(session.id, limit=1)).items
+
+    assert isinstance(last, AssistantMessage)
+    assert last.finish == "stop"
+
+
+async def test_one_host_after_the_other_on_one_directory(project: Path, data: Path) -> None:
+    """API-402, API-405: everything is there again, and nothing of the first is left in the way."""
+    ids = []
+    for number in range(3):
+        async with host(project, data) as hf:
+            session = await hf.sessions.create(model=ECHO)
+            ids.append(session.id)
+            for id in ids:
+                await hf.sessions.prompt(id, prompt=PromptInput(text=f"round {number}"))
+                await hf.sessions.wait(id)
+            assert [item.id for item in (await hf.sessions.list()).items] == ids[::-1]
+            assert [len(await hf.sessions.context(id)) for id in ids] == [
+                2 * (number - n + 1) for n in range(number + 1)
+            ]
+            assert await hf.verify() == []
+    assert not list((data / "owners").iterdir())
+
+
+async def test_two_hosts_at_once_do_not_share_live_events(project: Path, data: Path) -> None:
+    """API-405: each hears its own; on one directory the durable events of both are seen by both."""
+    async with host(project, data) as first, host(project, data) as second:
+        session = await first.sessions.create(model=ECHO)
+        async with aclosing(second.events.subscribe()) as live:  # type: ignore[type-var]
+            assert (await anext(live)).type == "server.connected"
+            following = asyncio.create_task(_until_ended(second, session.id))
+            await first.sessions.prompt(session.id, prompt=PromptInput(text="hi"))
+            durable = await asyncio.wait_for(following, 5)
+            own = await second.sessions.create()
+            heard = await asyncio.wait_for(_next(live), 5)
+
+    assert own.id in bytes(heard.data).decode()
+    assert durable[0] == "session.next.prompt.admitted"
+
+
+async def test_an_error_in_the_block_still_closes_the_host(project: Path, data: Path, model: ScriptedTransport) -> None:
+    """API-402: the error is the caller's, the resources are ours."""
+    model.hold(0)
+
+    async def work() -> None:
+        async with host(project, data, model) as hf:
+            session = await hf.sessions.create(model=ECHO)
+            await hf.sessions.prompt(session.id, prompt=PromptInput(text="slow"))
+            await model.seen(1)
+            raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        await work()
+    async with host(project, data, model) as hf:
+        assert await hf.verify() == []
+        assert await hf.sessions.active() == {}
+
+
+async def test_a_closed_host_refuses_calls(project: Path, data: Path) -> None:
+    """API-309, API-402: with an error that callers handle anyway, and at once."""
+    async with host(project, data) as hf:
+        session = await hf.sessions.create()
+    for call in (hf.sessions.get(session.id), hf.sessions.create(), hf.sessions.wait(session.id)):
+        with pytest.raises((ApiError, ClientError)):
+            await asyncio.wait_for(call, 5)
+
+
+def _message_id(event: Event) -> str:
+    return str(msgspec.json.decode(event.data)["messageID"])
+
+
+async def _next(stream: object) -> Event:
+    return await anext(stream)  # type: ignore[call-overload, no-any-return]
+
+
+async def _until_ended(hf: Holdfast, session_id: str) -> list[str]:
+    types = []
+    async with aclosing(hf.sessions.events(session_id)) as events:  # type: ignore[type-var]
+        async for event in events:
+            types.append(event.type)
+            if event.type == ENDED:
+                break
+    return types
