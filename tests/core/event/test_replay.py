@@ -22,7 +22,7 @@ from tests.core.event.samples import (
 )
 
 from holdfast.core.database.errors import StorageError
-from holdfast.core.database.unit import Committed, Statement
+from holdfast.core.database.unit import Committed, NewEvent, Statement, Unit
 from holdfast.core.event.errors import InvalidDurableEvent
 from holdfast.core.runtime import Runtime
 from holdfast.llm.offline import ScriptedTransport
@@ -135,6 +135,17 @@ async def test_data_from_elsewhere_is_stored_in_the_encoded_form(events: list[Se
     assert await other.log.serialized(SES) == events
     for event in (events[3], spaced[3]):
         assert await other.log.replay(event) is False
+
+
+async def test_a_repeat_of_what_another_build_stored_is_the_same_event(other: Opened) -> None:
+    """EVT-034: the same id, type and data are a no-op, also when the data has a field that this build does not know."""
+    content = '{"timestamp":1,"sessionID":"ses_one","messageID":"msg_1","text":"x","later":{"field":1.50}}'
+    stored = NewEvent("evt_1", "session.next.synthetic.1", content, None, ())
+    await other.database.submit(Unit(SES, events=(stored,)))
+    (event,) = await other.log.serialized(SES)
+    assert bytes(event.data) == content.encode()
+    assert await other.log.replay(event) is False
+    assert await other.log.serialized(SES) == [event]
 
 
 @pytest.mark.parametrize("difference", ["id", "type", "data"])

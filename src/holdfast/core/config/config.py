@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ def load_config(directory: Path, root: Path, environment: dict[str, str]) -> Con
         document = _read(path, environment, problems)
         if isinstance(document.get("model"), str):
             model = document["model"]
-        for id, entry in document.get("provider", {}).items():
+        for id, entry in _map(document, "provider", path, problems).items():
             try:
                 patch = msgspec.convert(entry, ProviderConfig)
             except msgspec.ValidationError as error:
@@ -94,7 +95,11 @@ def _files(directory: Path, root: Path, environment: dict[str, str]) -> list[Pat
 
 def _read(path: Path, environment: dict[str, str], problems: list[Diagnostic]) -> dict[str, Any]:
     try:
-        if path.stat().st_size > FILE_LIMIT:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            problems.append(Diagnostic(str(path), "is not a regular file; ignored"))
+            return {}
+        if status.st_size > FILE_LIMIT:
             problems.append(Diagnostic(str(path), f"larger than {FILE_LIMIT} bytes; ignored"))
             return {}
         text = path.read_text(encoding="utf-8")
@@ -113,6 +118,13 @@ def _read(path: Path, environment: dict[str, str], problems: list[Diagnostic]) -
     substituted = _substitute(document, environment)
     assert isinstance(substituted, dict)
     return substituted
+
+
+def _map(document: dict[str, Any], key: str, path: Path, problems: list[Diagnostic]) -> dict[str, Any]:
+    value = document.get(key)
+    if value is not None and not isinstance(value, dict):
+        problems.append(Diagnostic(str(path), f"{key} must be an object; ignored"))
+    return value if isinstance(value, dict) else {}
 
 
 def _substitute(value: Any, environment: dict[str, str]) -> Any:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/|,(?=(?:\s|//[^\n]*|/\*.*?\*/)*[}\]])', re.DOTALL)
+_STRING = r'"(?:[^"\\]|\\.)*"'
+# Two passes, each linear: a comma counts as trailing only once the comments behind it are gone.
+_COMMENT = re.compile(rf"{_STRING}|//[^\n]*|/\*.*?\*/", re.DOTALL)
+_TRAILING_COMMA = re.compile(rf"{_STRING}|,(?=\s*[}}\]])", re.DOTALL)
 
 
 def to_json(text: str) -> str:
-    return _TOKEN.sub(_blank, text.removeprefix("\ufeff"))
+    return _TRAILING_COMMA.sub(_blank, _COMMENT.sub(_blank, text.removeprefix("\ufeff")))
 
 
 def _blank(match: re.Match[str]) -> str:

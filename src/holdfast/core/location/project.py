@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import configparser
 import hashlib
+import os
 import re
 from pathlib import Path
 from typing import NamedTuple
@@ -27,6 +28,8 @@ async def find_project(directory: Path, known: str | None = None) -> Project:
     if root is None:
         return Project(GLOBAL, Path("/"))
     store = _common_directory(root / ".git")
+    # A repository seen before its first commit was global; that is not worth remembering.
+    known = known if known != GLOBAL else None
     id = _from_remote(store) or _cached(store) or known or await _first_commit(root)
     return Project(id or GLOBAL, root, store)
 
@@ -60,7 +63,10 @@ def _place(address: str) -> str | None:
     if not address or address.startswith("file:"):
         return None
     if "://" in address:
-        parts = urlsplit(address)
+        try:
+            parts = urlsplit(address)
+        except ValueError:
+            return None
         host, path = parts.hostname or "", parts.path
     elif match := re.fullmatch(r"(?:[^@/]+@)?([^:/]+):(.+)", address):
         host, path = match[1], match[2]
@@ -85,6 +91,8 @@ async def _first_commit(root: Path) -> str | None:
             "--max-parents=0",
             "HEAD",
             cwd=root,
+            # Inside a git hook these would point at another repository.
+            env={name: value for name, value in os.environ.items() if not name.startswith("GIT_")},
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,

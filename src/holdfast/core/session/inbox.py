@@ -38,6 +38,7 @@ class Inbox:
         self, session_id: str, prompt: Prompt, *, id: str | None, delivery: Delivery, location: Location
     ) -> Admission:
         """Accept a prompt. The same id, Session, prompt and delivery again gives the same receipt."""
+        prompt = Prompt(text=prompt.text, files=prompt.files or None, agents=prompt.agents or None)
         message_id = id or self._ids.message()
         if id is not None and (known := await self._store.admission(id)) is not None:
             return _same(known, session_id, prompt, delivery)

@@ -155,6 +155,7 @@ def step_ended(event: Projected) -> tuple[Statement, ...]:
     }
     usage: dict[str, Value] = {
         "id": data.session_id,
+        "message_id": data.assistant_message_id,
         "timestamp": data.timestamp,
         "cost": data.cost,
         "input": data.tokens.input,

@@ -49,7 +49,7 @@ update session set
   tokens_cache_read = tokens_cache_read + :cache_read,
   tokens_cache_write = tokens_cache_write + :cache_write,
   time_updated = :timestamp
-where id = :id
+where id = :id and exists (select 1 from session_message where id = :message_id and session_id = :id)
 
 -- name: session.clear_epoch
 delete from session_context_epoch where session_id = :id

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import mimetypes
 import os
 import stat
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import msgspec
 
@@ -19,6 +20,7 @@ PAGE_LINES = 2000
 LINE_CHARACTERS = 2000
 LINE_CUT = f"... (line truncated to {LINE_CHARACTERS} chars)"
 SNIFF_BYTES = 64 * 1024
+LINE_BYTES = 8 * LINE_CHARACTERS
 
 
 class ReadInput(msgspec.Struct, frozen=True):
@@ -35,7 +37,10 @@ def read_tool(location: Path) -> Tool:
     root = location.resolve()
 
     async def execute(given: ReadInput, context: ToolContext) -> ToolOutput:
-        return ToolOutput(read(root, given))
+        # A small file is read here and now; anything else could hold up the loop.
+        if _size(root, given.path) <= WHOLE_BYTES:
+            return ToolOutput(read(root, given))
+        return ToolOutput(await asyncio.to_thread(read, root, given))
 
     description = "Read a text file. Returns the whole file when it is small, otherwise a page of lines."
     return Tool(description=description, input=ReadInput, execute=execute)
@@ -64,10 +69,20 @@ def resolve(root: Path, path: str) -> Path:
     """The real path, which must lie inside the Location, links resolved."""
     if not path or "\0" in path or len(path) > 4096:
         raise ToolFailure("Unable to read: the path is empty, too long or malformed")
-    real = (root / path).resolve()
+    try:
+        real = (root / path).resolve()
+    except (OSError, RuntimeError):
+        raise ToolFailure(f"Unable to read {path}: its links lead nowhere") from None
     if real != root and root not in real.parents:
         raise ToolFailure(f"Unable to read {path}: it is outside the working directory")
     return real
+
+
+def _size(root: Path, path: str) -> int:
+    try:
+        return os.stat(root / path).st_size
+    except (OSError, ValueError):
+        return 0
 
 
 def _open(path: Path, shown: str) -> int:
@@ -84,20 +99,22 @@ def _open(path: Path, shown: str) -> int:
     raise ToolFailure(f"Path is not a regular file: {shown}")
 
 
-def _page(file: Any, offset: int, limit: int, shown: str) -> dict[str, Any]:
+def _page(file: BinaryIO, offset: int, limit: int, shown: str) -> dict[str, Any]:
+    """Lines from `offset` on, until the page is full. What comes after it is not looked at."""
     lines: list[str] = []
     size = number = 0
     following: int | None = None
-    while raw := file.readline(8 * LINE_CHARACTERS):
+    while raw := file.readline(LINE_BYTES):
         number += 1
-        rest = raw
-        while not rest.endswith(b"\n") and (rest := file.readline(SNIFF_BYTES)):
-            pass  # the tail of an overlong line is skipped without keeping it
+        cut = not raw.endswith(b"\n") and _skip_line(file)
         if number < offset:
             continue
-        line = _cut(_text(raw.removesuffix(b"\n").removesuffix(b"\r"), shown, partial=True))
+        if len(lines) == limit:
+            following = number
+            break
+        line = _cut(_line(raw, shown, cut=cut))
         size += len(line.encode()) + 1
-        if len(lines) == limit or (lines and size > WHOLE_BYTES):
+        if lines and size > WHOLE_BYTES:
             following = number
             break
         lines.append(line)
@@ -107,16 +124,37 @@ def _page(file: Any, offset: int, limit: int, shown: str) -> dict[str, Any]:
     return page if following is None else {**page, "next": following}
 
 
+def _skip_line(file: BinaryIO) -> bool:
+    """Pass over the rest of an overlong line without keeping it; whether there was any."""
+    skipped = False
+    while rest := file.readline(SNIFF_BYTES):
+        skipped = True
+        if rest.endswith(b"\n"):
+            break
+    return skipped
+
+
+def _line(raw: bytes, shown: str, *, cut: bool) -> str:
+    if b"\0" in raw:
+        raise ToolFailure(f"Cannot read binary file: {shown}")
+    raw = raw.removesuffix(b"\n").removesuffix(b"\r")
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        # Only a line that we cut ourselves may end inside a character.
+        if cut and error.end == len(raw) and len(raw) - error.start < 4:
+            return raw[: error.start].decode("utf-8")
+        raise ToolFailure(f"File is not valid UTF-8: {shown}") from None
+
+
 def _cut(line: str) -> str:
     return line if len(line) <= LINE_CHARACTERS else line[:LINE_CHARACTERS] + LINE_CUT
 
 
-def _text(data: bytes, shown: str, *, partial: bool = False) -> str:
+def _text(data: bytes, shown: str) -> str:
     try:
         return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        if partial and error.end >= len(data) - 3:
-            return data[: error.start].decode("utf-8")
+    except UnicodeDecodeError:
         raise ToolFailure(f"File is not valid UTF-8: {shown}") from None
 
 
