@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import socket
@@ -10,12 +11,16 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+
+from holdfast import Holdfast
+from holdfast.schema.session import Session
+from holdfast.schema.session_message import SessionMessage
 
 HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
 PATIENCE = 20.0
@@ -48,6 +53,7 @@ class Machine:
         self.project.mkdir()
         (self.project / "hello.txt").write_text("hello world\n", encoding="utf-8")
         self.data = home / "data" / "holdfast"
+        self._started: list[subprocess.Popen[str]] = []
         self.environment = {
             "PATH": os.environ["PATH"],
             "HOME": str(home),
@@ -64,8 +70,8 @@ class Machine:
         provider = {"npm": "@ai-sdk/openai-compatible", "options": {"baseURL": url, **options}, "models": {"m": {}}}
         self.configure(model="mock/m", provider={"mock": provider})
 
-    def start(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
+    def start(self, *arguments: str | bytes, **environment: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
             [HOLDFAST, *arguments],
             cwd=self.project,
             env={**self.environment, **environment},
@@ -74,15 +80,42 @@ class Machine:
             stderr=subprocess.PIPE,
             text=True,
         )
+        self._started.append(process)
+        return process
 
-    def __call__(self, *arguments: str, **environment: str) -> Ran:
+    def clean_up(self) -> None:
+        """End what a failed test left running."""
+        for process in self._started:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+
+    def __call__(self, *arguments: str | bytes, **environment: str) -> Ran:
         return finish(self.start(*arguments, **environment))
 
-    def healthy(self) -> bool:
+    def commands_work(self) -> bool:
         """Sessions can be listed, and everything agrees with the event log."""
-        listed, examined = self("sessions"), self("doctor")
-        assert (listed.code, examined.code) == (0, 0), (listed, examined)
-        return True
+        return (self("sessions").code, self("doctor").code) == (0, 0)
+
+    def healthy(self) -> bool:
+        """The same without the cost of two processes."""
+        return asyncio.run(self._examine())
+
+    def look(self, session_id: str) -> tuple[Session, list[SessionMessage]]:
+        """What is stored, seen by a host of our own."""
+        return asyncio.run(self._look(session_id))
+
+    def _host(self) -> Holdfast:
+        return Holdfast(self.project, data=self.data, environment=self.environment)
+
+    async def _examine(self) -> bool:
+        async with self._host() as hf:
+            await hf.sessions.list()
+            return await hf.verify() == []
+
+    async def _look(self, session_id: str) -> tuple[Session, list[SessionMessage]]:
+        async with self._host() as hf:
+            return await hf.sessions.get(session_id), await hf.sessions.context(session_id)
 
 
 def finish(process: subprocess.Popen[str], timeout: float = PATIENCE) -> Ran:
@@ -96,8 +129,10 @@ def finish(process: subprocess.Popen[str], timeout: float = PATIENCE) -> Ran:
 
 
 @pytest.fixture
-def holdfast(tmp_path: Path) -> Machine:
-    return Machine(tmp_path)
+def holdfast(tmp_path: Path) -> Iterator[Machine]:
+    machine = Machine(tmp_path)
+    yield machine
+    machine.clean_up()
 
 
 class Server(NamedTuple):
@@ -106,23 +141,17 @@ class Server(NamedTuple):
 
 
 @pytest.fixture
-def serve(holdfast: Machine) -> Iterator[Callable[..., Server]]:
-    """Start a server; it is stopped at the end."""
-    started: list[subprocess.Popen[str]] = []
+def serve(holdfast: Machine) -> Callable[..., Server]:
+    """Start a server on a port of its own."""
 
     def start(*arguments: str, **environment: str) -> Server:
         process = holdfast.start("serve", "--port", "0", *arguments, **environment)
-        started.append(process)
         assert process.stdout is not None
         line = process.stdout.readline()
-        assert "listening on" in line, (line, process.stderr and process.stderr.read())
+        assert "listening on" in line, finish(process)
         return Server(process, line.split()[-1])
 
-    yield start
-    for process in started:
-        if process.poll() is None:
-            process.terminate()
-        finish(process)
+    return start
 
 
 def frame(delta: dict[str, Any], finish: str | None = None) -> bytes:
@@ -166,6 +195,11 @@ class Provider:
     def answer(handler: BaseHTTPRequestHandler) -> None:
         Provider.head(handler)
         handler.wfile.write(frame({"content": "fine"}) + frame({}, "stop") + b"data: [DONE]\n\n")
+
+    def answer_later(self, handler: BaseHTTPRequestHandler) -> None:
+        self.released.wait(PATIENCE)
+        with suppress(OSError):
+            Provider.answer(handler)
 
     def hang(self, handler: BaseHTTPRequestHandler) -> None:
         """Says nothing until the test is over."""

@@ -2,44 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
+import json
 import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.cli.conftest import HOLDFAST, Machine, Ran, Server, finish
 
-from holdfast import Holdfast
-from holdfast.schema.session import Session
-from holdfast.schema.session_message import SessionMessage
-
 ECHO = ("run", "--model", "demo/echo")
 
 
-def look(machine: Machine, session_id: str) -> tuple[Session, list[SessionMessage]]:
-    """What is stored, seen by a host of our own."""
-
-    async def read() -> tuple[Session, list[SessionMessage]]:
-        async with Holdfast(machine.project, data=machine.data, environment=machine.environment) as hf:
-            return await hf.sessions.get(session_id), await hf.sessions.context(session_id)
-
-    return asyncio.run(read())
-
-
 def test_the_answer_goes_to_standard_output(holdfast: Machine) -> None:
-    """API-400: everything else goes to standard error: the session, the model, the tool call."""
+    """Everything else goes to standard error: the session, the model, the tool call."""
     ran = holdfast(*ECHO, "What does", "hello.txt say?")
 
     assert (ran.code, ran.out) == (0, "Reading hello.txt.\nThe file begins: hello world\n")
     assert ran.err.splitlines() == [f"session {ran.session}", "model demo/echo", "> read hello.txt"]
-    assert holdfast.healthy()
+    assert holdfast.commands_work()
 
 
 def test_quiet_is_the_answer_only(holdfast: Machine) -> None:
-    """API-400: nothing on standard error when all is well."""
+    """Nothing on standard error when all is well."""
     assert holdfast(*ECHO, "-q", "just say this") == Ran(0, "just say this\n", "")
 
 
@@ -47,7 +32,7 @@ def test_a_session_is_continued(holdfast: Machine) -> None:
     """API-117: the second prompt joins the first one's history and keeps its model."""
     first = holdfast(*ECHO, "one")
     second = holdfast("run", "--session", first.session, "two")
-    session, messages = look(holdfast, first.session)
+    session, messages = holdfast.look(first.session)
 
     assert (second.code, second.out, second.session) == (0, "two\n", first.session)
     assert [message.__struct_config__.tag for message in messages] == ["user", "assistant"] * 2
@@ -61,7 +46,7 @@ def test_the_directory_is_where_the_session_lives(holdfast: Machine) -> None:
     ran = holdfast(*ECHO, "--dir", str(elsewhere), "note.txt")
 
     assert "over here" in ran.out
-    assert look(holdfast, ran.session)[0].location.directory == str(elsewhere)
+    assert holdfast.look(ran.session)[0].location.directory == str(elsewhere)
 
 
 def test_without_any_model_the_offline_one_answers_and_says_so(holdfast: Machine) -> None:
@@ -89,7 +74,7 @@ def test_without_any_model_the_offline_one_answers_and_says_so(holdfast: Machine
     ],
 )
 def test_a_mistake_is_one_readable_line(holdfast: Machine, arguments: tuple[str, ...], code: int, said: str) -> None:
-    """API-309: exit code 1 or 2, and a line that names what is wrong."""
+    """Exit code 1 or 2, and a line that names what is wrong."""
     ran = holdfast("run", *arguments)
 
     assert (ran.code, ran.out) == (code, "")
@@ -97,18 +82,22 @@ def test_a_mistake_is_one_readable_line(holdfast: Machine, arguments: tuple[str,
     assert holdfast.healthy()
 
 
+def test_json_is_one_document_a_line(holdfast: Machine) -> None:
+    """API-117, API-201: the session, the receipt, then every event; nothing on standard error."""
+    ran = holdfast(*ECHO, "--json", "hello.txt")
+    lines = [json.loads(line) for line in ran.out.splitlines()]
+    session, admission, *events = [line[line["type"]] for line in lines]
+
+    assert (ran.code, ran.err) == (0, "")
+    assert [line["type"] for line in lines[:3]] == ["session", "admission", "event"]
+    assert admission["sessionID"] == session["id"]
+    assert events[-1]["data"] == {"sessionID": session["id"], "status": {"type": "idle"}}
+    assert sum(event["type"] == "session.next.step.ended" for event in events) == 2
+
+
 def test_a_prompt_in_no_encoding_is_refused(holdfast: Machine) -> None:
-    """API-001: bytes that are no UTF-8 cannot be a prompt; that is said, not thrown."""
-    command: list[Any] = [HOLDFAST, *ECHO, b"caf\xff"]
-    process = subprocess.Popen(
-        command,
-        cwd=holdfast.project,
-        env=holdfast.environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    ran = finish(process)
+    """Bytes that are no UTF-8 cannot be a prompt; that is said, not thrown."""
+    ran = holdfast(*ECHO, b"caf\xff")
 
     assert ran.code != 0
     assert ran.complaint
@@ -153,7 +142,7 @@ def test_attached_in_another_directory(holdfast: Machine, serve: Callable[..., S
 
 
 def test_attached_a_failing_turn_fails_the_command(holdfast: Machine, serve: Callable[..., Server]) -> None:
-    """API-309: the server's failures read like our own."""
+    """The server's failures read like our own."""
     url = serve("--no-auth").url
     unavailable = holdfast("run", "--attach", url, "--model", "nobody/model", "x")
     unknown = holdfast("run", "--attach", url, "--session", "ses_unknown", "x")

@@ -74,7 +74,7 @@ def test_without_auth_nobody_is_asked(holdfast: Machine, serve: Callable[..., Se
 
 
 def test_a_port_in_use_is_said(holdfast: Machine) -> None:
-    """API-046: with address and reason."""
+    """With address and reason."""
     with taken_port() as port:
         ran = holdfast("serve", "--no-auth", "--port", str(port))
 
@@ -88,7 +88,7 @@ def test_a_port_in_use_is_said(holdfast: Machine) -> None:
     [("--port", "65536"), ("--port", "-1"), ("--port", "x"), ("--hostname", "no.such.host.invalid", "--port", "0")],
 )
 def test_an_address_that_cannot_be_is_said(holdfast: Machine, arguments: tuple[str, ...]) -> None:
-    """API-046: one line each."""
+    """One line each."""
     ran = holdfast("serve", "--no-auth", *arguments)
 
     assert ran.code in (1, 2)

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import msgspec
-import pytest
 
 from holdfast.client.transport import Request
 
@@ -78,8 +77,3 @@ def event(number: int) -> dict[str, Any]:
 
 def frame(number: int) -> bytes:
     return b"data: " + msgspec.json.encode(event(number)) + b"\n\n"
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"

@@ -205,7 +205,7 @@ async def test_cancelling_a_call_cancels_only_the_call(
 
 
 async def test_many_calls_at_once(client: AsyncClient) -> None:
-    """API-400: requests do not get in each other's way."""
+    """Requests do not get in each other's way."""
     sessions = await asyncio.gather(*(client.sessions.create(model=MODEL) for _ in range(20)))
     prompt = PromptInput(text="hi")
     await asyncio.gather(*(client.sessions.prompt(session.id, prompt=prompt) for session in sessions))

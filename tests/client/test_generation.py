@@ -152,7 +152,7 @@ def test_results_are_what_the_envelope_promises() -> None:
         "list": "Page[Session]",
         "history": "History",
         "wait": "None",
-        "events": "AsyncIterator[Event]",
+        "events": "Stream[Event]",
         "active": "builtins.dict[str, SessionActive]",
     }
     assert not inspect.iscoroutinefunction(sessions.events)

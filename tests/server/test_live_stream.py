@@ -60,7 +60,7 @@ async def test_heartbeats_go_on(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 async def test_events_of_every_session_with_deltas_and_without_replay(wire: Wire, project: Path) -> None:
-    """API-201, API-210, API-214: what is durable says so and all carry the location; `after` means nothing here."""
+    """API-201, API-210: what is durable says so and all carry the location; `after` means nothing here."""
     first, second = (await wire.create())["id"], (await wire.create())["id"]
     await wire.answer(first, "before anyone listens")
     async with wire.stream(f"/api/event?after=0&sessionID={first}") as stream:
@@ -81,7 +81,7 @@ async def test_events_of_every_session_with_deltas_and_without_replay(wire: Wire
 
 
 async def test_deltas_add_up_to_the_text(wire: Wire, runtime: Runtime) -> None:
-    """API-210, API-214: deltas are live only and come before the end of their block."""
+    """API-210: deltas are live only and come before the end of their block."""
     session = await runtime.sessions.create(location=runtime.location, project=await runtime.project(runtime.location))
     async with wire.stream("/api/event") as stream:
         await stream.event()

@@ -181,7 +181,7 @@ async def test_a_bad_list_cursor_is_refused(memory: Wire, cursor: str) -> None:
     ids=["unlimited page", "huge page", "huge time"],
 )
 async def test_a_forged_list_cursor_is_refused(memory: Wire, extra: dict[str, Any]) -> None:
-    """API-226: a cursor that the server did not write gives no page, least of all an unlimited one."""
+    """API-224: numbers that the server would never write give no page, least of all an unlimited one."""
     for _ in range(3):
         await memory.create()
     anchor = {"id": "ses_zzz", "time": 2**60, "direction": "next"}
@@ -246,7 +246,7 @@ async def test_a_bad_message_cursor_is_refused(memory: Wire, cursor: str) -> Non
 
 
 async def test_a_forged_message_cursor_is_refused(memory: Wire) -> None:
-    """API-226: a negative size would mean no limit at all."""
+    """API-224: a negative size would mean no limit at all."""
     session, ids = await conversation(memory, turns=2)
     cursor = forged({"id": ids[0], "order": "asc", "direction": "next", "limit": -1})
 

@@ -20,14 +20,18 @@ INTERRUPTED = 130
 
 
 def execute(
-    work: Coroutine[Any, Any, int], *, loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None
+    work: Coroutine[Any, Any, int],
+    *,
+    loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
+    own_signals: bool = True,
 ) -> int:
+    """`own_signals` is false for work that handles Ctrl-C and SIGTERM itself."""
     logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(name)s: %(message)s")
     # The writer thread shares the interpreter with the loop; shorter turns let commits answer sooner.
     sys.setswitchinterval(0.0005)
     try:
         with asyncio.Runner(loop_factory=loop_factory) as runner:
-            return runner.run(_interruptible(work))
+            return runner.run(_interruptible(work) if own_signals else work)
     except KeyboardInterrupt:
         return INTERRUPTED
     except (ApiError, ClientError) as error:

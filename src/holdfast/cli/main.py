@@ -38,17 +38,22 @@ def run(
 
     The answer goes to standard output, everything else to standard error. The session is kept: continue it with
     --session. Ctrl-C interrupts the turn, records that, and exits with 130."""
+    text = " ".join(prompt)
+    if model is not None and not all(model.partition("/")[::2]):
+        raise click.BadParameter("expected PROVIDER/MODEL, as in demo/echo", param_hint="--model")
+    if not text.isprintable() and any("\ud800" <= character <= "\udfff" for character in text):
+        raise click.BadParameter("it is not valid UTF-8", param_hint="PROMPT")
     from holdfast.cli.run import Ask, run_prompt
 
-    ask = Ask(" ".join(prompt), session_id, model, directory, attach, quiet=quiet, as_json=as_json)
+    ask = Ask(text, session_id, model, directory, attach, quiet=quiet, as_json=as_json)
     sys.exit(run_prompt(ask))
 
 
 @cli.command()
 @click.option("--hostname", default="127.0.0.1", show_default=True, help="The address to listen on.")
-@click.option("--port", default=4096, show_default=True, help="The port; 0 takes any free one.")
+@click.option("--port", type=int, help="The port; 0 takes any free one.  [default: the first free one from 4096]")
 @click.option("--no-auth", is_flag=True, help="Ask for no password. Anyone who reaches the port may do anything.")
-def serve(hostname: str, port: int, no_auth: bool) -> None:
+def serve(hostname: str, port: int | None, no_auth: bool) -> None:
     """Serve the HTTP API until interrupted.
 
     Unless --no-auth is given, callers need a password: OPENCODE_SERVER_PASSWORD, or one that is generated and kept in

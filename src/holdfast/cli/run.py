@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from contextlib import AsyncExitStack, aclosing
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -10,15 +11,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from holdfast.cli.failure import FAILED, execute, fail
+from holdfast.client.errors import ClientError
 from holdfast.schema.codec import decode_any, encode
+from holdfast.schema.location import Location
 from holdfast.schema.model import ModelRef
 from holdfast.schema.prompt import PromptInput
+from holdfast.schema.session_message import AssistantMessage, TextPart
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
     from holdfast.client.generated.async_client import AsyncClient
     from holdfast.schema.event import Event
     from holdfast.schema.prompt import Admission
     from holdfast.schema.session import Session
+    from holdfast.schema.session_message import SessionMessage
 
 
 class Ask(NamedTuple):
@@ -41,18 +48,27 @@ async def _run(ask: Ask) -> int:
         session = await _session(client, ask, fallback)
         screen: Screen = JsonScreen() if ask.as_json else Screen(quiet=ask.quiet)
         screen.opened(session)
-        live = await stack.enter_async_context(aclosing(client.events.subscribe()))  # type: ignore[type-var]
+        live = await stack.enter_async_context(aclosing(aiter(client.events.subscribe())))
         await anext(live)  # connected: from here on nothing is missed
-        screen.admitted(await client.sessions.prompt(session.id, prompt=PromptInput(text=ask.text)))
+        receipt = await client.sessions.prompt(session.id, prompt=PromptInput(text=ask.text))
+        screen.admitted(receipt)
         try:
-            async for event in live:
-                if screen.show(session.id, event):
-                    break
+            await _watch(live, session.id, screen)
+            await client.sessions.wait(session.id)  # another process may be the one that executes it
         except asyncio.CancelledError:
             screen.note("\ninterrupted")
             await client.sessions.interrupt(session.id)
             raise
-        return await _verdict(client, session, screen)
+        return await _verdict(client, receipt, screen)
+
+
+async def _watch(live: AsyncGenerator[Event, None], session_id: str, screen: Screen) -> None:
+    try:
+        async for event in live:
+            if screen.show(session_id, event):
+                return
+    except ClientError:
+        screen.note("lost the live stream; waiting for the answer")
 
 
 async def _open(ask: Ask, stack: AsyncExitStack) -> tuple[AsyncClient, ModelRef | None]:
@@ -78,20 +94,43 @@ async def _session(client: AsyncClient, ask: Ask, fallback: ModelRef | None) -> 
     model = fallback
     if ask.model is not None:
         provider, _, name = ask.model.partition("/")
-        if not name:
-            raise click.BadParameter("expected PROVIDER/MODEL, as in demo/echo", param_hint="--model")
         model = ModelRef(id=name, provider_id=provider)
-    return await client.sessions.create(model=model)
+    here = os.path.realpath(ask.directory or os.getcwd())
+    return await client.sessions.create(model=model, location=Location(directory=here))
 
 
-async def _verdict(client: AsyncClient, session: Session, screen: Screen) -> int:
+async def _verdict(client: AsyncClient, receipt: Admission, screen: Screen) -> int:
+    """Show what of the answer was not seen live, and say how it ended."""
+    answer = await _answer(client, receipt)
+    for message in answer:
+        screen.complete(message)
     if screen.error is not None:
         return fail(screen.error)
-    page = await client.sessions.messages(session.id, limit=1)
-    last: Any = page.items[0] if page.items else None
-    if getattr(last, "error", None) is not None:
-        return fail(last.error.message)
-    return 0 if getattr(last, "finish", None) is not None else FAILED
+    if not answer:
+        return fail("the prompt was kept, but not answered; continue with --session")
+    if (error := answer[-1].error) is not None:
+        return fail(error.message)
+    return 0 if answer[-1].finish is not None else FAILED
+
+
+async def _answer(client: AsyncClient, receipt: Admission) -> list[AssistantMessage]:
+    """The assistant messages from our prompt up to the one that ended its turns; later ones are for others."""
+    newer: list[SessionMessage] = []
+    page = await client.sessions.messages(receipt.session_id, limit=100)
+    while page.items:
+        newer += page.items
+        if any(message.id == receipt.id for message in page.items) or page.next is None:
+            break
+        page = await client.sessions.messages(receipt.session_id, cursor=page.next)
+    answer: list[AssistantMessage] = []
+    ours = False
+    for message in reversed(newer):
+        ours = ours or message.id == receipt.id
+        if ours and isinstance(message, AssistantMessage):
+            answer.append(message)
+            if message.finish != "tool-calls":
+                break
+    return answer
 
 
 class Screen:
@@ -141,6 +180,14 @@ class Screen:
                 pass
         return False
 
+    def complete(self, message: AssistantMessage) -> None:
+        """Whatever of a message was not shown while it came."""
+        for part in message.content:
+            if isinstance(part, TextPart):
+                key = {"assistantMessageID": message.id, "textID": part.id}
+                self._write(key, part.text[self._shown.get((message.id, part.id), 0) :])
+                self._finish_line()
+
     def _name_model(self, model: dict[str, str]) -> None:
         name = f"{model['providerID']}/{model['id']}"
         if name not in self._models:
@@ -171,6 +218,9 @@ class JsonScreen(Screen):
 
     def opened(self, session: Session) -> None:
         self._line("session", session)
+
+    def complete(self, message: AssistantMessage) -> None:
+        pass
 
     def admitted(self, receipt: Admission) -> None:
         self._line("admission", receipt)

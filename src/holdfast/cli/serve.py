@@ -8,11 +8,11 @@ from holdfast.cli.failure import execute
 from holdfast.embedded.serve import Served, fast_loop, serve
 
 
-def run_server(hostname: str, port: int, *, no_auth: bool) -> int:
-    return execute(_serve(hostname, port, no_auth), loop_factory=fast_loop())
+def run_server(hostname: str, port: int | None, *, no_auth: bool) -> int:
+    return execute(_serve(hostname, port, no_auth), loop_factory=fast_loop(), own_signals=False)
 
 
-async def _serve(hostname: str, port: int, no_auth: bool) -> int:
+async def _serve(hostname: str, port: int | None, no_auth: bool) -> int:
     def ready(served: Served) -> None:
         if served.credential is not None:
             click.echo(f"user opencode, password in {served.credential}", err=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
@@ -10,12 +11,12 @@ import msgspec
 
 from holdfast.client.errors import ApiError, ClientError
 from holdfast.client.transport import AsyncTransport, Request, Response
-from holdfast.schema.codec import decode_any, decoder, encode
+from holdfast.schema.codec import decoder, encode
 from holdfast.schema.event import Event
 from holdfast.schema.sse import FrameTooLarge, SSEFrames
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncGenerator, Callable, Iterator
 
 FRAME_LIMIT = 1024 * 1024
 
@@ -42,6 +43,27 @@ class History(msgspec.Struct, frozen=True):
     has_more: bool
 
 
+class Stream(AsyncIterator[T]):
+    """Elements of a streamed answer. Nothing happens before the first is asked for; each `async for` is a request of its
+    own, and leaving it closes that. `anext` and `aclose` work on one iteration that the stream keeps itself."""
+
+    def __init__(self, start: Callable[[], AsyncGenerator[T, None]]) -> None:
+        self._start = start
+        self._kept: AsyncGenerator[T, None] | None = None
+
+    def __aiter__(self) -> AsyncGenerator[T, None]:
+        return self._start()
+
+    async def __anext__(self) -> T:
+        if self._kept is None:
+            self._kept = self._start()
+        return await anext(self._kept)
+
+    async def aclose(self) -> None:
+        if self._kept is not None:
+            await self._kept.aclose()
+
+
 class ClientCore:
     def __init__(self, transport: AsyncTransport, headers: Mapping[str, str] | None = None) -> None:
         self.transport = transport
@@ -66,8 +88,10 @@ class ClientCore:
         response = await self._send(operation, **call)
         await response.close()
 
-    async def stream(self, kind: Any, operation: Operation, **call: Any) -> AsyncIterator[Any]:
-        """Nothing happens before the first element is asked for; leaving the iteration closes the request."""
+    def stream(self, kind: Any, operation: Operation, **call: Any) -> Stream[Any]:
+        return Stream(lambda: self._stream(kind, operation, **call))
+
+    async def _stream(self, kind: Any, operation: Operation, **call: Any) -> AsyncGenerator[Any, None]:
         response = await self._send(operation, accept="text/event-stream", **call)
         try:
             if response.content_type != "text/event-stream":
@@ -104,7 +128,7 @@ class ClientCore:
         options: Options | None = None,
         accept: str = "application/json",
     ) -> Response:
-        headers = {"accept": accept, **self._headers, **((options and options.headers) or {})}
+        headers = {"accept": accept, **_lower(self._headers), **_lower((options and options.headers) or {})}
         body = None
         if payload is not None:
             body = encode({key: value for key, value in payload.items() if value is not None})
@@ -120,14 +144,14 @@ class ClientCore:
         if response.status in (200, 204):
             return response
         try:
-            raise _failure(operation, response.status, await response.read())
+            raise _failure(operation, response, await response.read())
         finally:
             await response.close()
 
     def _decode(self, kind: Any, body: bytes) -> Any:
         try:
             return decoder(kind).decode(body)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise ClientError("MalformedResponse", f"the answer does not fit: {error}") from error
 
 
@@ -168,22 +192,38 @@ def _page(kind: Any) -> Any:
 def _target(path: str, params: Mapping[str, str], query: Mapping[str, Any]) -> str:
     for name, value in params.items():
         path = path.replace(f"{{{name}}}", quote(value, safe=""))
-    pairs: list[tuple[str, str]] = []
-    for key, value in query.items():
-        if value is None:
-            continue
-        for item in value if isinstance(value, list | tuple) else (value,):
-            pairs.append((key, str(item)))
+    pairs = [pair for key, value in query.items() for pair in _pairs(key, value)]
     return f"{path}?{urlencode(pairs)}" if pairs else path
 
 
-def _failure(operation: Operation, status: int, body: bytes) -> Exception:
-    try:
-        parsed = decode_any(body)
-        tag = parsed["_tag"]
-    except (msgspec.DecodeError, KeyError, TypeError):
-        tag = None
-    if status in operation.errors and isinstance(tag, str):
-        return ApiError(tag, status, parsed)
+def _pairs(key: str, value: Any) -> Iterator[tuple[str, str]]:
+    """None is left out, a list repeats the key, an object becomes `key[child]`."""
+    if isinstance(value, list | tuple):
+        for item in value:
+            yield from _pairs(key, item)
+    elif isinstance(value, Mapping | msgspec.Struct):
+        fields = value if isinstance(value, Mapping) else msgspec.to_builtins(value)
+        for child, item in fields.items():
+            yield from _pairs(f"{key}[{child}]", item)
+    elif value is not None:
+        yield key, str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _lower(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name.lower(): value for name, value in headers.items()}
+
+
+def _failure(operation: Operation, response: Response, body: bytes) -> Exception:
     shown = body[:200].decode("utf-8", "replace")
-    return ClientError("UnexpectedStatus", f"the server answered {status}: {shown}", status=status)
+    status = response.status
+    if status not in operation.errors:
+        return ClientError("UnexpectedStatus", f"the server answered {status}: {shown}", status=status)
+    if response.content_type != "application/json":
+        return ClientError(
+            "UnsupportedContentType", f"the server answered {status} as {response.content_type}: {shown}"
+        )
+    try:
+        parsed = decoder(dict[str, Any]).decode(body)
+        return ApiError(parsed["_tag"], status, parsed)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError):
+        return ClientError("MalformedResponse", f"the server answered {status}: {shown}", status=status)

@@ -128,7 +128,7 @@ def _emit_method(operation: Operation) -> str:
     ]
     positional = [arguments.pop(0)] if operation.fields and operation.fields[0].channel == "params" else []
     signature = ", ".join(["self", *positional, "*", *arguments, "options: Options | None = None"])
-    returns = f"AsyncIterator[{operation.returns}]" if streams else operation.returns
+    returns = f"Stream[{operation.returns}]" if streams else operation.returns
     call = {
         Envelope.BARE: f"self._core.value({operation.returns}, ",
         Envelope.DATA: f"self._core.data({operation.returns}, ",
@@ -172,10 +172,10 @@ HEADER = '''\
 from __future__ import annotations
 
 import builtins
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from typing import Literal
 
-from holdfast.client.core import ClientCore, History, Operation, Options, Page
+from holdfast.client.core import ClientCore, History, Operation, Options, Page, Stream
 from holdfast.client.transport import AsyncTransport
 from holdfast.protocol.instance import Health
 from holdfast.schema.event import Event

@@ -24,7 +24,10 @@ class HttpTransport:
         connect_timeout: float = 10.0,
     ) -> None:
         timeout = httpx2.Timeout(None, connect=connect_timeout)
-        self._client = httpx2.AsyncClient(base_url=base_url, auth=auth, headers=headers, timeout=timeout)
+        try:
+            self._client = httpx2.AsyncClient(base_url=base_url, auth=auth, headers=headers, timeout=timeout)
+        except httpx2.InvalidURL as error:
+            raise ClientError("Transport", f"{base_url} is no address of a server: {error}") from error
 
     async def send(self, request: Request) -> HttpResponse:
         timeout = httpx2.USE_CLIENT_DEFAULT if request.timeout is None else httpx2.Timeout(request.timeout)
@@ -33,7 +36,7 @@ class HttpTransport:
         )
         try:
             return HttpResponse(await self._client.send(built, stream=True))
-        except httpx2.HTTPError as error:
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             raise ClientError("Transport", f"cannot reach the server: {error}") from error
 
     async def close(self) -> None:

@@ -45,7 +45,7 @@ class AsgiTransport:
         except asyncio.CancelledError:
             exchange.disconnect()
             raise
-        if exchange.failure is not None:
+        if exchange.failure is not None and exchange.silent:
             raise ClientError("Transport", "the embedded server failed") from exchange.failure
         return AsgiResponse(exchange)
 
@@ -96,6 +96,11 @@ class _Exchange:
         self.headers: list[tuple[bytes, bytes]] = []
         self.failure: Exception | None = None
 
+    @property
+    def silent(self) -> bool:
+        """Nothing of a body has arrived that is still to be read."""
+        return not self._buffer
+
     async def receive(self) -> dict[str, Any]:
         if self._body is not None:
             body, self._body = self._body, None
@@ -135,6 +140,8 @@ class _Exchange:
         return taken
 
     def finish(self) -> None:
+        if not self._ended and self.failure is None and not self._gone.is_set():
+            self.failure = RuntimeError("the application ended without finishing its response")
         self._ended = True
         self.started.set()
         self._readable.set()

@@ -16,9 +16,12 @@ def credential_file(environment: dict[str, str]) -> Path:
 def known_password(environment: dict[str, str]) -> str | None:
     if given := environment.get("OPENCODE_SERVER_PASSWORD"):
         return given
+    path = credential_file(environment)
     try:
-        return credential_file(environment).read_text(encoding="ascii").strip() or None
-    except OSError:
+        if path.stat().st_mode & 0o077:
+            path.chmod(0o600)
+        return path.read_text(encoding="ascii").strip() or None
+    except (OSError, UnicodeDecodeError):
         return None
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import os
+import signal
 import socket
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 import uvicorn
@@ -14,11 +18,12 @@ from holdfast.server.app import App
 from holdfast.server.auth import LOOPBACK_HOSTS, Credentials
 
 if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 GRACE_SECONDS = 10
+DEFAULT_PORT = 4096
+PORTS_TRIED = 100
 
 
 class Served(NamedTuple):
@@ -34,12 +39,24 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self._app = app
 
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """A signal ends the server and nothing else: the process closes the runtime and exits by itself."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self.handle_exit, number, None)
+        try:
+            yield
+        finally:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.remove_signal_handler(number)
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._app.stop()
         await super().shutdown(sockets)
 
 
-async def serve(hostname: str, port: int, *, authorize: bool, ready: Callable[[Served], None]) -> int:
+async def serve(hostname: str, port: int | None, *, authorize: bool, ready: Callable[[Served], None]) -> int:
     environment = dict(os.environ)
     credentials, file = None, None
     if authorize:
@@ -81,22 +98,37 @@ def fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-def _listen(hostname: str, port: int) -> socket.socket:
+def _listen(hostname: str, port: int | None) -> socket.socket:
+    """On the given port, or on the first free one from the default upwards."""
+    if port is not None:
+        return _bind(hostname, port)
+    for candidate in range(DEFAULT_PORT, DEFAULT_PORT + PORTS_TRIED - 1):
+        try:
+            return _bind(hostname, candidate)
+        except AddressUnavailable as error:
+            if not error.taken:
+                raise
+    return _bind(hostname, DEFAULT_PORT + PORTS_TRIED - 1)
+
+
+def _bind(hostname: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in hostname else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((hostname, port))
-    except OSError as error:
+        listener.listen(2048)
+    except (OSError, OverflowError, UnicodeError) as error:
         listener.close()
-        raise AddressUnavailable(hostname, port, error.strerror or str(error)) from error
-    listener.listen(2048)
-    listener.set_inheritable(False)
+        reason = getattr(error, "strerror", None) or str(error)
+        taken = getattr(error, "errno", None) == errno.EADDRINUSE
+        raise AddressUnavailable(hostname, port, reason, taken=taken) from error
     return listener
 
 
 class AddressUnavailable(Exception):
     """The address cannot be listened on."""
 
-    def __init__(self, hostname: str, port: int, reason: str) -> None:
+    def __init__(self, hostname: str, port: int, reason: str, *, taken: bool) -> None:
         super().__init__(f"cannot listen on {hostname}:{port}: {reason}")
+        self.taken = taken

@@ -67,7 +67,8 @@ async def test_a_listener_that_fails_after_a_commit_harms_nobody(
     async with follow(story.log) as follower:
         await follower.start()
         with story.log.bus.subscribe() as live, caplog.at_level(logging.ERROR):
-            await story.note(1)
+            async with asyncio.timeout(5):
+                await story.note(1)
             (event,) = await follower.batch()
             assert [item.id for item in await live.next()] == [event.id] == heard
     (logged,) = [entry for entry in caplog.records if entry.exc_info]

@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from typing import Literal
 
-from holdfast.client.core import ClientCore, History, Operation, Options, Page
+from holdfast.client.core import ClientCore, History, Operation, Options, Page, Stream
 from holdfast.client.transport import AsyncTransport
 from holdfast.protocol.instance import Health
 from holdfast.schema.event import Event
@@ -50,7 +50,7 @@ class EventsGroup:
     def __init__(self, core: ClientCore) -> None:
         self._core = core
 
-    def subscribe(self, *, options: Options | None = None) -> AsyncIterator[Event]:
+    def subscribe(self, *, options: Options | None = None) -> Stream[Event]:
         """Everything that happens from now on, deltas included. No replay."""
         return self._core.stream(
             Event,
@@ -151,7 +151,7 @@ class SessionsGroup:
         )
 
 
-    def events(self, session_id: str, *, after: int | None = None, options: Options | None = None) -> AsyncIterator[Event]:
+    def events(self, session_id: str, *, after: int | None = None, options: Options | None = None) -> Stream[Event]:
         """Durable events after a sequence, then new ones as they are committed."""
         return self._core.stream(
             Event,

@@ -67,22 +67,31 @@ class Execution:
             await self._coordinator.interrupt(session_id)
 
     async def _drain(self, session_id: str, force: bool, interrupt: Interrupt) -> None:
+        location: Location | None = None
         try:
-            while not await self._attempt(session_id, force, interrupt):
+            if force and await self._ownership.elsewhere(session_id) is not None:
+                # Joining across processes: wait for the other one, and do not run again on top of it.
+                joined = self._ownership.wait_elsewhere(session_id)
+                await interrupt.cancellable(joined, name="another process's drain")
+                force = False
+            if not force and not await self._store.waiting(session_id):
+                interrupt.check()
+                return
+            location = (await self._store.get(session_id)).location
+            self._announce(session_id, location, Busy())
+            while not await self._attempt(session_id, location, force, interrupt):
                 pass  # another process was a moment faster; see what is left to do
         except Interrupted:
             raise
         except Exception as error:
-            await self._report(session_id, error)
+            self._report(session_id, location, error)
             raise
+        finally:
+            if location is not None:
+                self._announce(session_id, location, Idle())
 
-    async def _attempt(self, session_id: str, force: bool, interrupt: Interrupt) -> bool:
+    async def _attempt(self, session_id: str, location: Location, force: bool, interrupt: Interrupt) -> bool:
         """One try at draining; False when the lease went to someone else at the last moment."""
-        if force and await self._ownership.elsewhere(session_id) is not None:
-            # Joining across processes: wait for the other one, and do not run again on top of it.
-            joined = self._ownership.wait_elsewhere(session_id)
-            await interrupt.cancellable(joined, name="another process's drain")
-            force = False
 
         async def wanted() -> bool:
             return force or bool(await self._store.waiting(session_id))
@@ -90,14 +99,12 @@ class Execution:
         interrupt.check()
         if not await wanted():
             return True
-        session = await self._store.get(session_id)
         lease = await self._ownership.acquire(session_id, interrupt, wanted)
         if lease is None:
             interrupt.check()
             return True
         try:
-            self._announce(session_id, session.location, Busy())
-            async with self._locations.use(session.location) as services:
+            async with self._locations.use(location) as services:
                 await services.runner.drain(session_id, lease, interrupt)
             return True
         except Refused as refused:
@@ -106,14 +113,11 @@ class Execution:
             raise
         finally:
             self._ownership.release(lease)
-            self._announce(session_id, session.location, Idle())
 
     def _announce(self, session_id: str, location: Location, status: Status) -> None:
         self._log.announce(SessionStatus(session_id=session_id, status=status), location=location)
 
-    async def _report(self, session_id: str, error: Exception) -> None:
+    def _report(self, session_id: str, location: Location | None, error: Exception) -> None:
         log.warning("the drain of %s failed: %s: %s", session_id, type(error).__name__, error)
-        session = await self._store.find(session_id)
-        location = session.location if session else None
         info = ErrorInfo(name="UnknownError", data={"message": str(error)})
         self._log.announce(SessionError(session_id=session_id, error=info), location=location)
