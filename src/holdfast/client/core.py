@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
@@ -44,24 +45,27 @@ class History(msgspec.Struct, frozen=True):
 
 
 class Stream(AsyncIterator[T]):
-    """Elements of a streamed answer. Nothing happens before the first is asked for; each `async for` is a request of its
-    own, and leaving it closes that. `anext` and `aclose` work on one iteration that the stream keeps itself."""
+    """Elements of a streamed answer. Nothing happens before the first is asked for; each `async for` is a request of
+    its own, and leaving it closes that. `anext` works on one iteration that the stream keeps; `aclose` closes all."""
 
     def __init__(self, start: Callable[[], AsyncGenerator[T, None]]) -> None:
         self._start = start
         self._kept: AsyncGenerator[T, None] | None = None
+        self._open: weakref.WeakSet[AsyncGenerator[T, None]] = weakref.WeakSet()
 
     def __aiter__(self) -> AsyncGenerator[T, None]:
-        return self._start()
+        iteration = self._start()
+        self._open.add(iteration)
+        return iteration
 
     async def __anext__(self) -> T:
         if self._kept is None:
-            self._kept = self._start()
+            self._kept = aiter(self)
         return await anext(self._kept)
 
     async def aclose(self) -> None:
-        if self._kept is not None:
-            await self._kept.aclose()
+        for iteration in tuple(self._open):
+            await iteration.aclose()
 
 
 class ClientCore:
