@@ -141,7 +141,7 @@ async def test_a_session_can_be_followed_and_resumed(client: AsyncClient, create
     await client.sessions.prompt(created.id, prompt=PromptInput(text="one"))
     seen: list[int] = []
     for stop in (3, None):
-        async with aclosing(client.sessions.events(created.id, after=seen[-1] if seen else None)) as events:  # type: ignore[type-var]
+        async with aclosing(aiter(client.sessions.events(created.id, after=seen[-1] if seen else None))) as events:
             async for event in events:
                 assert event.durable is not None
                 seen.append(event.durable.seq)
@@ -154,7 +154,7 @@ async def test_a_session_can_be_followed_and_resumed(client: AsyncClient, create
 
 async def test_the_live_stream_shows_a_turn(client: AsyncClient, created: Session, runtime: Runtime) -> None:
     """API-210, API-312: connected first; leaving lets the server forget the reader."""
-    async with aclosing(client.events.subscribe()) as events:  # type: ignore[type-var]
+    async with aclosing(aiter(client.events.subscribe())) as events:
         assert (await anext(events)).type == "server.connected"
         await client.sessions.prompt(created.id, prompt=PromptInput(text="one"))
         types = []

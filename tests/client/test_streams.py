@@ -36,7 +36,7 @@ async def test_nothing_is_sent_before_the_first_element() -> None:
     transport = FakeTransport(streaming(frame(1), hang=True))
     stream = AsyncClient(transport).sessions.events("ses_1", after=3)
     assert transport.requests == []
-    async with aclosing(stream) as events:  # type: ignore[type-var]
+    async with aclosing(aiter(stream)) as events:
         first = await anext(events)
 
     assert first.durable is not None
@@ -121,12 +121,14 @@ async def test_cancelling_closes_the_request() -> None:
     assert transport.responses[0].closed
 
 
-async def test_an_error_of_the_reader_closes_the_request() -> None:
-    """API-312: through `aclosing`, as every caller should."""
+@pytest.mark.parametrize("closing", ["stream", "iteration"])
+async def test_an_error_of_the_reader_closes_the_request(closing: str) -> None:
+    """API-312: `aclosing` is enough, around the stream or around one iteration of it."""
     transport = FakeTransport(streaming(frame(1), hang=True))
 
     async def read() -> None:
-        async with aclosing(AsyncClient(transport).sessions.events("ses_1")) as events:  # type: ignore[type-var]
+        stream = AsyncClient(transport).sessions.events("ses_1")
+        async with aclosing(aiter(stream) if closing == "iteration" else stream) as events:
             async for _ in events:
                 raise KeyError("mine")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
 
@@ -73,7 +74,7 @@ async def test_closing_ends_every_stream(project: Path, data: Path, model: Scrip
     async def read(hf: Holdfast, session_id: str | None, opened: asyncio.Event) -> list[str]:
         stream = hf.events.subscribe() if session_id is None else hf.sessions.events(session_id)
         types = []
-        async with aclosing(stream) as events:  # type: ignore[type-var]
+        async with aclosing(aiter(stream)) as events:
             async for event in events:
                 types.append(event.type)
                 opened.set()
@@ -97,8 +98,8 @@ async def test_closing_is_quick_with_abandoned_streams(project: Path, data: Path
     """API-402: a stream that somebody opened and forgot holds nothing up."""
     async with host(project, data, model) as hf:
         session = await hf.sessions.create(model=ECHO)
-        streams = [hf.events.subscribe(), hf.sessions.events(session.id)]
-        assert (await anext(aiter(streams[0]))).type == "server.connected"
+        streams = [aiter(hf.events.subscribe()), aiter(hf.sessions.events(session.id))]
+        assert (await anext(streams[0])).type == "server.connected"
         waiting = asyncio.create_task(_next(streams[1]))
         for _ in range(20):
             await asyncio.sleep(0)
@@ -108,7 +109,7 @@ async def test_closing_is_quick_with_abandoned_streams(project: Path, data: Path
         await asyncio.wait_for(waiting, 5)
 
     assert elapsed < 2
-    await streams[0].aclose()  # type: ignore[attr-defined]
+    await streams[0].aclose()
 
 
 async def test_closing_interrupts_what_runs_and_records_it(project: Path, data: Path, model: ScriptedTransport) -> None:
@@ -152,7 +153,7 @@ async def test_two_hosts_at_once_do_not_share_live_events(project: Path, data: P
     """API-405: each hears its own; on one directory the durable events of both are seen by both."""
     async with host(project, data) as first, host(project, data) as second:
         session = await first.sessions.create(model=ECHO)
-        async with aclosing(second.events.subscribe()) as live:  # type: ignore[type-var]
+        async with aclosing(aiter(second.events.subscribe())) as live:
             assert (await anext(live)).type == "server.connected"
             following = asyncio.create_task(_until_ended(second, session.id))
             await first.sessions.prompt(session.id, prompt=PromptInput(text="hi"))
@@ -195,13 +196,13 @@ def _message_id(event: Event) -> str:
     return str(msgspec.json.decode(event.data)["messageID"])
 
 
-async def _next(stream: object) -> Event:
-    return await anext(stream)  # type: ignore[call-overload, no-any-return]
+async def _next(stream: AsyncGenerator[Event, None]) -> Event:
+    return await anext(stream)
 
 
 async def _until_ended(hf: Holdfast, session_id: str) -> list[str]:
     types = []
-    async with aclosing(hf.sessions.events(session_id)) as events:  # type: ignore[type-var]
+    async with aclosing(aiter(hf.sessions.events(session_id))) as events:
         async for event in events:
             types.append(event.type)
             if event.type == ENDED:
