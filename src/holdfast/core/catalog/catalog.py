@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.core.session.errors import ModelNotSelected, ModelUnavailable
 from holdfast.llm import offline
+from holdfast.llm.model import Capabilities, Model
 from holdfast.llm.protocols.openai_chat import OpenAIChat
-from holdfast.llm.providers.compatible import KNOWN, Compatible
+from holdfast.llm.providers.profiles import PROFILES, Profile
+from holdfast.llm.route.auth import KeyAuth, NoAuth
 from holdfast.llm.route.route import Route
 from holdfast.llm.route.transport import Timeouts
 from holdfast.schema.model import DEFAULT_VARIANT, ModelRef
@@ -20,13 +22,16 @@ if TYPE_CHECKING:
 FIRST_BYTE_SECONDS = 300.0
 DEMO = "demo"
 DEMO_MODELS = ("echo", "scripted")
+KNOWN = {
+    "openai": Profile("openai", "https://api.openai.com/v1", ("OPENAI_API_KEY",), "gpt-4.1-mini"),
+    **{id: profile for id, profile in PROFILES.items() if profile.key_variables},
+}
 COMPATIBLE_PACKAGES = ("@ai-sdk/openai-compatible", "@ai-sdk/openai")
 
 
 class ResolvedModel(NamedTuple):
     ref: ModelRef
-    api_id: str
-    route: Route
+    model: Model
 
 
 class Catalog:
@@ -47,9 +52,8 @@ class Catalog:
             return self._demo(ref)
         if (configured := self._config.providers.get(ref.provider_id)) is not None:
             return self._configured(ref, configured)
-        for known in KNOWN:
-            if known.id == ref.provider_id:
-                return self._known(ref, known)
+        if (profile := KNOWN.get(ref.provider_id)) is not None:
+            return self._known(ref, profile)
         raise ModelUnavailable(ref.provider_id, ref.id, "no such provider is configured")
 
     def default(self) -> ModelRef | None:
@@ -58,15 +62,15 @@ class Catalog:
         for id, provider in self._config.providers.items():
             if provider.models:
                 return ModelRef(id=next(iter(provider.models)), provider_id=id)
-        for known in KNOWN:
-            if self._environment.get(known.key_variable):
-                return ModelRef(id=known.default_model, provider_id=known.id)
+        for profile in KNOWN.values():
+            if profile.default_model and self._key(profile):
+                return ModelRef(id=profile.default_model, provider_id=profile.id)
         return None
 
     def _demo(self, ref: ModelRef) -> ResolvedModel:
         if ref.id not in DEMO_MODELS:
             raise ModelUnavailable(ref.provider_id, ref.id, f"the offline models are {', '.join(DEMO_MODELS)}")
-        return ResolvedModel(ref, ref.id, Route(OpenAIChat(), offline.BASE_URL))
+        return _resolved(ref, ref.id, Route("demo", OpenAIChat(), offline.BASE_URL))
 
     def _configured(self, ref: ModelRef, provider: ProviderConfig) -> ResolvedModel:
         if provider.npm is not None and provider.npm not in COMPATIBLE_PACKAGES:
@@ -75,28 +79,38 @@ class Catalog:
         if model is None and provider.models:
             known = ", ".join(sorted(provider.models)[:5])
             raise ModelUnavailable(ref.provider_id, ref.id, f"the provider has {known}")
-        known_provider = next((known for known in KNOWN if known.id == ref.provider_id), None)
-        base_url = provider.options.base_url or provider.api or (known_provider.base_url if known_provider else None)
+        profile = KNOWN.get(ref.provider_id)
+        base_url = provider.options.base_url or provider.api or (profile.base_url if profile else None)
         if base_url is None:
             raise ModelUnavailable(ref.provider_id, ref.id, "its provider has no options.baseURL")
-        secret = provider.options.api_key or (
-            self._environment.get(known_provider.key_variable) if known_provider else None
-        )
+        key = provider.options.api_key or (self._key(profile) if profile else None)
         route = Route(
-            OpenAIChat(),
+            ref.provider_id,
+            profile.protocol if profile else OpenAIChat(),
             base_url,
+            auth=KeyAuth(key) if key else NoAuth(),
             headers=tuple(provider.options.headers.items()),
-            secret=secret,
             timeouts=_timeouts(provider),
         )
-        return ResolvedModel(ref, (model.id if model else None) or ref.id, route)
+        return _resolved(ref, (model.id if model else None) or ref.id, route)
 
-    def _known(self, ref: ModelRef, known: Compatible) -> ResolvedModel:
-        secret = self._environment.get(known.key_variable)
-        if not secret:
-            raise ModelUnavailable(ref.provider_id, ref.id, f"{known.key_variable} is not set")
+    def _known(self, ref: ModelRef, profile: Profile) -> ResolvedModel:
+        key = self._key(profile)
+        if not key:
+            raise ModelUnavailable(ref.provider_id, ref.id, f"{' or '.join(profile.key_variables)} is not set")
         timeouts = Timeouts(first_byte=FIRST_BYTE_SECONDS)
-        return ResolvedModel(ref, ref.id, Route(OpenAIChat(), known.base_url, secret=secret, timeouts=timeouts))
+        return _resolved(
+            ref, ref.id, Route(profile.id, profile.protocol, profile.base_url, auth=KeyAuth(key), timeouts=timeouts)
+        )
+
+    def _key(self, profile: Profile) -> str | None:
+        return next((value for name in profile.key_variables if (value := self._environment.get(name))), None)
+
+
+def _resolved(ref: ModelRef, api_id: str, route: Route) -> ResolvedModel:
+    profile = KNOWN.get(ref.provider_id)
+    capabilities = profile.capabilities if profile else Capabilities()
+    return ResolvedModel(ref, Model(api_id, ref.provider_id, route, capabilities=capabilities))
 
 
 def parse_model(text: str) -> ModelRef:

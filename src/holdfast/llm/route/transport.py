@@ -1,31 +1,41 @@
-"""The seam to the outside: one HTTP exchange with a streamed body."""
+"""The seam to the outside: one exchange with a streamed answer. Real, scripted and recorded ones look alike."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Mapping, Sequence
 
 
 class Timeouts(NamedTuple):
-    """Seconds; None is no limit. There is no universal one: a provider's configuration decides."""
+    """Seconds; None is no limit. There is no universal one: provider and model configuration decide."""
 
     connect: float | None = 30.0
     first_byte: float | None = None
     idle: float | None = None
+    total: float | None = None
 
 
 class HttpRequest(NamedTuple):
+    """`body` is in pieces and can be sent again; `length` is their sum."""
+
     url: str
     headers: Mapping[str, str]
-    body: bytes
+    body: Sequence[bytes]
     timeouts: Timeouts = Timeouts()
+
+    @property
+    def length(self) -> int:
+        return sum(map(len, self.body))
 
 
 class HttpResponse(Protocol):
     status: int
-    content_type: str
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Lower-case names."""
 
     def chunks(self) -> AsyncIterator[bytes]:
         """The body as it arrives. Raises LLMError when reading fails."""
@@ -51,5 +61,9 @@ class SchemeTransport:
         return await self._schemes[request.url.partition(":")[0]].send(request)
 
     async def close(self) -> None:
-        for transport in set(self._schemes.values()):
+        for transport in {id(transport): transport for transport in self._schemes.values()}.values():
             await transport.close()
+
+
+def content_type(response: HttpResponse) -> str:
+    return response.headers.get("content-type", "").partition(";")[0].strip().lower()
