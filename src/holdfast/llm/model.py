@@ -21,8 +21,8 @@ EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 _OWNED = """
     content contents frequencyPenalty frequency_penalty generationConfig inferenceConfig input maxTokens max_tokens
     messages model presencePenalty presence_penalty responseFormat response_format seed stop stopSequences
-    stop_sequences stream streamOptions stream_options system systemInstruction system_instruction temperature thinking toolChoice
-    toolConfig tool_choice tool_config tools topK topP top_k top_p
+    stop_sequences stream streamOptions stream_options system systemInstruction system_instruction temperature thinking
+    toolChoice toolConfig tool_choice tool_config tools topK topP top_k top_p
 """
 OWNED_FIELDS = frozenset(_OWNED.split())
 
