@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 KEPT_MARKS = 8
+MARKED_ROLES = ("user", "tool")
 
 
 class Segments:
@@ -37,10 +38,10 @@ class Segments:
 
 
 class Mark(NamedTuple):
-    """A place where a cache marker may go, in a message of this role."""
+    """A place where a cache marker may go."""
 
     offset: int
-    role: str
+    text: bool
 
 
 class Draft:
@@ -54,12 +55,16 @@ class Draft:
         self._open_length = 0
         self._closing = b""
         self._blocks = 0
-        self._count = 0
+        self._count = self._own = 0
         self._marks: deque[Mark] = deque(maxlen=KEPT_MARKS)
         self.role: str | None = None
         """Of the open message; None before the first."""
         self.state: Any = None
         """What the protocol's lowering remembers from batch to batch."""
+        self.spare = KEPT_MARKS
+        """How many markers a provider's limit still leaves."""
+        self.trailer = b""
+        """Ends an open user message when the body is sent and is never sealed: said for this one request."""
 
     def begin(self, role: str, opening: bytes, closing: bytes) -> None:
         """Seal the open message and start another. `opening` ends where its first block goes."""
@@ -70,47 +75,58 @@ class Draft:
         self._put((b"," if self._count else b"") + opening)
         self._count += 1
 
-    def add(self, block: bytes, *, mark: int | None = None, separator: bytes = b",") -> None:
-        """Put a block into the open message. `mark` is where in it a cache marker may go."""
+    def add(self, block: bytes, *, mark: int | None = None, text: bool = True, separator: bytes = b",") -> None:
+        """Put a block into the open message. `mark` is where in it a cache marker may go; there is one such place in a
+        message, its last text or, without any, its last block."""
         assert self.role is not None
         if self._blocks:
             self._put(separator)
-        if mark is not None:
-            start = self._sealed.length + self._open_length
-            while self._marks and self._marks[-1].offset >= self._message_start:
-                self._marks.pop()  # one place per message: its newest block
-            self._marks.append(Mark(start + mark, self.role))
+        if mark is not None and self.role in MARKED_ROLES:
+            place = Mark(self._sealed.length + self._open_length + mark, text)
+            if text or not (self._marked and self._marks[-1].text):
+                self.unmark()
+                self._marks.append(place)
         self._put(block)
         self._blocks += 1
+
+    def unmark(self) -> None:
+        """The open message has no place for a marker any more, until another is added."""
+        if self._marked:
+            self._marks.pop()
 
     def drop(self) -> None:
         """Take the open message back; only while nothing else depends on it."""
         assert self.role is not None
-        while self._marks and self._marks[-1].offset >= self._sealed.length:
-            self._marks.pop()
+        self.unmark()
         self._open.clear()
         self._open_length = 0
         self._closing = b""
         self._count -= 1
         self.role = None
 
+    def begin_conversation(self) -> None:
+        """What was put so far is the request's own: its system text, where that is a message."""
+        self._own = self._count
+
     @property
     def empty(self) -> bool:
-        return self._count == 0
+        return self._count == self._own
 
     @property
     def has_blocks(self) -> bool:
         return self._blocks > 0
 
-    def chunks(self, *, marker: bytes = b"", newest: int = 0, role: str = "user") -> list[bytes]:
-        """The whole body as few pieces, with a marker in the newest `newest` messages of `role`."""
-        pieces = [*self._sealed, b"".join(self._open), self._closing + self._tail]
-        chosen = [mark.offset for mark in self._marks if mark.role == role][-newest:] if newest and marker else []
+    def chunks(self, *, marker: bytes = b"", newest: int = 0) -> list[bytes]:
+        """The whole body as few pieces, with a marker in the newest `newest` messages to the model."""
+        trailer = self.trailer if self.role == "user" else b""
+        pieces = [*self._sealed, b"".join(self._open), trailer + self._closing + self._tail]
+        newest = min(newest, self.spare)
+        chosen = [mark.offset for mark in self._marks][-newest:] if newest and marker else []
         return _splice(pieces, chosen, marker)
 
     @property
-    def _message_start(self) -> int:
-        return self._sealed.length
+    def _marked(self) -> bool:
+        return bool(self._marks) and self._marks[-1].offset >= self._sealed.length
 
     def _seal(self) -> None:
         if self.role is not None:

@@ -13,10 +13,13 @@ NoRoute, UnknownProvider
 from __future__ import annotations
 
 import re
+import string
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote
 
 import msgspec
+
+from holdfast.llm.event import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -34,6 +37,7 @@ Reason = Literal[
     "UnknownProvider",
 ]
 OVERFLOW = "context-overflow"
+REFUSED = (400, 404, 409, 413, 422)
 EXCERPT = 500
 BODY_LIMIT = 16_384
 REDACTED = "<redacted>"
@@ -67,7 +71,7 @@ class LLMError(Exception):
         code: str | None = None,
         parameter: str | None = None,
         raw: str | None = None,
-        usage: Any = None,
+        usage: Usage | None = None,
         tokens: tuple[int, ...] = (),
         diagnostics: Diagnostics | None = None,
     ) -> None:
@@ -86,6 +90,13 @@ class LLMError(Exception):
         self.tokens = tokens
         self.diagnostics = diagnostics
 
+    def redact(self, secrets: Iterable[str]) -> None:
+        """Take out what was sent and came back in what the provider said."""
+        secrets = tuple(secrets)
+        self.message = redact(self.message, secrets)
+        self.raw = redact(self.raw, secrets) if self.raw is not None else None
+        self.args = (self.message,)
+
     def encode(self) -> dict[str, Any]:
         """As plain JSON, for the durable record."""
         fields = {
@@ -99,6 +110,7 @@ class LLMError(Exception):
             "code": self.code,
             "parameter": self.parameter,
             "tokens": list(self.tokens) or None,
+            "usage": msgspec.to_builtins(self.usage),
             "diagnostics": msgspec.to_builtins(self.diagnostics) if self.diagnostics else None,
         }
         return {key: value for key, value in fields.items() if value is not None}
@@ -117,6 +129,7 @@ class LLMError(Exception):
             code=fields.get("code"),
             parameter=fields.get("parameter"),
             tokens=tuple(fields.get("tokens") or ()),
+            usage=msgspec.convert(fields["usage"], Usage) if fields.get("usage") else None,
             diagnostics=msgspec.convert(diagnostics, Diagnostics) if diagnostics else None,
         )
 
@@ -127,9 +140,10 @@ def invalid_request(message: str, *, parameter: str | None = None) -> LLMError:
 
 
 def invalid_output(message: str, frame: bytes | str = b"") -> LLMError:
-    raw = frame.decode("utf-8", "replace") if isinstance(frame, bytes) else frame
+    head = frame[: BODY_LIMIT + 1]
+    raw = redact(_cut(head.decode("utf-8", "replace") if isinstance(head, bytes) else head, BODY_LIMIT))
     shown = excerpt(raw)
-    return LLMError("InvalidProviderOutput", f"{message}{': ' if shown else ''}{shown}", raw=raw[:BODY_LIMIT])
+    return LLMError("InvalidProviderOutput", f"{message}{': ' if shown else ''}{shown}", raw=raw)
 
 
 # -- classification ------------------------------------------------------------------------------------------------
@@ -146,12 +160,15 @@ class Verdict(msgspec.Struct, frozen=True):
 def classify(status: int | None, body: Any, text: str, code: str | None = None) -> Verdict:
     """From the structured error first, its text last. `status` is absent for errors inside a stream."""
     words = _codes(body, code)
-    overflow = _overflow(words, text, status)
-    if overflow is not None:
-        return overflow
-    for word in words:
-        if (known := _BY_CODE.get(word)) is not None:
-            return known
+    known = next((_BY_CODE[word] for word in words if word in _BY_CODE), None)
+    # A code that says "later" or "not you" is not taken back by a phrase: Bedrock throttles with "Too many tokens".
+    if known is None or known.reason in ("InvalidRequest", "ProviderInternal"):
+        known = _overflow(words, text, status) or known
+    if "RESOURCE_EXHAUSTED" in words and (known is None or known.classification is None):
+        return _exhausted(body, text)
+    # "Invalid request" is said for anything: status and text may know more.
+    if known is not None and (known.reason != "InvalidRequest" or known.classification is not None):
+        return known
     low = text.lower()
     if status == 429:
         return Verdict("QuotaExceeded") if _QUOTA.search(low) else Verdict("RateLimit", retryable=True)
@@ -163,13 +180,13 @@ def classify(status: int | None, body: Any, text: str, code: str | None = None) 
         return Verdict("Authentication", kind="insufficient-permissions")
     if status == 408:
         return Verdict("Transport", kind="timeout", retryable=True)
-    if status is not None and status in (400, 404, 409, 413, 422):
+    if status in REFUSED:
         return Verdict("ContentPolicy") if _POLICY.search(low) else Verdict("InvalidRequest")
     if status is not None and status >= 500:
         return Verdict("ProviderInternal", retryable=True)
     if _POLICY.search(low):
         return Verdict("ContentPolicy")
-    return Verdict("UnknownProvider")
+    return known or Verdict("UnknownProvider")
 
 
 def is_overflow(text: str) -> bool:
@@ -181,7 +198,7 @@ def is_overflow(text: str) -> bool:
 
 def _overflow(words: list[str], text: str, status: int | None) -> Verdict | None:
     named = any(word in ("context_length_exceeded", "model_context_window_exceeded") for word in words)
-    spoken = (status is None or status in (400, 413, 422) or status >= 500) and is_overflow(text)
+    spoken = (status is None or status in REFUSED or status >= 500) and is_overflow(text)
     bare = status in (400, 413) and not text.strip()
     if not (named or spoken or bare):
         return None
@@ -191,17 +208,52 @@ def _overflow(words: list[str], text: str, status: int | None) -> Verdict | None
 
 def _codes(body: Any, code: str | None) -> list[str]:
     found = [code] if code else []
+    body = _unwrapped(body)
     error = body.get("error", body) if isinstance(body, dict) else None
     if isinstance(error, str):
         found.append(error)
     if isinstance(error, dict):
         found += [str(error[key]) for key in ("code", "type", "status") if isinstance(error.get(key), str)]
-        for detail in error.get("details") or ():
-            if isinstance(detail, dict) and isinstance(detail.get("reason"), str):
-                found.append(detail["reason"])
+        found += [detail["reason"] for detail in _details(body) if isinstance(detail.get("reason"), str)]
     if isinstance(body, dict) and isinstance(body.get("__type"), str):
         found.append(body["__type"])
     return [word.rpartition("#")[2] for word in found]
+
+
+def retry_info(body: Any) -> int | None:
+    """How many milliseconds to wait, as Google says it in the body: `retryDelay: "12s"`."""
+    for detail in _details(body):
+        delay = detail.get("retryDelay")
+        if isinstance(delay, str) and (match := _SECONDS.fullmatch(delay)):
+            return round(float(match[1]) * 1000)
+    return None
+
+
+def _exhausted(body: Any, text: str) -> Verdict:
+    """Google has one code and often one sentence for a full minute, a used-up day and an unpaid bill; what tells them
+    apart is the limit it names and whether it says when to come back."""
+    violations = [item for detail in _details(body) for item in _list(detail.get("violations"))]
+    if any("PerDay" in str(item.get("quotaId")) for item in violations if isinstance(item, dict)):
+        return Verdict("QuotaExceeded")
+    if retry_info(body) is None and _QUOTA.search(text.lower()):
+        return Verdict("QuotaExceeded")
+    return _RATE
+
+
+def _details(body: Any) -> list[dict[str, Any]]:
+    body = _unwrapped(body)
+    error = body.get("error") if isinstance(body, dict) else None
+    found = _list(error.get("details")) if isinstance(error, dict) else []
+    return [detail for detail in found if isinstance(detail, dict)]
+
+
+def _unwrapped(body: Any) -> Any:
+    """Google answers a streaming request with its error inside a list."""
+    return body[0] if isinstance(body, list) and len(body) == 1 else body
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 _RATE = Verdict("RateLimit", retryable=True)
@@ -211,6 +263,8 @@ _BY_CODE: dict[str, Verdict] = {
     "rate_limit_exceeded": _RATE,
     "throttlingException": _RATE,
     "ThrottlingException": _RATE,
+    "ModelNotReadyException": _RATE,
+    "ServiceQuotaExceededException": Verdict("QuotaExceeded"),
     "insufficient_quota": Verdict("QuotaExceeded"),
     "billing_error": Verdict("QuotaExceeded"),
     "authentication_error": Verdict("Authentication", kind="invalid"),
@@ -218,6 +272,7 @@ _BY_CODE: dict[str, Verdict] = {
     "API_KEY_INVALID": Verdict("Authentication", kind="invalid"),
     "UNAUTHENTICATED": Verdict("Authentication", kind="invalid"),
     "UnrecognizedClientException": Verdict("Authentication", kind="invalid"),
+    "InvalidSignatureException": Verdict("Authentication", kind="invalid"),
     "permission_error": Verdict("Authentication", kind="insufficient-permissions"),
     "PERMISSION_DENIED": Verdict("Authentication", kind="insufficient-permissions"),
     "AccessDeniedException": Verdict("Authentication", kind="insufficient-permissions"),
@@ -233,8 +288,12 @@ _BY_CODE: dict[str, Verdict] = {
     "modelStreamErrorException": _INTERNAL,
     "serviceUnavailableException": _INTERNAL,
     "ServiceUnavailableException": _INTERNAL,
+    "InternalServerException": _INTERNAL,
+    "ModelErrorException": _INTERNAL,
+    "ModelTimeoutException": _INTERNAL,
     "UNAVAILABLE": _INTERNAL,
     "INTERNAL": _INTERNAL,
+    "DEADLINE_EXCEEDED": _INTERNAL,
     "invalid_request_error": Verdict("InvalidRequest"),
     "validationException": Verdict("InvalidRequest"),
     "ValidationException": Verdict("InvalidRequest"),
@@ -246,9 +305,11 @@ _QUOTA = re.compile(r"insufficient[ _]quota|quota exceeded|exceeded your (curren
 _CREDIT = re.compile(r"credit balance|insufficient (credits|funds|balance)")
 _POLICY = re.compile(r"content[ _]policy|content management policy|usage polic(y|ies)|safety (system|policy)")
 _NEVER_OVERFLOW = re.compile(
-    r"^\s*(throttling error:|service unavailable:)|rate limit|too many requests", re.IGNORECASE
+    r"^\s*(throttling error:|service unavailable:)|rate limit|too many requests|wait before trying again",
+    re.IGNORECASE,
 )
-_NUMBER = re.compile(r"\b\d[\d,]{2,}\b")
+_SECONDS = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)s")
+_NUMBER = re.compile(r"\b\d[\d,]{2,15}\b")
 _OVERFLOW = re.compile(
     r"prompt is too long|request_too_large|input is too long for requested model|exceeds the context window"
     r"|exceeds (the )?(model'?s )?maximum context length|input token count.*exceeds the maximum"
@@ -272,14 +333,19 @@ _OVERFLOW = re.compile(
 def excerpt(text: str, secrets: Iterable[str] = (), limit: int = EXCERPT) -> str:
     """A short, redacted piece of what a provider said."""
     text = redact(text, secrets).strip()
-    return text if len(text) <= limit else f"{text[:limit]} ... ({len(text) - limit} more characters)"
+    return text if len(text) <= limit else f"{_cut(text, limit)} ... ({len(text) - limit} more characters)"
+
+
+def _cut(text: str, limit: int) -> str:
+    """Not through a word: half a secret would not be found any more."""
+    return text if len(text) <= limit else text[:limit].rstrip(_WORD)
 
 
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
     for secret in secrets:
         if len(secret) >= 4:
             text = text.replace(secret, REDACTED).replace(quote(secret, safe=""), REDACTED)
-    return _CREDENTIAL.sub(rf"\1{REDACTED}", text)
+    return _CREDENTIAL.sub(lambda found: f"{found[1]}{found[2] or ''}{REDACTED}", text)
 
 
 def redact_headers(headers: Mapping[str, str], names: Iterable[str] = ()) -> dict[str, str]:
@@ -301,9 +367,12 @@ def is_secret_name(name: str, more: Iterable[str] = ()) -> bool:
     return _SECRET_NAME.search(low) is not None or low in {word.lower() for word in more}
 
 
+_WORD = string.ascii_letters + string.digits + "+/=_-.%~"
 _SECRET_NAME = re.compile(r"authorization|api[-_]?key|token|secret|credential|signature")
+# Repetitions before the value are bounded: what this reads may be long and anything. Counts of tokens are no secret.
 _CREDENTIAL = re.compile(
-    r"""((?:[\w-]*(?:authorization|api[-_]?key|token|secret|credential|signature)[\w-]*|\bkey)"""
-    r"""["']?\s*[:=]\s*["']?(?:bearer\s+|basic\s+)?)(?![\s"']*(?:\d+\b|null|true|false|\{|\[))[^\s"',&}]{4,}""",
+    r"""((?:(?:authorization|api[-_]?key|token(?!s)|secret|credential|signature)[\w-]{0,64}|\bkey)\\?["']?\s{0,8}[:=]\s{0,8})"""
+    r"""(?:(\\?["'])(?:bearer\s|basic\s)?[^"'\\]{4,}|(?:bearer\s|basic\s)?(?!\d+(?:\.\d+)?(?![\w-])|null\b|true\b|false\b)"""
+    r"""[^\s"',;&{}\[\]\\]{4,})""",
     re.IGNORECASE,
 )

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast.llm import event as ev
-from holdfast.llm.errors import LLMError, classify, excerpt, invalid_output
+from holdfast.llm.errors import BODY_LIMIT, LLMError, classify, excerpt, invalid_output, retry_info
 from holdfast.schema.codec import encode
 
 if TYPE_CHECKING:
     from holdfast.llm.request import ProviderMetadata, ToolResult
 
+CODE_LIMIT = 100
 _OBJECT = msgspec.json.Decoder(dict[str, Any])
 
 
@@ -107,6 +108,9 @@ class Emitter:
     # -- calls ---------------------------------------------------------------------------------------------------
 
     def open_call(self, id: str, name: str, *, hosted: bool = False) -> OpenCall:
+        """Under its id, or a variant of it when another call of the turn has that."""
+        id = self.fresh(id)
+        self._used.add(id)
         self._start()
         self._out.append(ev.ToolInputStart(id, name))
         return OpenCall(id, name, hosted=hosted)
@@ -124,7 +128,7 @@ class Emitter:
         try:
             given = _OBJECT.decode(raw) if raw.strip() else {}
             invalid = None
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             if cut:
                 return
             given, invalid = {}, f"the arguments are not a JSON object ({error})"
@@ -140,6 +144,10 @@ class Emitter:
                 metadata=call.metadata,
             )
         )
+
+    def drop_call(self, call: OpenCall) -> None:
+        """The turn ended inside the arguments: there is no call."""
+        self._out.append(ev.ToolInputEnd(call.id, call.name))
 
     def whole_call(
         self, id: str, name: str, given: Any, *, hosted: bool = False, metadata: ProviderMetadata | None = None
@@ -174,22 +182,25 @@ class Emitter:
         *,
         body: Any = None,
         code: str | None = None,
+        status: int | None = None,
         usage: ev.Usage | None = None,
         retryable: bool | None = None,
     ) -> None:
-        """The provider says that it failed. Nothing follows."""
+        """The provider says that it failed. Nothing follows. `status` is the HTTP one, where it names one."""
         if self.ended:
             return
         self.close_all()
         self.ended = True
-        verdict = classify(None, body, message, code)
+        message = message[:BODY_LIMIT]
+        verdict = classify(status, body, message, code)
         self._out.append(
             ev.ProviderError(
                 excerpt(message),
                 reason=verdict.reason,
                 classification=verdict.classification,
                 retryable=verdict.retryable if retryable is None else retryable,
-                code=code,
+                retry_after_ms=retry_info(body),
+                code=excerpt(code, limit=CODE_LIMIT) if code else None,
                 usage=usage,
             )
         )

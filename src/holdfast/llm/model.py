@@ -39,9 +39,13 @@ class Capabilities(NamedTuple):
     completion_tokens_field: bool = False
     """Chat: wants `max_completion_tokens`."""
     reasoning_replay: bool = False
-    """Chat: accepts `reasoning_content` in history."""
+    """Chat: accepts `reasoning_content` in history. Bedrock: accepts reasoning that nobody signed."""
     inline_cache: bool = False
     """Chat: accepts `cache_control` inside list content."""
+    native_json: bool = False
+    """Structured answers are better asked for in the provider's own JSON mode than by a forced call."""
+    cache_points: Literal["anywhere", "after-text"] = "anywhere"
+    """Bedrock: where a cache point may stand; `after-text` is not among tools nor after results and media."""
 
 
 class Model(NamedTuple):
@@ -61,9 +65,6 @@ def resolve(model: Model, request: Request) -> Request:
     """Route defaults, then the model's, then the request's; the last word wins."""
     route = model.route
     generation = _generation(route.generation, model.generation, request.generation)
-    if generation.max_tokens is None:
-        limit = model.output_limit or route.output_limit
-        generation = msgspec.structs.replace(generation, max_tokens=limit) if limit else generation
     overlay = HttpOverlay(
         body=deep_merge(*(item.body for item in (route.http, model.http, request.http) if item)) or None,
         headers=_flat(*(item.headers for item in (route.http, model.http, request.http) if item)),
@@ -77,6 +78,12 @@ def resolve(model: Model, request: Request) -> Request:
         provider_options=deep_merge(route.provider_options, model.provider_options, request.provider_options) or None,
         http=overlay,
     )
+
+
+def output_limit(model: Model, request: Request) -> int:
+    """For protocols that insist on one; the others leave it to the provider."""
+    asked = request.generation.max_tokens if request.generation else None
+    return asked or model.output_limit or model.route.output_limit or DEFAULT_OUTPUT
 
 
 def deep_merge(*layers: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -5,11 +5,19 @@ its own names, by namespace) and `http` (raw fields for a compatible endpoint)."
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
 
 from holdfast.schema.record import Record
 from holdfast.schema.session_message import FileContent, TextContent, ToolContent
+
+if TYPE_CHECKING:
+    MediaData = str | bytes
+else:
+    MediaData = str  # one string-like type is all that a decoder can tell apart
 
 Role = Literal["system", "user", "assistant", "tool"]
 ProviderMetadata = dict[str, dict[str, Any]]
@@ -29,12 +37,16 @@ class TextPart(Record, tag_field="type", tag="text"):
 
 
 class MediaPart(Record, tag_field="type", tag="media"):
-    """`data` is raw bytes, base64, or a data URI of the same type."""
+    """`data` is given as raw bytes, base64, or a data URI of the same type, and kept as text."""
 
     media_type: str
-    data: str | bytes
+    data: MediaData
     filename: str | None = None
     metadata: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.data, bytes):
+            msgspec.structs.force_setattr(self, "data", base64.b64encode(self.data).decode())
 
 
 class ReasoningPart(Record, tag_field="type", tag="reasoning"):
@@ -195,6 +207,13 @@ def as_result(value: Any) -> ToolResult:
     if isinstance(value, Mapping) and value.get("type") in ("text", "json", "error", "content") and "value" in value:
         return ToolResult(type=value["type"], value=value["value"])
     return ToolResult(type="json", value=value)
+
+
+class ToolOutput(Record):
+    """What a tool gave: JSON for programs and, when there is any, content that the model is shown instead."""
+
+    structured: Any
+    content: tuple[ToolContent, ...] = ()
 
 
 def project_output(structured: Any, content: tuple[ToolContent, ...]) -> ToolResult:

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from holdfast.llm.errors import LLMError, invalid_request
+from holdfast.llm.errors import LLMError, classify, excerpt, invalid_output, invalid_request, redact
+from holdfast.llm.event import Finish, ProviderError
 from holdfast.llm.model import Model, resolve
 from holdfast.llm.response import Response, fold
+from holdfast.llm.route.auth import refresh
 from holdfast.llm.route.eventstream import AwsFrames
 from holdfast.llm.route.executor import DEFAULT_RETRY, Retry, exchange, read_bounded
 from holdfast.llm.route.transport import HttpRequest, HttpResponse, Transport, content_type
@@ -20,10 +22,11 @@ from holdfast.schema.codec import decode_any
 from holdfast.schema.sse import FrameTooLarge, SSEFrames
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Sequence
+    from collections.abc import AsyncGenerator, Mapping, Sequence
 
     from holdfast.llm.body import Draft
-    from holdfast.llm.event import Event
+    from holdfast.llm.event import Event, Usage
+    from holdfast.llm.protocols.base import Decoder
     from holdfast.llm.request import Message, Request
 
 FRAME_LIMIT = 16 * 1024 * 1024
@@ -72,6 +75,7 @@ def prepare(model: Model, request: Request) -> Prepared:
     """Merge options, check and lower. Raises LLMError before anything is sent."""
     resolved = resolve(model, request)
     prepared = Prepared(model, resolved, model.route.protocol.start(model, resolved))
+    prepared.draft.begin_conversation()
     prepared.extend(resolved.messages)
     return prepared
 
@@ -81,16 +85,20 @@ async def stream(
 ) -> AsyncGenerator[list[Event], None]:
     """Events in order, grouped by network read. Closing the iterator, or cancelling, releases the connection."""
     prepared = request if isinstance(request, Prepared) else prepare(model, request)
-    route = model.route
-    deadline = route.timeouts.total
-    try:
-        async with asyncio.timeout(deadline), aclosing(_stream(transport, prepared, retry)) as batches:
-            async for batch in batches:
-                yield batch
-    except TimeoutError as error:
-        raise LLMError(
-            "Transport", f"the turn took longer than {deadline:g} s (total limit)", kind="timeout"
-        ) from error
+    total = model.route.timeouts.total
+    deadline = None if total is None else asyncio.get_running_loop().time() + total
+    async with aclosing(_stream(transport, prepared, retry)) as batches:
+        while True:
+            try:
+                # Around each step, not around the yield: what the caller does meanwhile is not ours to cancel.
+                async with asyncio.timeout_at(deadline):
+                    batch = await anext(batches, None)
+            except TimeoutError as error:
+                message = f"the turn took longer than {total:g} s (total limit)"
+                raise LLMError("Transport", message, kind="timeout") from error
+            if batch is None:
+                return
+            yield _redacted(batch, model.route.auth.secrets())
 
 
 async def generate(transport: Transport, model: Model, request: Request, *, retry: Retry = DEFAULT_RETRY) -> Response:
@@ -107,7 +115,21 @@ async def generate(transport: Transport, model: Model, request: Request, *, retr
 
 async def _stream(transport: Transport, prepared: Prepared, retry: Retry) -> AsyncGenerator[list[Event], None]:
     model, route = prepared.model, prepared.model.route
+    await refresh(route.auth)
     request = http_request(prepared)
+    if route.transport == "websocket":
+        from holdfast.llm.route.websocket import socket_turn
+
+        try:
+            async with aclosing(socket_turn(transport, prepared, request)) as batches:
+                async for batch in batches:
+                    yield batch
+            return
+        except LLMError as error:
+            if error.kind != "open":
+                error.redact(route.auth.secrets())
+                raise
+            # There was no socket and nothing was sent: this turn goes over HTTP.
     response = await exchange(transport, request, route.auth.secrets(), retry)
     decoder = route.protocol.decoder(model, prepared.request)
     try:
@@ -115,19 +137,59 @@ async def _stream(transport: Transport, prepared: Prepared, retry: Retry) -> Asy
         frames = SSEFrames(FRAME_LIMIT) if route.protocol.framing == "sse" else AwsFrames(FRAME_LIMIT)
         async with aclosing(response.chunks()) as chunks:  # type: ignore[type-var]
             async for chunk in chunks:
-                events = [event for frame in frames.feed(chunk) for event in decoder.feed(frame)]
+                events, failed = _decoded(decoder, frames.feed(chunk))
                 if events:
                     yield events
+                if failed is not None:
+                    raise failed
                 if decoder.done:
                     return
-        last = [event for frame in frames.finish() for event in decoder.feed(frame)]
-        last += decoder.finish()
-        if last:
-            yield last
+        events, failed = _decoded(decoder, frames.finish(), last=True)
+        if events:
+            yield events
+        if failed is not None:
+            raise failed
     except FrameTooLarge as error:
         raise LLMError("InvalidProviderOutput", f"{route.protocol.name}: {error}") from error
+    except LLMError as error:
+        if error.kind == "read":
+            error.message = f"Failed to read {model.provider}/{route.id} stream: {error.message}"
+        if error.usage is None and error.reason == "Transport":
+            error.usage = _used(decoder)
+        error.redact(route.auth.secrets())
+        raise
     finally:
         await response.close()
+
+
+def _decoded(decoder: Decoder, frames: Sequence[bytes], *, last: bool = False) -> tuple[list[Event], LLMError | None]:
+    """The events up to the failure, if there is one: how bytes were grouped on their way may not matter."""
+    events: list[Event] = []
+    try:
+        for frame in frames:
+            events += decoder.feed(frame)
+        if last:
+            events += decoder.finish()
+    except LLMError as error:
+        return events, error
+    return events, None
+
+
+def _used(decoder: Decoder) -> Usage | None:
+    """What a turn that broke off has used so far."""
+    try:
+        events = decoder.finish()
+    except LLMError as error:
+        return error.usage
+    return next((event.usage for event in events if isinstance(event, Finish)), None)
+
+
+def _redacted(batch: list[Event], secrets: tuple[str, ...]) -> list[Event]:
+    *before, last = batch
+    if not isinstance(last, ProviderError):
+        return batch
+    code = redact(last.code, secrets) if last.code else None
+    return [*before, msgspec.structs.replace(last, message=redact(last.message, secrets), code=code)]
 
 
 def http_request(prepared: Prepared) -> HttpRequest:
@@ -136,14 +198,16 @@ def http_request(prepared: Prepared) -> HttpRequest:
     overlay = prepared.request.http
     url = route.url(model.id, overlay.query if overlay else None)
     body = prepared.chunks()
-    headers = {
-        **dict(route.headers),
-        **((overlay and overlay.headers) or {}),
-        "content-type": "application/json",
-    }
-    headers |= route.auth.headers(url, headers, body)
-    headers.setdefault("accept", "text/event-stream" if route.protocol.framing == "sse" else "*/*")
+    accept = "text/event-stream" if route.protocol.framing == "sse" else "*/*"
+    own = {"content-type": "application/json"}
+    headers = _lower({"accept": accept}, dict(route.headers), (overlay and overlay.headers) or {}, own)
+    headers = _lower(headers, route.auth.headers(url, headers, body), own)
     return HttpRequest(url, headers, body, route.timeouts)
+
+
+def _lower(*layers: Mapping[str, str]) -> dict[str, str]:
+    """Header names in one case, so that a later layer replaces an earlier one."""
+    return {name.lower(): value for layer in layers for name, value in layer.items()}
 
 
 async def _check_type(framing: str, response: HttpResponse) -> None:
@@ -153,16 +217,14 @@ async def _check_type(framing: str, response: HttpResponse) -> None:
     text, _ = await read_bounded(response)
     try:
         body = decode_any(text)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         body = None
     if isinstance(body, dict) and body.get("error") is not None:
         raise _error_in_success(body, text)
-    raise LLMError("InvalidProviderOutput", f"expected a stream, got {kind}: {text.strip()[:200]}", raw=text)
+    raise invalid_output(f"expected a stream, got {kind[:100]}", text)
 
 
 def _error_in_success(body: dict[str, object], text: str) -> LLMError:
-    from holdfast.llm.errors import classify, excerpt
-
     verdict = classify(None, body, text)
     return LLMError(
         verdict.reason,

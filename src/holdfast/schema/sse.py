@@ -20,11 +20,13 @@ class SSEFrames:
         self._parts: list[bytes] = []
         self._size = 0
         self._started = False
+        self._start = b""
         self._held_cr = False
 
     def feed(self, chunk: bytes) -> list[bytes]:
         chunk = self._normalise(chunk)
-        if b"\n" not in chunk:
+        across = chunk[:1] == b"\n" and bool(self._parts) and self._parts[-1].endswith(b"\n")
+        if b"\n\n" not in chunk and not across:
             self._hold(chunk)
             return []
         self._parts.append(chunk)
@@ -41,7 +43,11 @@ class SSEFrames:
         return _frames(buffer)
 
     def _normalise(self, chunk: bytes) -> bytes:
-        if not self._started and chunk:
+        if not self._started:
+            chunk = self._start + chunk
+            if len(chunk) < len(_BOM) and _BOM.startswith(chunk):
+                self._start = chunk
+                return b""
             self._started = True
             chunk = chunk.removeprefix(_BOM)
         if self._held_cr:

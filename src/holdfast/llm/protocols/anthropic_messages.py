@@ -15,21 +15,24 @@ from holdfast.llm import event as ev
 from holdfast.llm.body import Draft
 from holdfast.llm.errors import invalid_output, invalid_request
 from holdfast.llm.lifecycle import Emitter, OpenCall, truncated
-from holdfast.llm.media import PDF, read_media
-from holdfast.llm.model import DEFAULT_OUTPUT, Model, options
+from holdfast.llm.media import NO_IMAGE, PDF, read_media, unsupported
+from holdfast.llm.model import Model, effort, options, output_limit
 from holdfast.llm.protocols.base import (
     CallOrder,
     check_tools,
     checked,
     compact,
+    json_format,
     metadata_of,
     model_schema,
     open_array,
+    read_frame,
     result_text,
     wrapped_update,
 )
 from holdfast.llm.request import (
     CacheHint,
+    CachePolicy,
     MediaPart,
     Message,
     Part,
@@ -42,6 +45,7 @@ from holdfast.llm.request import (
     ToolResultPart,
     result_items,
 )
+from holdfast.llm.tool_schema import closed
 from holdfast.schema.codec import encode as to_json
 from holdfast.schema.session_message import FileContent, TextContent
 
@@ -67,7 +71,6 @@ FINISH = {
     "refusal": "content-filter",
 }
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
-NO_IMAGE = "[an image was left out: this model cannot see images]"
 _ID = re.compile(r"[^A-Za-z0-9_-]")
 
 
@@ -84,12 +87,11 @@ class AnthropicMessages(NamedTuple):
 
     def start(self, model: Model, request: Request) -> Draft:
         check_tools(self, request)
-        controls = request.generation
         state = _State(model, request)
         body: dict[str, Any] = {
             "model": model.id,
             "stream": True,
-            "max_tokens": (controls and controls.max_tokens) or DEFAULT_OUTPUT,
+            "max_tokens": output_limit(model, request),
             **self._controls(model, request),
             **((request.http and request.http.body) or {}),
         }
@@ -101,11 +103,12 @@ class AnthropicMessages(NamedTuple):
             body["system"] = system
         draft = Draft(open_array(body, "messages"))
         draft.state = state
+        draft.spare = state.left
         return draft
 
     def extend(self, draft: Draft, model: Model, messages: Sequence[Message]) -> None:
         state: _State = draft.state
-        for message in checked(self, messages):
+        for message in checked(self, messages, visible=True):
             state.order.see(self, message)
             if state.native_update is not None and message.role != "assistant":
                 _take_back(draft, state, state.native_update)
@@ -120,10 +123,10 @@ class AnthropicMessages(NamedTuple):
             state.previous = message
 
     def markers(self, request: Request) -> tuple[bytes, int]:
-        policy = request.cache
-        if policy is None:
-            return _marker(None), 2
-        return _marker(policy.ttl_seconds), policy.messages
+        """Longer-lived markers may not follow shorter-lived ones, so one short hint makes the moving ones short."""
+        policy = request.cache or CachePolicy()
+        long = _is_long(policy.ttl_seconds) and all(_is_long(hint.ttl_seconds) for hint in _hints(request))
+        return b',"cache_control":' + to_json(_control(long=long)), policy.messages
 
     def _controls(self, model: Model, request: Request) -> dict[str, Any]:
         controls = request.generation
@@ -133,13 +136,15 @@ class AnthropicMessages(NamedTuple):
             if controls is not None and model.capabilities.sampling
             else {}
         )
-        strength = given.get("effort")
+        strength = effort(given.get("effort"))
+        if strength is not None and strength not in EFFORTS:
+            raise invalid_request(f"{self.name}: the effort {strength} cannot be expressed", parameter="effort")
         return compact(
             {
                 **sampling,
                 "stop_sequences": controls.stop if controls else None,
                 "thinking": _thinking(given.get("thinking"), model),
-                "output_config": {"effort": strength} if strength in EFFORTS else None,
+                "output_config": compact({"effort": strength, "format": _format(request)}) or None,
             }
         )
 
@@ -155,7 +160,7 @@ class AnthropicMessages(NamedTuple):
         return lowered
 
     def _system(self, request: Request, state: _State) -> list[dict[str, Any]]:
-        parts = [part for part in request.system if part.text]
+        parts = [part for part in request.system if part.text.strip()]
         lowered = []
         for index, part in enumerate(parts):
             hint = part.cache
@@ -208,7 +213,8 @@ class _State:
         self.policy_tools = caching and (policy is None or policy.tools)
         self.policy_system = caching and (policy is None or policy.system)
         self.ttl = policy.ttl_seconds if policy else None
-        self.left = MARKER_LIMIT
+        self.short = False
+        self.left = MARKER_LIMIT if caching else 0
         self.order = CallOrder()
         self.previous: Message | None = None
         self.native_update: Message | None = None
@@ -218,21 +224,34 @@ class _State:
         if hint is None or self.left == 0:
             return {}
         self.left -= 1
-        return {"cache_control": _control(hint.ttl_seconds)}
+        self.short = self.short or not _is_long(hint.ttl_seconds)
+        return {"cache_control": _control(long=not self.short)}
 
 
-def _control(ttl: int | None) -> dict[str, str]:
-    return {"type": "ephemeral", "ttl": "1h"} if ttl is not None and ttl >= HOUR else {"type": "ephemeral"}
+def _control(*, long: bool) -> dict[str, str]:
+    return {"type": "ephemeral", "ttl": "1h"} if long else {"type": "ephemeral"}
 
 
-def _marker(ttl: int | None) -> bytes:
-    return b',"cache_control":' + to_json(_control(ttl))
+def _is_long(ttl: int | None) -> bool:
+    return ttl is not None and ttl >= HOUR
+
+
+def _hints(request: Request) -> list[CacheHint]:
+    given = [tool.cache for tool in request.tools] + [part.cache for part in request.system]
+    for message in request.messages:
+        given += [part.cache for part in message.content if isinstance(part, TextPart | ToolResultPart)]
+    return [hint for hint in given if hint is not None]
 
 
 def _add(draft: Draft, block: dict[str, Any], hint: CacheHint | None) -> None:
     own = draft.state.marker(hint)
     data = to_json({**block, **own})
-    draft.add(data, mark=None if own else len(data) - 1)
+    if own:
+        draft.spare = draft.state.left
+        draft.unmark()
+        draft.add(data)
+    else:
+        draft.add(data, mark=len(data) - 1, text=block["type"] == "text")
 
 
 def _update(draft: Draft, state: _State, model: Model, message: Message) -> None:
@@ -286,8 +305,10 @@ def _media(part: MediaPart | FileContent, model: Model) -> dict[str, Any]:
     source = {"type": "base64", "media_type": media.mime, "data": media.data}
     if media.mime == PDF:
         return {"type": "document", "source": source}
+    if media.is_text:
+        return {"type": "text", "text": media.text}
     if not media.is_image:
-        raise invalid_request(f"Anthropic Messages: a user message cannot hold {media.mime}, only images and PDF")
+        raise unsupported("Anthropic Messages", "user", media, "images, PDF and text files")
     if not model.capabilities.images:
         return {"type": "text", "text": NO_IMAGE}
     return {"type": "image", "source": source}
@@ -299,7 +320,7 @@ def _result(result: ToolResult, model: Model) -> str | list[dict[str, Any]]:
     return [
         {"type": "text", "text": item.text} if isinstance(item, TextContent) else _media(item, model)
         for item in result_items(result)
-        if not (isinstance(item, TextContent) and not item.text)
+        if not (isinstance(item, TextContent) and not item.text.strip())
     ]
 
 
@@ -310,7 +331,13 @@ def _thought(part: ReasoningPart, native: dict[str, Any]) -> dict[str, Any] | No
     signature = part.encrypted or native.get("signature")
     if signature:
         return {"type": "thinking", "thinking": part.text, "signature": signature}
-    return {"type": "text", "text": part.text} if part.text else None
+    return {"type": "text", "text": part.text} if part.text.strip() else None
+
+
+def _format(request: Request) -> dict[str, Any] | None:
+    """The provider wants every object to say that it takes no other properties."""
+    asked = json_format(request)
+    return {"type": "json_schema", "schema": closed(asked[1])} if asked else None
 
 
 def _thinking(given: Any, model: Model) -> dict[str, Any] | None:
@@ -364,6 +391,7 @@ def clean_id(id: str) -> str:
 # -- decoding ----------------------------------------------------------------------------------------------------
 
 _EVENT = msgspec.json.Decoder(dict[str, Any])
+_COUNTS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
 
 
 class _Thinking:
@@ -383,6 +411,7 @@ class MessagesDecoder:
         self._emit = Emitter()
         self._blocks: dict[int, OpenCall | _Thinking | str | None] = {}
         self._citations: dict[str, list[Any]] = {}
+        self._hosted: dict[str, str] = {}
         self._raw_usage: dict[str, Any] = {}
         self._begun = False
 
@@ -391,12 +420,9 @@ class MessagesDecoder:
         return self._emit.ended
 
     def feed(self, frame: bytes) -> list[ev.Event]:
-        if self._emit.ended:
+        if self._emit.ended or frame == b"[DONE]":
             return []
-        try:
-            event = _EVENT.decode(frame)
-        except msgspec.DecodeError as error:
-            raise invalid_output(f"Anthropic sent an event that cannot be read ({error})", frame) from error
+        event = read_frame(_EVENT, "Anthropic", frame)
         try:
             self._handle(event)
         except (KeyError, TypeError, AttributeError) as error:
@@ -432,19 +458,20 @@ class MessagesDecoder:
                 id = f"text-{index}"
                 self._blocks[index] = id
                 self._emit.open_text(id)
-                self._emit.text(id, block.get("text") or "")
+                self._emit.text(id, _string(block.get("text")))
             case "thinking" | "redacted_thinking":
                 thinking = _Thinking(f"reasoning-{index}")
-                thinking.redacted = block.get("data")
-                if block.get("signature"):
-                    thinking.signature.append(block["signature"])
+                thinking.redacted = _string(block.get("data")) or None
+                thinking.signature.append(_string(block.get("signature")))
                 self._blocks[index] = thinking
                 self._emit.open_reasoning(thinking.id)
-                self._emit.reasoning(thinking.id, block.get("thinking") or "")
+                self._emit.reasoning(thinking.id, _string(block.get("thinking")))
             case "tool_use" | "server_tool_use":
                 hosted = kind == "server_tool_use"
-                call = self._emit.open_call(block["id"], block["name"], hosted=hosted)
+                call = self._emit.open_call(_string(block["id"]), _string(block["name"]), hosted=hosted)
                 self._blocks[index] = call
+                if hosted:
+                    self._hosted[call.id] = call.name
                 if block.get("input"):
                     self._emit.call_delta(call, to_json(block["input"]).decode())
             case _ if kind.endswith("_tool_result"):
@@ -457,17 +484,17 @@ class MessagesDecoder:
         match delta.get("type"):
             case "text_delta":
                 if isinstance(block, str):
-                    self._emit.text(block, delta["text"])
+                    self._emit.text(block, _string(delta["text"]))
             case "thinking_delta":
                 if isinstance(block, _Thinking):
-                    self._emit.reasoning(block.id, delta["thinking"])
+                    self._emit.reasoning(block.id, _string(delta["thinking"]))
             case "signature_delta":
                 if isinstance(block, _Thinking):
-                    block.signature.append(delta["signature"])
+                    block.signature.append(_string(delta["signature"]))
             case "input_json_delta":
                 if not isinstance(block, OpenCall):
                     raise invalid_output("Anthropic sent arguments for an unknown tool call")
-                self._emit.call_delta(block, delta.get("partial_json") or "")
+                self._emit.call_delta(block, _string(delta.get("partial_json")))
             case "citations_delta":
                 if isinstance(block, str):
                     self._citations.setdefault(block, []).append(delta.get("citation"))
@@ -489,15 +516,16 @@ class MessagesDecoder:
     def _hosted_result(self, block: dict[str, Any]) -> None:
         content = block.get("content")
         failed = isinstance(content, dict) and str(content.get("type", "")).endswith("_tool_result_error")
-        name = block["type"].removesuffix("_tool_result")
+        id = _string(block["tool_use_id"])
+        name = self._hosted.get(id) or block["type"].removesuffix("_tool_result")
         result = ToolResult(type="error" if failed else "json", value=content)
-        self._emit.hosted_result(block["tool_use_id"], name, result, {"anthropic": {"blockType": block["type"]}})
+        self._emit.hosted_result(id, name, result, {"anthropic": {"blockType": block["type"]}})
 
     def _message_delta(self, event: dict[str, Any]) -> None:
         self._note_usage(event.get("usage"))
         delta = event.get("delta") or {}
-        reason = delta.get("stop_reason")
-        if reason is None:
+        reason = _string(delta.get("stop_reason"))
+        if not reason:
             return
         for index, block in list(self._blocks.items()):
             if isinstance(block, OpenCall):
@@ -514,8 +542,12 @@ class MessagesDecoder:
         self._emit.fail(text, body={"error": error}, code=kind, usage=self._usage())
 
     def _note_usage(self, usage: Any) -> None:
-        if isinstance(usage, dict):
-            self._raw_usage |= {key: value for key, value in usage.items() if value is not None}
+        if not isinstance(usage, dict):
+            return
+        given = {key: value for key, value in usage.items() if value is not None}
+        if any(not isinstance(given.get(key, 0), int) for key in _COUNTS):
+            raise TypeError("a count of tokens is not a number")
+        self._raw_usage |= given
 
     def _usage(self) -> ev.Usage | None:
         raw = self._raw_usage
@@ -529,3 +561,10 @@ class MessagesDecoder:
             namespace="anthropic",
             raw=dict(raw),
         )
+
+
+def _string(value: Any) -> str:
+    """Absent is empty."""
+    if value is not None and not isinstance(value, str):
+        raise TypeError(f"{type(value).__name__} where text belongs")
+    return value or ""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from holdfast.llm.errors import invalid_request
+import msgspec
+
+from holdfast.llm.errors import invalid_output, invalid_request
 from holdfast.llm.request import (
     MediaPart,
     Message,
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from holdfast.llm.body import Draft
     from holdfast.llm.event import Event
     from holdfast.llm.model import Model
+
+T = TypeVar("T")
 
 TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _KINDS: dict[type, str] = {
@@ -88,8 +92,9 @@ class WireProtocol(Protocol):
     def decoder(self, model: Model, request: Request) -> Decoder: ...
 
 
-def checked(protocol: WireProtocol, messages: Iterable[Message]) -> list[Message]:
-    """Without empty texts and messages; content that no provider could take is refused here."""
+def checked(protocol: WireProtocol, messages: Iterable[Message], *, visible: bool = False) -> list[Message]:
+    """Without empty texts and messages; content that no provider could take is refused here. `visible` is for providers
+    who call text of nothing but white space empty."""
     kept: list[Message] = []
     for message in messages:
         for part in message.content:
@@ -100,7 +105,7 @@ def checked(protocol: WireProtocol, messages: Iterable[Message]) -> list[Message
                 )
             if isinstance(part, ToolResultPart) and message.role == "assistant" and not part.provider_executed:
                 raise invalid_request(f"{protocol.name}: a local tool result belongs into a tool message")
-        content = tuple(part for part in message.content if not _blank(part))
+        content = tuple(part for part in message.content if not _blank(part, visible=visible))
         if content:
             kept.append(
                 message if len(content) == len(message.content) else Message(role=message.role, content=content)
@@ -125,6 +130,11 @@ class CallOrder:
         if message.role == "user":
             self._open.clear()
 
+    @property
+    def waiting(self) -> bool:
+        """Some calls have no result yet."""
+        return bool(self._open)
+
 
 def check_tools(protocol: WireProtocol, request: Request) -> None:
     for tool in request.tools:
@@ -132,6 +142,17 @@ def check_tools(protocol: WireProtocol, request: Request) -> None:
             raise invalid_request(f"{protocol.name}: the tool name {tool.name!r} is not allowed", parameter="tools")
     if request.tool_choice is not None and request.tool_choice.type == "tool" and not request.tool_choice.name:
         raise invalid_request("a tool choice of type `tool` needs a name", parameter="toolChoice")
+
+
+def json_format(request: Request) -> tuple[str, dict[str, Any]] | None:
+    """Name and schema of the JSON that was asked for: `{"type": "json", "schema": {...}, "name": ...}`."""
+    given = request.response_format
+    if given is None:
+        return None
+    schema = given.get("schema")
+    if given.get("type") != "json" or not isinstance(schema, dict):
+        raise invalid_request("a response format is of type `json` and has a schema", parameter="responseFormat")
+    return str(given.get("name") or "answer"), schema
 
 
 def model_schema(model: Model, tool: ToolDefinition) -> dict[str, Any]:
@@ -155,9 +176,9 @@ def wrapped_update(message: Message) -> str:
 
 
 def result_text(result: ToolResult) -> str:
-    """A result as text: strings as they are, everything else as compact JSON."""
+    """A result as text: strings as they are unless they are said to be JSON, everything else as compact JSON."""
     value = result.value
-    if isinstance(value, str):
+    if isinstance(value, str) and result.type != "json":
         return value
     if isinstance(value, BaseException):
         return f"{type(value).__name__}: {value}"
@@ -180,9 +201,21 @@ def open_array(body: dict[str, Any], key: str) -> bytes:
     return to_json({**body, key: []})[:-2]
 
 
-def _blank(part: Part) -> bool:
-    if isinstance(part, TextPart):
-        return not part.text
+def read_frame(decoder: msgspec.json.Decoder[T], who: str, frame: bytes) -> T:
+    """One frame of a stream. Bytes that are not UTF-8 are replaced; what else cannot be read ends the stream."""
+    try:
+        try:
+            return decoder.decode(frame)
+        except UnicodeDecodeError:
+            return decoder.decode(frame.decode("utf-8", "replace"))
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise invalid_output(f"{who} sent a frame that cannot be read ({error})", frame) from error
+
+
+def _blank(part: Part, *, visible: bool) -> bool:
+    if not isinstance(part, TextPart | ReasoningPart):
+        return False
+    text = part.text.strip() if visible else part.text
     if isinstance(part, ReasoningPart):
-        return not part.text and not part.encrypted and not any((part.provider_metadata or {}).values())
-    return False
+        return not text and not part.encrypted and not any((part.provider_metadata or {}).values())
+    return not text

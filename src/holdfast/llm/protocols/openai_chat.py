@@ -13,16 +13,18 @@ from holdfast.llm import event as ev
 from holdfast.llm.body import Draft
 from holdfast.llm.errors import invalid_output
 from holdfast.llm.lifecycle import Emitter, OpenCall, truncated
-from holdfast.llm.media import Media, read_media
+from holdfast.llm.media import NO_IMAGE, Media, read_media, unsupported
 from holdfast.llm.model import Model, effort, options
 from holdfast.llm.protocols.base import (
     CallOrder,
     check_tools,
     checked,
     compact,
+    json_format,
     metadata_of,
     model_schema,
     open_array,
+    read_frame,
     result_text,
     wrapped_update,
 )
@@ -52,7 +54,6 @@ FINISH = {
     "content_filter": "content-filter",
 }
 MARKER = b',"cache_control":{"type":"ephemeral"}'
-NO_IMAGE = "[an image was left out: this model cannot see images]"
 
 
 class OpenAIChat(NamedTuple):
@@ -77,6 +78,7 @@ class OpenAIChat(NamedTuple):
             "stream_options": {"include_usage": True},
             **self._options(request),
             **_controls(model, request),
+            **_format(request),
             **((request.http and request.http.body) or {}),
         }
         if request.tools:
@@ -94,7 +96,7 @@ class OpenAIChat(NamedTuple):
         for message in checked(self, messages):
             state.order.see(self, message)
             if message.role != "tool":
-                _flush_images(draft, state)
+                _flush_images(draft, model, state)
             match message.role:
                 case "user":
                     _user(draft, model, message)
@@ -104,7 +106,8 @@ class OpenAIChat(NamedTuple):
                     _results(draft, model, state, message)
                 case "system":
                     _update(draft, model, message)
-        _flush_images(draft, state)
+            if not state.order.waiting:
+                _flush_images(draft, model, state)
 
     def markers(self, request: Request) -> tuple[bytes, int]:
         return MARKER, request.cache.messages if request.cache else 2
@@ -179,6 +182,13 @@ def _controls(model: Model, request: Request) -> dict[str, Any]:
     )
 
 
+def _format(request: Request) -> dict[str, Any]:
+    if (asked := json_format(request)) is None:
+        return {}
+    name, schema = asked
+    return {"response_format": {"type": "json_schema", "json_schema": {"name": name, "schema": schema}}}
+
+
 def _openrouter(given: dict[str, Any]) -> dict[str, Any]:
     usage = given.get("usage")
     return compact(
@@ -203,8 +213,12 @@ def _text_message(draft: Draft, role: str, opening: bytes, texts: Sequence[str])
 
 
 def _text_item(draft: Draft, text: str) -> None:
-    block = to_json({"type": "text", "text": text})
-    draft.add(block, mark=len(block) - 1)
+    _item(draft, {"type": "text", "text": text})
+
+
+def _item(draft: Draft, item: dict[str, Any]) -> None:
+    block = to_json(item)
+    draft.add(block, mark=len(block) - 1 if draft.state.lists else None, text=item["type"] == "text")
 
 
 def _user(draft: Draft, model: Model, message: Message) -> None:
@@ -219,15 +233,18 @@ def _user(draft: Draft, model: Model, message: Message) -> None:
         if isinstance(part, TextPart):
             _text_item(draft, part.text)
         elif isinstance(part, MediaPart):
-            _image_item(draft, model, read_media(part))
+            _media_item(draft, model, read_media(part))
 
 
-def _image_item(draft: Draft, model: Model, media: Media) -> None:
-    if not model.capabilities.images:
+def _media_item(draft: Draft, model: Model, media: Media) -> None:
+    if media.is_text:
+        _text_item(draft, media.text)
+    elif not media.is_image:
+        raise unsupported("OpenAI Chat", "user", media, "images and text files")
+    elif not model.capabilities.images:
         _text_item(draft, NO_IMAGE)
-        return
-    block = to_json({"type": "image_url", "image_url": {"url": media.url}})
-    draft.add(block, mark=len(block) - 1)
+    else:
+        _item(draft, {"type": "image_url", "image_url": {"url": media.url}})
 
 
 def _results(draft: Draft, model: Model, state: _State, message: Message) -> None:
@@ -244,7 +261,7 @@ def _results(draft: Draft, model: Model, state: _State, message: Message) -> Non
         state.images += [read_media(item) for item in items if not isinstance(item, TextContent)]
 
 
-def _flush_images(draft: Draft, state: _State) -> None:
+def _flush_images(draft: Draft, model: Model, state: _State) -> None:
     """Tool messages cannot carry images: they follow the whole run of results in one user message."""
     if not state.images:
         return
@@ -252,8 +269,7 @@ def _flush_images(draft: Draft, state: _State) -> None:
     state.user_is_list = True
     draft.begin("user", b'{"role":"user","content":[', b"]}")
     for image in images:
-        block = to_json({"type": "image_url", "image_url": {"url": image.url}})
-        draft.add(block, mark=len(block) - 1)
+        _media_item(draft, model, image)
 
 
 def _update(draft: Draft, model: Model, message: Message) -> None:
@@ -347,14 +363,14 @@ class ChatDecoder:
     def feed(self, frame: bytes) -> list[ev.Event]:
         if self._emit.ended or frame == b"[DONE]":
             return []
-        try:
-            chunk = _CHUNK.decode(frame)
-        except msgspec.DecodeError as error:
-            raise invalid_output(f"Chat sent a chunk that cannot be read ({error})", frame) from error
+        chunk = read_frame(_CHUNK, "Chat", frame)
         if chunk.error is not None:
             self._fail(chunk.error)
             return self._emit.take()
-        self._note_usage(chunk)
+        try:
+            self._note_usage(chunk)
+        except (TypeError, AttributeError) as error:
+            raise invalid_output(f"Chat sent usage of the wrong shape ({error})", frame) from error
         if chunk.choices:
             choice = chunk.choices[0]
             if choice.delta is not None and self._reason is None:
@@ -415,9 +431,11 @@ class ChatDecoder:
         self._reason, self._native = reason, native
 
     def _close_reasoning(self) -> None:
-        if self._reasoning:
+        if self._reasoning or self._details:
             details = {self._namespace: {"reasoningDetails": self._details}} if self._details else None
-            self._emit.close_reasoning(self._reasoning, details)
+            block = self._reasoning or self._emit.fresh("reasoning-0")
+            self._emit.open_reasoning(block)  # details may come without any text
+            self._emit.close_reasoning(block, details)
             self._reasoning, self._details = "", []
 
     def _close_blocks(self) -> None:
@@ -441,7 +459,11 @@ class ChatDecoder:
         message = fields.get("message") or (error if isinstance(error, str) else to_json(error).decode())
         code = fields.get("code")
         self._emit.fail(
-            str(message), body={"error": error}, code=str(code) if code is not None else None, usage=self._usage
+            str(message),
+            body={"error": error},
+            code=str(code) if code is not None else None,
+            status=code if isinstance(code, int) and code >= 400 else None,
+            usage=self._usage,
         )
 
 

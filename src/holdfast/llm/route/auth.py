@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from holdfast.llm.errors import LLMError
 
@@ -45,6 +45,14 @@ class KeyAuth(NamedTuple):
         return (self.key, base64.b64encode(self.key.encode()).decode()) if self.key else ()
 
 
+@runtime_checkable
+class RefreshingAuth(Auth, Protocol):
+    """Its credential is fetched and expires."""
+
+    async def refresh(self) -> None:
+        """Called before the headers are made. Raises LLMError."""
+
+
 class BothAuth(NamedTuple):
     """Two credentials: a gateway's own and the one of what is behind it."""
 
@@ -56,3 +64,12 @@ class BothAuth(NamedTuple):
 
     def secrets(self) -> tuple[str, ...]:
         return (*self.first.secrets(), *self.second.secrets())
+
+    async def refresh(self) -> None:
+        await refresh(self.first)
+        await refresh(self.second)
+
+
+async def refresh(auth: Auth) -> None:
+    if isinstance(auth, RefreshingAuth):
+        await auth.refresh()

@@ -22,6 +22,7 @@ from holdfast.llm.errors import (
     redact,
     redact_headers,
     redact_url,
+    retry_info,
 )
 from holdfast.schema.codec import decode_any
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from holdfast.llm.route.transport import HttpRequest, HttpResponse, Transport
 
 REQUEST_IDS = ("x-request-id", "request-id", "x-amzn-requestid", "x-amz-request-id", "x-goog-request-id", "cf-ray")
-RETRYABLE = ("RateLimit", "ProviderInternal")
+MARGIN = 4096
 
 
 class Retry(NamedTuple):
@@ -82,12 +83,15 @@ def _delay(error: LLMError, attempt: int, retry: Retry) -> int | None:
 
 
 async def _failure(request: HttpRequest, response: HttpResponse, secrets: tuple[str, ...], now: float) -> LLMError:
-    raw, truncated = await read_bounded(response)
-    await response.close()
+    try:
+        # A little more than is shown, so that no secret is cut in two before it is found.
+        raw, truncated = await read_bounded(response, BODY_LIMIT + MARGIN)
+    finally:
+        await response.close()
     shown = redact(raw, secrets)
     try:
         body = decode_any(raw)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         body = None
     code = response.headers.get("x-amzn-errortype", "").partition(":")[0] or None
     verdict = classify(response.status, body, raw, code)
@@ -95,9 +99,9 @@ async def _failure(request: HttpRequest, response: HttpResponse, secrets: tuple[
     diagnostics = Diagnostics(
         method="POST",
         url=redact_url(redact(request.url, secrets)),
-        request_headers=redact_headers(request.headers),
+        request_headers=_shown(request.headers, secrets),
         status=response.status,
-        response_headers=redact_headers(response.headers),
+        response_headers=_shown(response.headers, secrets),
         body=shown[:BODY_LIMIT],
         body_truncated=truncated or len(shown) > BODY_LIMIT,
         request_id=next((response.headers[name] for name in REQUEST_IDS if name in response.headers), None),
@@ -118,13 +122,21 @@ async def _failure(request: HttpRequest, response: HttpResponse, secrets: tuple[
 
 
 async def read_bounded(response: HttpResponse, limit: int = BODY_LIMIT) -> tuple[str, bool]:
+    """The body, and whether there was more of it. One that breaks off counts for what arrived."""
     body = b""
-    async with aclosing(response.chunks()) as chunks:  # type: ignore[type-var]
-        async for chunk in chunks:
-            body += chunk
-            if len(body) > limit:
-                break
+    try:
+        async with aclosing(response.chunks()) as chunks:  # type: ignore[type-var]
+            async for chunk in chunks:
+                body += chunk
+                if len(body) > limit:
+                    break
+    except LLMError:
+        return body[:limit].decode("utf-8", "replace"), True
     return body[:limit].decode("utf-8", "replace"), len(body) > limit
+
+
+def _shown(headers: Mapping[str, str], secrets: tuple[str, ...]) -> dict[str, str]:
+    return {name: redact(value, secrets) for name, value in redact_headers(headers).items()}
 
 
 def retry_after(headers: Mapping[str, str], body: object, now: float) -> int | None:
@@ -136,11 +148,11 @@ def retry_after(headers: Mapping[str, str], body: object, now: float) -> int | N
         if (value := _number(given)) is not None:
             return max(0, int(value * 1000))
         try:
-            moment = email.utils.parsedate_to_datetime(given)
-        except ValueError:
+            moment = email.utils.parsedate_to_datetime(given).timestamp()
+        except (ValueError, OverflowError):
             return None
-        return max(0, int((moment.timestamp() - now) * 1000))
-    return _retry_info(body)
+        return max(0, int((moment - now) * 1000))
+    return retry_info(body)
 
 
 def rate_limits(headers: Mapping[str, str]) -> dict[str, dict[str, str]]:
@@ -157,18 +169,9 @@ def rate_limits(headers: Mapping[str, str]) -> dict[str, dict[str, str]]:
     return found
 
 
-def _retry_info(body: object) -> int | None:
-    """Gemini says it in the body: `retryDelay: "12s"`."""
-    error = body.get("error") if isinstance(body, dict) else None
-    for detail in (error.get("details") or ()) if isinstance(error, dict) else ():
-        delay = detail.get("retryDelay") if isinstance(detail, dict) else None
-        if isinstance(delay, str) and (value := _number(delay.removesuffix("s"))) is not None:
-            return max(0, int(value * 1000))
-    return None
-
-
 def _number(text: str | None) -> float | None:
     try:
-        return float(text) if text is not None else None
+        value = float(text or "nan")
     except ValueError:
         return None
+    return value if abs(value) < 1e12 else None

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import aiohttp
 
     from holdfast.llm.route.transport import HttpRequest, Timeouts
+    from holdfast.llm.route.websocket import Sockets
 
 # aiohttp warns about larger bodies in one piece, and would block the loop writing them.
 PIECE = 512 * 1024
@@ -21,15 +22,17 @@ PIECE = 512 * 1024
 class NetworkTransport:
     def __init__(self) -> None:
         self._session: aiohttp.ClientSession | None = None
+        self._sockets: Sockets | None = None
 
     async def send(self, request: HttpRequest) -> NetworkResponse:
         import aiohttp
+        import yarl
 
         limits = request.timeouts
         try:
             async with asyncio.timeout(limits.first_byte):
                 response = await self.session().post(
-                    request.url,
+                    yarl.URL(request.url, encoded=True),  # as it was signed: `%3A` stays `%3A`
                     data=_body(request),
                     headers={**request.headers, "content-length": str(request.length)},
                     timeout=aiohttp.ClientTimeout(total=None, sock_connect=limits.connect),
@@ -39,6 +42,8 @@ class NetworkTransport:
             raise _late("connect", limits.connect, "no connection to the provider") from error
         except TimeoutError as error:
             raise _late("first-byte", limits.first_byte, "the provider did not answer") from error
+        except ValueError as error:  # an address or a header that cannot be sent
+            raise LLMError("InvalidRequest", f"the request cannot be sent ({type(error).__name__})") from error
         except (aiohttp.ClientError, OSError) as error:
             raise LLMError(
                 "Transport", f"could not reach the provider: {error}", kind="connect", retryable=True
@@ -58,7 +63,17 @@ class NetworkTransport:
             )
         return self._session
 
+    @property
+    def sockets(self) -> Sockets:
+        from holdfast.llm.route.websocket import Sockets
+
+        if self._sockets is None:
+            self._sockets = Sockets(self.session)
+        return self._sockets
+
     async def close(self) -> None:
+        if self._sockets is not None:
+            await self._sockets.close()
         if self._session is not None:
             await self._session.close()
             self._session = None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from holdfast.llm.errors import LLMError
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
@@ -57,8 +59,14 @@ class SchemeTransport:
     def __init__(self, schemes: Mapping[str, Transport]) -> None:
         self._schemes = schemes
 
+    def of(self, url: str) -> Transport:
+        scheme = url.partition(":")[0].lower()
+        if scheme not in self._schemes:
+            raise LLMError("NoRoute", f"nothing here reaches a provider by {scheme[:20]}:")
+        return self._schemes[scheme]
+
     async def send(self, request: HttpRequest) -> HttpResponse:
-        return await self._schemes[request.url.partition(":")[0]].send(request)
+        return await self.of(request.url).send(request)
 
     async def close(self) -> None:
         for transport in {id(transport): transport for transport in self._schemes.values()}.values():
