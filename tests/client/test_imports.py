@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-NETWORK = {"aiohttp", "httpx2", "uvicorn", "starlette", "httptools", "uvloop", "ssl"}
+NETWORK = {"aiohttp", "httpx2", "uvicorn", "starlette", "httptools", "uvloop"}
 STORAGE = {"apsw", "sqlite3"}
 
 REPORT = "\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"
@@ -48,7 +48,7 @@ def test_help_loads_nothing_heavy() -> None:
     code = "from click.testing import CliRunner\nfrom holdfast.cli.main import cli\n"
     modules = loaded(code + "assert CliRunner().invoke(cli, ['--help']).exit_code == 0")
 
-    assert not packages(modules) & {*NETWORK, *STORAGE, "msgspec", "anyio"}
+    assert not packages(modules) & {*NETWORK, *STORAGE, "msgspec", "anyio", "asyncio"}
     assert layers(modules) == {"cli", "schema"}
 
 

@@ -168,7 +168,7 @@ async def test_what_a_real_session_says_fits_the_contract(runtime: Runtime, mode
     model._turns[:] = [
         Turn(text="Reading.", calls=(Call(tool="read", input={"path": "hello.txt"}),)),
         Turn(text="Done."),
-        Turn(fail=500),
+        Turn(fail=400),
     ]
     session = await runtime.sessions.create(
         location=runtime.location,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import weakref
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
@@ -47,7 +46,7 @@ class History(msgspec.Struct, frozen=True):
 
 class Stream(AsyncIterator[T]):
     """Elements of a streamed answer. Nothing happens before the first is asked for; each `async for` is a request of
-    its own, and leaving it closes that. `anext` works on one iteration that the stream keeps; `aclose` closes all."""
+    its own, and leaving it closes that. after an `anext` the stream keeps that iteration; `aclose` closes all."""
 
     def __init__(self, start: Callable[[], AsyncGenerator[T, None]]) -> None:
         self._start = start
@@ -55,6 +54,8 @@ class Stream(AsyncIterator[T]):
         self._open: weakref.WeakSet[AsyncGenerator[T, None]] = weakref.WeakSet()
 
     def __aiter__(self) -> AsyncGenerator[T, None]:
+        if self._kept is not None:
+            return self._kept
         iteration = self._start()
         self._open.add(iteration)
         return iteration
@@ -67,6 +68,8 @@ class Stream(AsyncIterator[T]):
     async def aclose(self) -> None:
         for iteration in tuple(self._open):
             await iteration.aclose()
+        import asyncio  # the loop is running, so this is only a name; a cold import would bring the whole of TLS
+
         # One that was just left behind is closed by the loop itself, within its next two turns.
         for _ in range(2):
             await asyncio.sleep(0)

@@ -1,63 +1,378 @@
-"""One error with a reason. Messages are fit for people and for the durable record: bounded, without secrets."""
+"""One error with a reason. Messages are fit for people and for the durable record: bounded, without secrets.
+
+InvalidRequest         the request cannot be sent or was refused; `classification` may say context-overflow
+Authentication         `kind`: missing, invalid, expired, insufficient-permissions, unknown
+RateLimit              try later; QuotaExceeded: do not
+ContentPolicy          refused for what it says
+ProviderInternal       the provider's fault
+Transport              the way there or back; `kind` says where it broke
+InvalidProviderOutput  the answer makes no sense
+NoRoute, UnknownProvider
+"""
 
 from __future__ import annotations
 
 import re
-from typing import Literal
+import string
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import quote
+
+import msgspec
+
+from holdfast.llm.event import Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 Reason = Literal[
     "InvalidRequest",
+    "NoRoute",
     "Authentication",
     "RateLimit",
     "QuotaExceeded",
+    "ContentPolicy",
     "ProviderInternal",
     "Transport",
     "InvalidProviderOutput",
     "UnknownProvider",
 ]
-
+OVERFLOW = "context-overflow"
+REFUSED = (400, 404, 409, 413, 422)
 EXCERPT = 500
+BODY_LIMIT = 16_384
+REDACTED = "<redacted>"
+
+
+class Diagnostics(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """What an operator needs to find the failure at the provider; everything here is redacted and bounded."""
+
+    method: str | None = None
+    url: str | None = None
+    request_headers: dict[str, str] | None = None
+    status: int | None = None
+    response_headers: dict[str, str] | None = None
+    body: str | None = None
+    body_truncated: bool = False
+    request_id: str | None = None
+    rate_limit: dict[str, dict[str, str]] | None = None
 
 
 class LLMError(Exception):
-    def __init__(self, reason: Reason, message: str, *, status: int | None = None) -> None:
+    def __init__(
+        self,
+        reason: Reason,
+        message: str,
+        *,
+        kind: str | None = None,
+        classification: str | None = None,
+        retryable: bool = False,
+        retry_after_ms: int | None = None,
+        status: int | None = None,
+        code: str | None = None,
+        parameter: str | None = None,
+        raw: str | None = None,
+        usage: Usage | None = None,
+        tokens: tuple[int, ...] = (),
+        diagnostics: Diagnostics | None = None,
+    ) -> None:
         super().__init__(message)
         self.reason = reason
         self.message = message
+        self.kind = kind
+        self.classification = classification
+        self.retryable = retryable
+        self.retry_after_ms = retry_after_ms
         self.status = status
+        self.code = code
+        self.parameter = parameter
+        self.raw = raw
+        self.usage = usage
+        self.tokens = tokens
+        self.diagnostics = diagnostics
+
+    def redact(self, secrets: Iterable[str]) -> None:
+        """Take out what was sent and came back in what the provider said."""
+        secrets = tuple(secrets)
+        self.message = redact(self.message, secrets)
+        self.raw = redact(self.raw, secrets) if self.raw is not None else None
+        self.args = (self.message,)
+
+    def encode(self) -> dict[str, Any]:
+        """As plain JSON, for the durable record."""
+        fields = {
+            "reason": self.reason,
+            "message": self.message,
+            "kind": self.kind,
+            "classification": self.classification,
+            "retryable": self.retryable,
+            "retryAfterMs": self.retry_after_ms,
+            "status": self.status,
+            "code": self.code,
+            "parameter": self.parameter,
+            "tokens": list(self.tokens) or None,
+            "usage": msgspec.to_builtins(self.usage),
+            "diagnostics": msgspec.to_builtins(self.diagnostics) if self.diagnostics else None,
+        }
+        return {key: value for key, value in fields.items() if value is not None}
+
+    @classmethod
+    def decode(cls, fields: Mapping[str, Any]) -> LLMError:
+        diagnostics = fields.get("diagnostics")
+        return cls(
+            fields["reason"],
+            fields["message"],
+            kind=fields.get("kind"),
+            classification=fields.get("classification"),
+            retryable=bool(fields.get("retryable")),
+            retry_after_ms=fields.get("retryAfterMs"),
+            status=fields.get("status"),
+            code=fields.get("code"),
+            parameter=fields.get("parameter"),
+            tokens=tuple(fields.get("tokens") or ()),
+            usage=msgspec.convert(fields["usage"], Usage) if fields.get("usage") else None,
+            diagnostics=msgspec.convert(diagnostics, Diagnostics) if diagnostics else None,
+        )
 
 
-def http_error(status: int, body: str, secrets: tuple[str, ...]) -> LLMError:
+def invalid_request(message: str, *, parameter: str | None = None) -> LLMError:
+    """Refused here, before any byte was sent."""
+    return LLMError("InvalidRequest", message, parameter=parameter)
+
+
+def invalid_output(message: str, frame: bytes | str = b"") -> LLMError:
+    head = frame[: BODY_LIMIT + 1]
+    raw = redact(_cut(head.decode("utf-8", "replace") if isinstance(head, bytes) else head, BODY_LIMIT))
+    shown = excerpt(raw)
+    return LLMError("InvalidProviderOutput", f"{message}{': ' if shown else ''}{shown}", raw=raw)
+
+
+# -- classification ------------------------------------------------------------------------------------------------
+
+
+class Verdict(msgspec.Struct, frozen=True):
     reason: Reason
-    match status:
-        case 401 | 403:
-            reason = "Authentication"
-        case 402:
-            reason = "QuotaExceeded"
-        case 429:
-            reason = "QuotaExceeded" if "insufficient_quota" in body else "RateLimit"
-        case 400 | 404 | 409 | 413 | 422:
-            reason = "InvalidRequest"
-        case _ if status >= 500:
-            reason = "ProviderInternal"
-        case _:
-            reason = "UnknownProvider"
-    detail = excerpt(body, secrets)
-    return LLMError(
-        reason, f"Provider request failed with HTTP {status}{': ' if detail else ''}{detail}", status=status
-    )
+    kind: str | None = None
+    classification: str | None = None
+    retryable: bool = False
+    tokens: tuple[int, ...] = ()
 
 
-def excerpt(text: str, secrets: tuple[str, ...] = ()) -> str:
+def classify(status: int | None, body: Any, text: str, code: str | None = None) -> Verdict:
+    """From the structured error first, its text last. `status` is absent for errors inside a stream."""
+    words = _codes(body, code)
+    known = next((_BY_CODE[word] for word in words if word in _BY_CODE), None)
+    # A code that says "later" or "not you" is not taken back by a phrase: Bedrock throttles with "Too many tokens".
+    if known is None or known.reason in ("InvalidRequest", "ProviderInternal"):
+        known = _overflow(words, text, status) or known
+    if "RESOURCE_EXHAUSTED" in words and (known is None or known.classification is None):
+        return _exhausted(body, text)
+    # "Invalid request" is said for anything: status and text may know more.
+    if known is not None and (known.reason != "InvalidRequest" or known.classification is not None):
+        return known
+    low = text.lower()
+    if status == 429:
+        return Verdict("QuotaExceeded") if _QUOTA.search(low) else Verdict("RateLimit", retryable=True)
+    if status == 402 or _CREDIT.search(low):
+        return Verdict("QuotaExceeded")
+    if status == 401:
+        return Verdict("Authentication", kind="invalid")
+    if status == 403:
+        return Verdict("Authentication", kind="insufficient-permissions")
+    if status == 408:
+        return Verdict("Transport", kind="timeout", retryable=True)
+    if status in REFUSED:
+        return Verdict("ContentPolicy") if _POLICY.search(low) else Verdict("InvalidRequest")
+    if status is not None and status >= 500:
+        return Verdict("ProviderInternal", retryable=True)
+    if _POLICY.search(low):
+        return Verdict("ContentPolicy")
+    return known or Verdict("UnknownProvider")
+
+
+def is_overflow(text: str) -> bool:
+    """Whether a provider's sentence says that the context was too long."""
+    if _NEVER_OVERFLOW.search(text):
+        return False
+    return _OVERFLOW.search(text) is not None
+
+
+def _overflow(words: list[str], text: str, status: int | None) -> Verdict | None:
+    named = any(word in ("context_length_exceeded", "model_context_window_exceeded") for word in words)
+    spoken = (status is None or status in REFUSED or status >= 500) and is_overflow(text)
+    bare = status in (400, 413) and not text.strip()
+    if not (named or spoken or bare):
+        return None
+    numbers = tuple(int(number.replace(",", "")) for number in _NUMBER.findall(text))[:4]
+    return Verdict("InvalidRequest", classification=OVERFLOW, tokens=numbers)
+
+
+def _codes(body: Any, code: str | None) -> list[str]:
+    found = [code] if code else []
+    body = _unwrapped(body)
+    error = body.get("error", body) if isinstance(body, dict) else None
+    if isinstance(error, str):
+        found.append(error)
+    if isinstance(error, dict):
+        found += [str(error[key]) for key in ("code", "type", "status") if isinstance(error.get(key), str)]
+        found += [detail["reason"] for detail in _details(body) if isinstance(detail.get("reason"), str)]
+    if isinstance(body, dict) and isinstance(body.get("__type"), str):
+        found.append(body["__type"])
+    return [word.rpartition("#")[2] for word in found]
+
+
+def retry_info(body: Any) -> int | None:
+    """How many milliseconds to wait, as Google says it in the body: `retryDelay: "12s"`."""
+    for detail in _details(body):
+        delay = detail.get("retryDelay")
+        if isinstance(delay, str) and (match := _SECONDS.fullmatch(delay)):
+            return round(float(match[1]) * 1000)
+    return None
+
+
+def _exhausted(body: Any, text: str) -> Verdict:
+    """Google has one code and often one sentence for a full minute, a used-up day and an unpaid bill; what tells them
+    apart is the limit it names and whether it says when to come back."""
+    violations = [item for detail in _details(body) for item in _list(detail.get("violations"))]
+    if any("PerDay" in str(item.get("quotaId")) for item in violations if isinstance(item, dict)):
+        return Verdict("QuotaExceeded")
+    if retry_info(body) is None and _QUOTA.search(text.lower()):
+        return Verdict("QuotaExceeded")
+    return _RATE
+
+
+def _details(body: Any) -> list[dict[str, Any]]:
+    body = _unwrapped(body)
+    error = body.get("error") if isinstance(body, dict) else None
+    found = _list(error.get("details")) if isinstance(error, dict) else []
+    return [detail for detail in found if isinstance(detail, dict)]
+
+
+def _unwrapped(body: Any) -> Any:
+    """Google answers a streaming request with its error inside a list."""
+    return body[0] if isinstance(body, list) and len(body) == 1 else body
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+_RATE = Verdict("RateLimit", retryable=True)
+_INTERNAL = Verdict("ProviderInternal", retryable=True)
+_BY_CODE: dict[str, Verdict] = {
+    "rate_limit_error": _RATE,
+    "rate_limit_exceeded": _RATE,
+    "throttlingException": _RATE,
+    "ThrottlingException": _RATE,
+    "ModelNotReadyException": _RATE,
+    "ServiceQuotaExceededException": Verdict("QuotaExceeded"),
+    "insufficient_quota": Verdict("QuotaExceeded"),
+    "billing_error": Verdict("QuotaExceeded"),
+    "authentication_error": Verdict("Authentication", kind="invalid"),
+    "invalid_api_key": Verdict("Authentication", kind="invalid"),
+    "API_KEY_INVALID": Verdict("Authentication", kind="invalid"),
+    "UNAUTHENTICATED": Verdict("Authentication", kind="invalid"),
+    "UnrecognizedClientException": Verdict("Authentication", kind="invalid"),
+    "InvalidSignatureException": Verdict("Authentication", kind="invalid"),
+    "permission_error": Verdict("Authentication", kind="insufficient-permissions"),
+    "PERMISSION_DENIED": Verdict("Authentication", kind="insufficient-permissions"),
+    "AccessDeniedException": Verdict("Authentication", kind="insufficient-permissions"),
+    "ExpiredTokenException": Verdict("Authentication", kind="expired"),
+    "expired_token": Verdict("Authentication", kind="expired"),
+    "content_policy_violation": Verdict("ContentPolicy"),
+    "content_filter": Verdict("ContentPolicy"),
+    "overloaded_error": _INTERNAL,
+    "api_error": _INTERNAL,
+    "timeout_error": _INTERNAL,
+    "server_error": _INTERNAL,
+    "internalServerException": _INTERNAL,
+    "modelStreamErrorException": _INTERNAL,
+    "serviceUnavailableException": _INTERNAL,
+    "ServiceUnavailableException": _INTERNAL,
+    "InternalServerException": _INTERNAL,
+    "ModelErrorException": _INTERNAL,
+    "ModelTimeoutException": _INTERNAL,
+    "UNAVAILABLE": _INTERNAL,
+    "INTERNAL": _INTERNAL,
+    "DEADLINE_EXCEEDED": _INTERNAL,
+    "invalid_request_error": Verdict("InvalidRequest"),
+    "validationException": Verdict("InvalidRequest"),
+    "ValidationException": Verdict("InvalidRequest"),
+    "not_found_error": Verdict("InvalidRequest"),
+    "request_too_large": Verdict("InvalidRequest"),
+}
+
+_QUOTA = re.compile(r"insufficient[ _]quota|quota exceeded|exceeded your (current )?quota")
+_CREDIT = re.compile(r"credit balance|insufficient (credits|funds|balance)")
+_POLICY = re.compile(r"content[ _]policy|content management policy|usage polic(y|ies)|safety (system|policy)")
+_NEVER_OVERFLOW = re.compile(
+    r"^\s*(throttling error:|service unavailable:)|rate limit|too many requests|wait before trying again",
+    re.IGNORECASE,
+)
+_SECONDS = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)s")
+_NUMBER = re.compile(r"\b\d[\d,]{2,15}\b")
+_OVERFLOW = re.compile(
+    r"prompt is too long|request_too_large|input is too long for requested model|exceeds the context window"
+    r"|exceeds (the )?(model'?s )?maximum context length|input token count.*exceeds the maximum"
+    r"|tokens in request more than max tokens allowed|maximum prompt length is \d|reduce the length of the messages"
+    r"|maximum context length is [\d,]+ tokens|exceeds (the )?maximum allowed input length of [\d,]+ tokens"
+    r"|input \([\d,]+ tokens\) is longer than the model'?s context length"
+    r"|(token|context)[^.]{0,60}exceeds the limit of [\d,]+|exceeds the limit of [\d,]+[^.]{0,20}token"
+    r"|exceeds the available context size|greater than the context length|context window exceeds limit"
+    r"|exceeded model token limit|context[_ ]length[_ ]exceeded|request entity too large"
+    r"|context length is only [\d,]+ tokens|input length.*exceeds.*context length|prompt too long"
+    r"|exceeded (max )?context length|too large for model with [\d,]+ maximum context length"
+    r"|prompt has [\d,]+ tokens, but the configured context size is [\d,]+ tokens|model_context_window_exceeded"
+    r"|too many tokens|token limit exceeded|^\s*(400|413)?\s*\(no body\)",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+# -- redaction -----------------------------------------------------------------------------------------------------
+
+
+def excerpt(text: str, secrets: Iterable[str] = (), limit: int = EXCERPT) -> str:
     """A short, redacted piece of what a provider said."""
+    text = redact(text, secrets).strip()
+    return text if len(text) <= limit else f"{_cut(text, limit)} ... ({len(text) - limit} more characters)"
+
+
+def _cut(text: str, limit: int) -> str:
+    """Not through a word: half a secret would not be found any more."""
+    return text if len(text) <= limit else text[:limit].rstrip(_WORD)
+
+
+def redact(text: str, secrets: Iterable[str] = ()) -> str:
     for secret in secrets:
         if len(secret) >= 4:
-            text = text.replace(secret, "<redacted>")
-    text = _CREDENTIAL.sub(r"\1<redacted>", text).strip()
-    return text if len(text) <= EXCERPT else f"{text[:EXCERPT]} ... ({len(text) - EXCERPT} more characters)"
+            text = text.replace(secret, REDACTED).replace(quote(secret, safe=""), REDACTED)
+    return _CREDENTIAL.sub(lambda found: f"{found[1]}{found[2] or ''}{REDACTED}", text)
 
 
+def redact_headers(headers: Mapping[str, str], names: Iterable[str] = ()) -> dict[str, str]:
+    return {name: REDACTED if is_secret_name(name, names) else value for name, value in headers.items()}
+
+
+def redact_url(url: str, names: Iterable[str] = ()) -> str:
+    base, mark, query = url.partition("?")
+    pairs = [pair.partition("=") for pair in query.split("&")] if mark else []
+    shown = [
+        f"{name}={REDACTED}" if is_secret_name(name, (*names, "key", "sig")) else f"{name}{equals}{value}"
+        for name, equals, value in pairs
+    ]
+    return base + mark + "&".join(shown)
+
+
+def is_secret_name(name: str, more: Iterable[str] = ()) -> bool:
+    low = name.lower()
+    return _SECRET_NAME.search(low) is not None or low in {word.lower() for word in more}
+
+
+_WORD = string.ascii_letters + string.digits + "+/=_-.%~"
+_SECRET_NAME = re.compile(r"authorization|api[-_]?key|token|secret|credential|signature")
+# Repetitions before the value are bounded: what this reads may be long and anything. Counts of tokens are no secret.
 _CREDENTIAL = re.compile(
-    r"""((?:authorization|api[-_]?key|(?:access|refresh|id)?[-_]?token|secret|credential|signature)["']?\s*[:=]\s*["']?(?:bearer\s+)?)[^\s"',&]{4,}""",
+    r"""((?:(?:authorization|api[-_]?key|token(?!s)|secret|credential|signature)[\w-]{0,64}|\bkey)\\?["']?\s{0,8}[:=]\s{0,8})"""
+    r"""(?:(\\?["'])(?:bearer\s|basic\s)?[^"'\\]{4,}|(?:bearer\s|basic\s)?(?!\d+(?:\.\d+)?(?![\w-])|null\b|true\b|false\b)"""
+    r"""[^\s"',;&{}\[\]\\]{4,})""",
     re.IGNORECASE,
 )

@@ -42,7 +42,7 @@ class Turn(Record):
 class OfflineResponse:
     def __init__(self, status: int, frames: AsyncIterator[bytes]) -> None:
         self.status = status
-        self.content_type = "text/event-stream"
+        self.headers = {"content-type": "text/event-stream" if status == 200 else "application/json"}
         self._frames = frames
 
     def chunks(self) -> AsyncIterator[bytes]:
@@ -59,7 +59,7 @@ class OfflineTransport:
         self._script = script
 
     async def send(self, request: HttpRequest) -> OfflineResponse:
-        body = decode_any(request.body)
+        body = decode_any(b"".join(request.body))
         turn = echo(body) if body["model"] != "scripted" else self._scripted(body)
         return respond(turn, body["model"])
 
@@ -97,7 +97,7 @@ class ScriptedTransport:
             await self._arrived.wait_for(lambda: len(self.requests) >= count)
 
     async def send(self, request: HttpRequest) -> OfflineResponse:
-        body = decode_any(request.body)
+        body = decode_any(b"".join(request.body))
         index = len(self.requests)
         async with self._arrived:
             self.raw.append(request)

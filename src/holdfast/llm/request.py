@@ -1,41 +1,72 @@
-"""The provider-neutral request. Plain values; nothing here knows a wire format."""
+"""The provider-neutral request: plain values that survive JSON both ways. Nothing here knows a wire format.
+
+Three domains stay apart: `generation` (sampling and output controls), `provider_options` (what one provider means by
+its own names, by namespace) and `http` (raw fields for a compatible endpoint)."""
 
 from __future__ import annotations
 
+import base64
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
+import msgspec
+
 from holdfast.schema.record import Record
+from holdfast.schema.session_message import FileContent, TextContent, ToolContent
 
 if TYPE_CHECKING:
-    from holdfast.schema.session_message import ToolContent
+    MediaData = str | bytes
+else:
+    MediaData = str  # one string-like type is all that a decoder can tell apart
 
 Role = Literal["system", "user", "assistant", "tool"]
+ProviderMetadata = dict[str, dict[str, Any]]
+"""By namespace: `anthropic`, `openai`, `google`, `bedrock`. One is never sent to another's protocol."""
+
+
+class CacheHint(Record):
+    type: Literal["ephemeral", "persistent"] = "ephemeral"
+    ttl_seconds: int | None = None
 
 
 class TextPart(Record, tag_field="type", tag="text"):
     text: str
+    cache: CacheHint | None = None
+    provider_metadata: ProviderMetadata | None = None
+    metadata: dict[str, Any] | None = None
 
 
 class MediaPart(Record, tag_field="type", tag="media"):
-    """`data` is a data URI."""
+    """`data` is given as raw bytes, base64, or a data URI of the same type, and kept as text."""
 
     media_type: str
-    data: str
+    data: MediaData
     filename: str | None = None
+    metadata: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.data, bytes):
+            msgspec.structs.force_setattr(self, "data", base64.b64encode(self.data).decode())
 
 
 class ReasoningPart(Record, tag_field="type", tag="reasoning"):
     text: str
+    encrypted: str | None = None
+    provider_metadata: ProviderMetadata | None = None
+    metadata: dict[str, Any] | None = None
 
 
 class ToolCallPart(Record, tag_field="type", tag="tool-call"):
     id: str
     name: str
     input: Any
+    provider_executed: bool = False
+    provider_metadata: ProviderMetadata | None = None
+    metadata: dict[str, Any] | None = None
 
 
 class ToolResult(Record):
-    """`text`, `json` and `error` hold a value; `content` holds parts."""
+    """`text`, `json` and `error` hold a value; `content` holds text and file items."""
 
     type: Literal["text", "json", "error", "content"]
     value: Any
@@ -45,44 +76,167 @@ class ToolResultPart(Record, tag_field="type", tag="tool-result"):
     id: str
     name: str
     result: ToolResult
+    provider_executed: bool = False
+    cache: CacheHint | None = None
+    provider_metadata: ProviderMetadata | None = None
+    metadata: dict[str, Any] | None = None
 
 
 Part = TextPart | MediaPart | ReasoningPart | ToolCallPart | ToolResultPart
 
 
 class Message(Record):
+    """A `system` message here is a chronological update, not the request's own system text."""
+
     role: Role
     content: tuple[Part, ...]
+    metadata: dict[str, Any] | None = None
+
+
+class SystemPart(Record):
+    text: str
+    cache: CacheHint | None = None
 
 
 class ToolDefinition(Record):
     name: str
     description: str
     input_schema: dict[str, Any]
+    output_schema: dict[str, Any] | None = None
+    cache: CacheHint | None = None
+
+
+class ToolChoice(Record):
+    type: Literal["auto", "none", "required", "tool"]
+    name: str | None = None
 
 
 class Generation(Record):
     max_tokens: int | None = None
     temperature: float | None = None
     top_p: float | None = None
+    top_k: int | None = None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
     seed: int | None = None
     stop: tuple[str, ...] | None = None
 
 
+class HttpOverlay(Record):
+    body: dict[str, Any] | None = None
+    headers: dict[str, str] | None = None
+    query: dict[str, str] | None = None
+
+
+class CachePolicy(Record):
+    """Where markers go by themselves. `messages` counts how many of the newest user-role messages are marked."""
+
+    tools: bool = True
+    system: bool = True
+    messages: int = 2
+    ttl_seconds: int | None = None
+
+
+NO_CACHE = CachePolicy(tools=False, system=False, messages=0)
+
+
 class Request(Record):
-    model: str
-    system: tuple[str, ...]
+    system: tuple[SystemPart, ...]
     messages: tuple[Message, ...]
     tools: tuple[ToolDefinition, ...]
-    tool_choice: str | None = None
+    id: str | None = None
+    tool_choice: ToolChoice | None = None
     generation: Generation | None = None
-    headers: dict[str, str] | None = None
+    provider_options: dict[str, dict[str, Any]] | None = None
+    http: HttpOverlay | None = None
+    response_format: dict[str, Any] | None = None
+    cache: CachePolicy | None = None
+    metadata: dict[str, Any] | None = None
 
 
-def project_output(structured: dict[str, Any], content: tuple[ToolContent, ...]) -> ToolResult:
-    """What the model is shown of a stored output: its JSON, its one text, or its parts."""
+def make_request(
+    *,
+    system: str | Iterable[str | SystemPart] = (),
+    messages: Iterable[Message] = (),
+    prompt: str | None = None,
+    tools: Iterable[ToolDefinition] = (),
+    tool_choice: str | ToolChoice | None = None,
+    **more: Any,
+) -> Request:
+    """A request from what is convenient: strings for system text and prompt, a tool's name for a choice."""
+    given = (system,) if isinstance(system, str) else system
+    parts = tuple(SystemPart(text=part) if isinstance(part, str) else part for part in given)
+    asked = (user(prompt),) if prompt is not None else ()
+    return Request(
+        system=parts,
+        messages=(*messages, *asked),
+        tools=tuple(tools),
+        tool_choice=choice(tool_choice) if isinstance(tool_choice, str) else tool_choice,
+        **more,
+    )
+
+
+def choice(word: str) -> ToolChoice:
+    """Three words are reserved; any other means the tool of that name."""
+    if word in ("auto", "none", "required"):
+        return ToolChoice(type=word)  # type: ignore[arg-type]
+    return ToolChoice(type="tool", name=word)
+
+
+def user(*parts: str | Part) -> Message:
+    return Message(role="user", content=_parts(parts))
+
+
+def assistant(*parts: str | Part) -> Message:
+    return Message(role="assistant", content=_parts(parts))
+
+
+def update(text: str) -> Message:
+    """A chronological system message."""
+    return Message(role="system", content=(TextPart(text=text),))
+
+
+def tool_result(id: str, name: str, value: Any) -> Message:
+    return Message(role="tool", content=(ToolResultPart(id=id, name=name, result=as_result(value)),))
+
+
+def as_result(value: Any) -> ToolResult:
+    """A bare value becomes a `json` result; what has the shape of a result passes through."""
+    if isinstance(value, ToolResult):
+        return value
+    if isinstance(value, Mapping) and value.get("type") in ("text", "json", "error", "content") and "value" in value:
+        return ToolResult(type=value["type"], value=value["value"])
+    return ToolResult(type="json", value=value)
+
+
+class ToolOutput(Record):
+    """What a tool gave: JSON for programs and, when there is any, content that the model is shown instead."""
+
+    structured: Any
+    content: tuple[ToolContent, ...] = ()
+
+
+def project_output(structured: Any, content: tuple[ToolContent, ...]) -> ToolResult:
+    """What the model is shown of a stored output: its JSON, its one text, or its items."""
     if not content:
         return ToolResult(type="json", value=structured)
-    if len(content) == 1 and content[0].__struct_config__.tag == "text":
-        return ToolResult(type="text", value=content[0].text)  # type: ignore[union-attr]
+    if len(content) == 1 and isinstance(content[0], TextContent):
+        return ToolResult(type="text", value=content[0].text)
     return ToolResult(type="content", value=content)
+
+
+def result_items(result: ToolResult) -> list[TextContent | FileContent]:
+    """The items of a `content` result, also after a trip through JSON."""
+    items: list[TextContent | FileContent] = []
+    for item in result.value:
+        if isinstance(item, TextContent | FileContent):
+            items.append(item)
+        elif item["type"] == "text":
+            items.append(TextContent(text=item["text"]))
+        else:
+            items.append(FileContent(uri=item["uri"], mime=item["mime"], name=item.get("name")))
+    return items
+
+
+def _parts(parts: Iterable[str | Part]) -> tuple[Part, ...]:
+    return tuple(TextPart(text=part) if isinstance(part, str) else part for part in parts)

@@ -1,59 +1,236 @@
-"""One provider turn over a route: bytes out, batches of canonical events in."""
+"""One provider turn: `prepare` compiles it, `stream` yields what each network read completed, `generate` folds that.
+
+Nothing here runs a tool or continues on its own."""
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import aclosing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.llm.errors import LLMError, excerpt, http_error
-from holdfast.llm.route.transport import HttpRequest, HttpResponse, Transport
+import msgspec
+
+from holdfast.llm.errors import LLMError, classify, excerpt, invalid_output, invalid_request, redact
+from holdfast.llm.event import Finish, ProviderError
+from holdfast.llm.model import Model, resolve
+from holdfast.llm.response import Response, fold
+from holdfast.llm.route.auth import refresh
+from holdfast.llm.route.eventstream import AwsFrames
+from holdfast.llm.route.executor import DEFAULT_RETRY, Retry, exchange, read_bounded
+from holdfast.llm.route.transport import HttpRequest, HttpResponse, Transport, content_type
+from holdfast.schema.codec import decode_any
 from holdfast.schema.sse import FrameTooLarge, SSEFrames
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Mapping, Sequence
 
-    from holdfast.llm.event import Event
-    from holdfast.llm.request import Request
-    from holdfast.llm.route.route import Route
+    from holdfast.llm.body import Draft
+    from holdfast.llm.event import Event, Usage
+    from holdfast.llm.protocols.base import Decoder
+    from holdfast.llm.request import Message, Request
 
-ERROR_BODY_LIMIT = 16_384
 FRAME_LIMIT = 16 * 1024 * 1024
+STREAM_TYPES = {
+    "sse": ("text/event-stream", "application/octet-stream", ""),
+    "aws-eventstream": ("application/vnd.amazon.eventstream", "application/octet-stream", ""),
+}
 
 
-async def stream(transport: Transport, route: Route, request: Request) -> AsyncGenerator[list[Event], None]:
-    """Yields what each network read completed. Closing the iterator early releases the connection."""
-    headers = {**dict(route.headers), **(request.headers or {}), "accept": "text/event-stream"}
-    secrets = (route.secret,) if route.secret else ()
-    if route.secret:
-        headers["authorization"] = f"Bearer {route.secret}"
-    headers["content-type"] = "application/json"
-    response = await transport.send(HttpRequest(route.url, headers, route.protocol.encode(request), route.timeouts))
+class Prepared(NamedTuple):
+    """A compiled request, not sent. Its draft can be extended with what the conversation adds, at the cost of that."""
+
+    model: Model
+    request: Request
+    """With all options resolved; its messages are those it was prepared with."""
+    draft: Draft
+
+    @property
+    def route_id(self) -> str:
+        return self.model.route.id
+
+    @property
+    def protocol_id(self) -> str:
+        return self.model.route.protocol.id
+
+    @property
+    def transport_id(self) -> str:
+        return self.model.route.transport
+
+    def extend(self, messages: Sequence[Message]) -> None:
+        self.model.route.protocol.extend(self.draft, self.model, messages)
+
+    def chunks(self) -> list[bytes]:
+        """The body as it will be sent, cache markers in place."""
+        if self.draft.empty:
+            raise invalid_request("a request needs at least one message")
+        marker, newest = self.model.route.protocol.markers(self.request)
+        return self.draft.chunks(marker=marker, newest=newest if self.model.capabilities.caching else 0)
+
+    @property
+    def body(self) -> bytes:
+        return b"".join(self.chunks())
+
+
+def prepare(model: Model, request: Request) -> Prepared:
+    """Merge options, check and lower. Raises LLMError before anything is sent."""
+    resolved = resolve(model, request)
+    prepared = Prepared(model, resolved, model.route.protocol.start(model, resolved))
+    prepared.draft.begin_conversation()
+    prepared.extend(resolved.messages)
+    return prepared
+
+
+async def stream(
+    transport: Transport, model: Model, request: Request | Prepared, *, retry: Retry = DEFAULT_RETRY
+) -> AsyncGenerator[list[Event], None]:
+    """Events in order, grouped by network read. Closing the iterator, or cancelling, releases the connection."""
+    prepared = request if isinstance(request, Prepared) else prepare(model, request)
+    total = model.route.timeouts.total
+    deadline = None if total is None else asyncio.get_running_loop().time() + total
+    async with aclosing(_stream(transport, prepared, retry)) as batches:
+        while True:
+            try:
+                # Around each step, not around the yield: what the caller does meanwhile is not ours to cancel.
+                async with asyncio.timeout_at(deadline):
+                    batch = await anext(batches, None)
+            except TimeoutError as error:
+                message = f"the turn took longer than {total:g} s (total limit)"
+                raise LLMError("Transport", message, kind="timeout") from error
+            if batch is None:
+                return
+            yield _redacted(batch, model.route.auth.secrets())
+
+
+async def generate(transport: Transport, model: Model, request: Request, *, retry: Retry = DEFAULT_RETRY) -> Response:
+    """The whole answer at once."""
+    events: list[Event] = []
+    async with aclosing(stream(transport, model, request, retry=retry)) as batches:
+        async for batch in batches:
+            events += batch
+    response = fold(events)
+    if response.reason is None:
+        raise LLMError("InvalidProviderOutput", "the answer ended without a terminal finish event")
+    return response
+
+
+async def _stream(transport: Transport, prepared: Prepared, retry: Retry) -> AsyncGenerator[list[Event], None]:
+    model, route = prepared.model, prepared.model.route
+    await refresh(route.auth)
+    request = http_request(prepared)
+    if route.transport == "websocket":
+        from holdfast.llm.route.websocket import socket_turn
+
+        try:
+            async with aclosing(socket_turn(transport, prepared, request)) as batches:
+                async for batch in batches:
+                    yield batch
+            return
+        except LLMError as error:
+            if error.kind != "open":
+                error.redact(route.auth.secrets())
+                raise
+            # There was no socket and nothing was sent: this turn goes over HTTP.
+    response = await exchange(transport, request, route.auth.secrets(), retry)
+    decoder = route.protocol.decoder(model, prepared.request)
     try:
-        if response.status != 200:
-            raise http_error(response.status, await _error_body(response), secrets)
-        if response.content_type not in ("text/event-stream", "application/octet-stream", ""):
-            body = excerpt(await _error_body(response), secrets)
-            raise LLMError("InvalidProviderOutput", f"expected an event stream, got {response.content_type}: {body}")
-        frames, decoder = SSEFrames(FRAME_LIMIT), route.protocol.decoder()
+        await _check_type(route.protocol.framing, response)
+        frames = SSEFrames(FRAME_LIMIT) if route.protocol.framing == "sse" else AwsFrames(FRAME_LIMIT)
         async with aclosing(response.chunks()) as chunks:  # type: ignore[type-var]
             async for chunk in chunks:
-                if events := [event for frame in frames.feed(chunk) for event in decoder.feed(frame)]:
+                events, failed = _decoded(decoder, frames.feed(chunk))
+                if events:
                     yield events
-        last = [event for frame in frames.finish() for event in decoder.feed(frame)]
-        last += decoder.finish()
-        if last:
-            yield last
+                if failed is not None:
+                    raise failed
+                if decoder.done:
+                    return
+        events, failed = _decoded(decoder, frames.finish(), last=True)
+        if events:
+            yield events
+        if failed is not None:
+            raise failed
     except FrameTooLarge as error:
-        raise LLMError("InvalidProviderOutput", f"the provider's stream makes no sense: {error}") from error
+        raise LLMError("InvalidProviderOutput", f"{route.protocol.name}: {error}") from error
+    except LLMError as error:
+        if error.kind == "read":
+            error.message = f"Failed to read {model.provider}/{route.id} stream: {error.message}"
+        if error.usage is None and error.reason == "Transport":
+            error.usage = _used(decoder)
+        error.redact(route.auth.secrets())
+        raise
     finally:
         await response.close()
 
 
-async def _error_body(response: HttpResponse) -> str:
-    body = b""
-    async with aclosing(response.chunks()) as chunks:  # type: ignore[type-var]
-        async for chunk in chunks:
-            body += chunk
-            if len(body) >= ERROR_BODY_LIMIT:
-                break
-    return body[:ERROR_BODY_LIMIT].decode("utf-8", "replace")
+def _decoded(decoder: Decoder, frames: Sequence[bytes], *, last: bool = False) -> tuple[list[Event], LLMError | None]:
+    """The events up to the failure, if there is one: how bytes were grouped on their way may not matter."""
+    events: list[Event] = []
+    try:
+        for frame in frames:
+            events += decoder.feed(frame)
+        if last:
+            events += decoder.finish()
+    except LLMError as error:
+        return events, error
+    return events, None
+
+
+def _used(decoder: Decoder) -> Usage | None:
+    """What a turn that broke off has used so far."""
+    try:
+        events = decoder.finish()
+    except LLMError as error:
+        return error.usage
+    return next((event.usage for event in events if isinstance(event, Finish)), None)
+
+
+def _redacted(batch: list[Event], secrets: tuple[str, ...]) -> list[Event]:
+    *before, last = batch
+    if not isinstance(last, ProviderError):
+        return batch
+    code = redact(last.code, secrets) if last.code else None
+    return [*before, msgspec.structs.replace(last, message=redact(last.message, secrets), code=code)]
+
+
+def http_request(prepared: Prepared) -> HttpRequest:
+    """Headers of the route, then of the request, then the credential over the exact bytes."""
+    model, route = prepared.model, prepared.model.route
+    overlay = prepared.request.http
+    url = route.url(model.id, overlay.query if overlay else None)
+    body = prepared.chunks()
+    accept = "text/event-stream" if route.protocol.framing == "sse" else "*/*"
+    own = {"content-type": "application/json"}
+    headers = _lower({"accept": accept}, dict(route.headers), (overlay and overlay.headers) or {}, own)
+    headers = _lower(headers, route.auth.headers(url, headers, body), own)
+    return HttpRequest(url, headers, body, route.timeouts)
+
+
+def _lower(*layers: Mapping[str, str]) -> dict[str, str]:
+    """Header names in one case, so that a later layer replaces an earlier one."""
+    return {name.lower(): value for layer in layers for name, value in layer.items()}
+
+
+async def _check_type(framing: str, response: HttpResponse) -> None:
+    kind = content_type(response)
+    if kind in STREAM_TYPES[framing]:
+        return
+    text, _ = await read_bounded(response)
+    try:
+        body = decode_any(text)
+    except (msgspec.DecodeError, RecursionError):
+        body = None
+    if isinstance(body, dict) and body.get("error") is not None:
+        raise _error_in_success(body, text)
+    raise invalid_output(f"expected a stream, got {kind[:100]}", text)
+
+
+def _error_in_success(body: dict[str, object], text: str) -> LLMError:
+    verdict = classify(None, body, text)
+    return LLMError(
+        verdict.reason,
+        f"the provider answered 200 with an error: {excerpt(text)}",
+        kind=verdict.kind,
+        classification=verdict.classification,
+        retryable=verdict.retryable,
+        status=200,
+    )

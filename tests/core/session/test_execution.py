@@ -113,7 +113,7 @@ async def test_a_failed_drain_is_logged_once_and_not_the_waiters_failure(
     runtime: Runtime, session: Session, model: ScriptedTransport, caplog: pytest.LogCaptureFixture
 ) -> None:
     """SES-058, SES-075: wait returns; run raises the error itself; each failure is one line with the Session's id."""
-    script(model, Turn(fail=500), Turn(fail=500))
+    script(model, Turn(fail=400), Turn(fail=400))
     with caplog.at_level(logging.INFO, logger="holdfast"):
         await runtime.sessions.prompt(session.id, HELLO)
         await runtime.sessions.wait(session.id)
@@ -153,7 +153,7 @@ async def test_status_is_announced_live(
 ) -> None:
     """SES-076: busy when a drain begins, idle when it ends, however it ends; never in the durable log."""
     gate = model.hold(0)
-    script(model, Turn(fail=500) if ending == "failure" else Turn(text="done"))
+    script(model, Turn(fail=400) if ending == "failure" else Turn(text="done"))
     async with announced(runtime) as heard:
         await runtime.sessions.prompt(session.id, HELLO)
         await model.seen(1)

@@ -190,7 +190,7 @@ async def test_a_failure_reaches_the_joined_and_does_not_eat_the_next_prompt(
     runtime: Runtime, session: Session, model: ScriptedTransport
 ) -> None:
     """SES-062, SES-066: both callers get the same error; the steer that came during the failing turn is executed."""
-    script(model, Turn(fail=500))
+    script(model, Turn(fail=400))
     gate = model.hold(0)
     callers = [asyncio.create_task(runtime.sessions.run(session.id)) for _ in range(2)]
     await model.seen(1)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from holdfast.core.catalog.providers import COMPATIBLE, KNOWN, Access, Known, Unreachable, build_model
 from holdfast.core.session.errors import ModelNotSelected, ModelUnavailable
 from holdfast.llm import offline
-from holdfast.llm.protocols.openai_chat import OpenAIChat
-from holdfast.llm.providers.compatible import KNOWN, Compatible
-from holdfast.llm.route.route import Route
 from holdfast.llm.route.transport import Timeouts
 from holdfast.schema.model import DEFAULT_VARIANT, ModelRef
 
@@ -16,17 +14,17 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from holdfast.core.config.config import Config, ProviderConfig
+    from holdfast.llm.model import Model
 
 FIRST_BYTE_SECONDS = 300.0
 DEMO = "demo"
 DEMO_MODELS = ("echo", "scripted")
-COMPATIBLE_PACKAGES = ("@ai-sdk/openai-compatible", "@ai-sdk/openai")
+BEDROCK = "amazon-bedrock"
 
 
 class ResolvedModel(NamedTuple):
     ref: ModelRef
-    api_id: str
-    route: Route
+    model: Model
 
 
 class Catalog:
@@ -47,9 +45,8 @@ class Catalog:
             return self._demo(ref)
         if (configured := self._config.providers.get(ref.provider_id)) is not None:
             return self._configured(ref, configured)
-        for known in KNOWN:
-            if known.id == ref.provider_id:
-                return self._known(ref, known)
+        if (known := KNOWN.get(ref.provider_id)) is not None:
+            return self._known(ref, known)
         raise ModelUnavailable(ref.provider_id, ref.id, "no such provider is configured")
 
     def default(self) -> ModelRef | None:
@@ -58,45 +55,47 @@ class Catalog:
         for id, provider in self._config.providers.items():
             if provider.models:
                 return ModelRef(id=next(iter(provider.models)), provider_id=id)
-        for known in KNOWN:
-            if self._environment.get(known.key_variable):
+        for known in KNOWN.values():
+            if known.default_model and self._key(known):
                 return ModelRef(id=known.default_model, provider_id=known.id)
         return None
 
     def _demo(self, ref: ModelRef) -> ResolvedModel:
         if ref.id not in DEMO_MODELS:
             raise ModelUnavailable(ref.provider_id, ref.id, f"the offline models are {', '.join(DEMO_MODELS)}")
-        return ResolvedModel(ref, ref.id, Route(OpenAIChat(), offline.BASE_URL))
+        return self._build(ref, ref.id, COMPATIBLE, Access(DEMO, None, offline.BASE_URL, {}, Timeouts()))
 
     def _configured(self, ref: ModelRef, provider: ProviderConfig) -> ResolvedModel:
-        if provider.npm is not None and provider.npm not in COMPATIBLE_PACKAGES:
-            raise ModelUnavailable(ref.provider_id, ref.id, f"{provider.npm} is not supported yet")
         model = provider.models.get(ref.id)
         if model is None and provider.models:
-            known = ", ".join(sorted(provider.models)[:5])
-            raise ModelUnavailable(ref.provider_id, ref.id, f"the provider has {known}")
-        known_provider = next((known for known in KNOWN if known.id == ref.provider_id), None)
-        base_url = provider.options.base_url or provider.api or (known_provider.base_url if known_provider else None)
-        if base_url is None:
-            raise ModelUnavailable(ref.provider_id, ref.id, "its provider has no options.baseURL")
-        secret = provider.options.api_key or (
-            self._environment.get(known_provider.key_variable) if known_provider else None
-        )
-        route = Route(
-            OpenAIChat(),
-            base_url,
-            headers=tuple(provider.options.headers.items()),
-            secret=secret,
+            names = ", ".join(sorted(provider.models)[:5])
+            raise ModelUnavailable(ref.provider_id, ref.id, f"the provider has {names}")
+        known = KNOWN.get(ref.provider_id)
+        access = Access(
+            provider_id=ref.provider_id,
+            key=provider.options.api_key or (self._key(known) if known else None),
+            base_url=provider.options.base_url or provider.api,
+            headers=provider.options.headers,
             timeouts=_timeouts(provider),
         )
-        return ResolvedModel(ref, (model.id if model else None) or ref.id, route)
+        package = provider.npm or (known.package if known else COMPATIBLE)
+        return self._build(ref, (model.id if model else None) or ref.id, package, access)
 
-    def _known(self, ref: ModelRef, known: Compatible) -> ResolvedModel:
-        secret = self._environment.get(known.key_variable)
-        if not secret:
-            raise ModelUnavailable(ref.provider_id, ref.id, f"{known.key_variable} is not set")
-        timeouts = Timeouts(first_byte=FIRST_BYTE_SECONDS)
-        return ResolvedModel(ref, ref.id, Route(OpenAIChat(), known.base_url, secret=secret, timeouts=timeouts))
+    def _known(self, ref: ModelRef, known: Known) -> ResolvedModel:
+        key = self._key(known)
+        if not key and known.id != BEDROCK:  # which has other credentials than a key
+            raise ModelUnavailable(ref.provider_id, ref.id, f"{' or '.join(known.key_variables)} is not set")
+        access = Access(known.id, key, None, {}, Timeouts(first_byte=FIRST_BYTE_SECONDS))
+        return self._build(ref, ref.id, known.package, access)
+
+    def _build(self, ref: ModelRef, api_id: str, package: str, access: Access) -> ResolvedModel:
+        try:
+            return ResolvedModel(ref, build_model(package, api_id, access, self._environment))
+        except Unreachable as error:
+            raise ModelUnavailable(ref.provider_id, ref.id, str(error)) from error
+
+    def _key(self, known: Known) -> str | None:
+        return next((value for name in known.key_variables if (value := self._environment.get(name))), None)
 
 
 def parse_model(text: str) -> ModelRef:

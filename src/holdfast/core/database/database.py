@@ -85,5 +85,6 @@ class SqliteDatabase:
             scratch.close()
 
     def close(self) -> None:
-        self._writer.close()
+        # The writer goes last: only a connection that may write can fold the log back into the file.
         self._reader.close()
+        self._writer.close()

@@ -106,6 +106,8 @@ class EventLog:
     ) -> asyncio.Future[Committed]:
         """Hand durable events over without waiting. Commits keep this order; awaiting a later one covers earlier
         ones, but a failure shows only on its own future."""
+        if not payloads:
+            raise InvalidDurableEvent("event", "a commit needs at least one event")
         prepared = [
             self._prepare(payload, id if index == 0 else None, metadata) for index, payload in enumerate(payloads)
         ]
@@ -297,7 +299,9 @@ class EventLog:
             payload = decoder(definition.payload).decode(event.data)
         except msgspec.DecodeError as error:
             raise InvalidDurableEvent(event.type, str(error)) from error
-        prepared = self._assemble(definition, payload, event.id, encode(payload), event.metadata, event.seq)
+        # Compact, but with every field that another build may have written.
+        data = msgspec.json.format(bytes(event.data), indent=-1)
+        prepared = self._assemble(definition, payload, event.id, data, event.metadata, event.seq)
         if prepared.aggregate_id != event.aggregate_id:
             raise InvalidDurableEvent(
                 event.type, f"Aggregate mismatch: envelope {event.aggregate_id}, payload {prepared.aggregate_id}"

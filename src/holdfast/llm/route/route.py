@@ -1,41 +1,36 @@
-"""A route: which protocol, where, with which headers and limits. An immutable value; nothing registers itself."""
+"""A route: which protocol, where, with which credential and limits. An immutable value; nothing registers itself."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from urllib.parse import urlencode
 
+from holdfast.llm.route.auth import Auth, NoAuth
 from holdfast.llm.route.transport import Timeouts
 
 if TYPE_CHECKING:
-    from holdfast.llm.event import Event
-    from holdfast.llm.request import Request
-
-
-class Decoder(Protocol):
-    def feed(self, frame: bytes) -> list[Event]:
-        """The events that one frame completes."""
-
-    def finish(self) -> list[Event]:
-        """The frames have ended: what is still owed. Raises LLMError when the stream was cut."""
-
-
-class WireProtocol(Protocol):
-    id: str
-    path: str
-
-    def encode(self, request: Request) -> bytes: ...
-
-    def decoder(self) -> Decoder: ...
+    from holdfast.llm.protocols.base import WireProtocol
+    from holdfast.llm.request import Generation, HttpOverlay
 
 
 class Route(NamedTuple):
+    id: str
     protocol: WireProtocol
     base_url: str
+    auth: Auth = NoAuth()
+    query: tuple[tuple[str, str], ...] = ()
     headers: tuple[tuple[str, str], ...] = ()
-    secret: str | None = None
-    """The credential; sent as a bearer token, never shown."""
+    transport: Literal["http", "websocket"] = "http"
+    generation: Generation | None = None
+    provider_options: dict[str, dict[str, Any]] | None = None
+    http: HttpOverlay | None = None
+    output_limit: int | None = None
     timeouts: Timeouts = Timeouts()
 
-    @property
-    def url(self) -> str:
-        return self.base_url.rstrip("/") + self.protocol.path
+    def url(self, model_id: str, query: dict[str, str] | None) -> str:
+        """The endpoint's query first, then the request's; the same key is replaced."""
+        merged = {**dict(self.query), **(query or {})}
+        address = self.base_url.rstrip("/") + self.protocol.path(model_id)
+        if not merged:
+            return address
+        return f"{address}{'&' if '?' in address else '?'}{urlencode(merged)}"

@@ -1,31 +1,43 @@
-"""The seam to the outside: one HTTP exchange with a streamed body."""
+"""The seam to the outside: one exchange with a streamed answer. Real, scripted and recorded ones look alike."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from holdfast.llm.errors import LLMError
+
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Mapping, Sequence
 
 
 class Timeouts(NamedTuple):
-    """Seconds; None is no limit. There is no universal one: a provider's configuration decides."""
+    """Seconds; None is no limit. There is no universal one: provider and model configuration decide."""
 
     connect: float | None = 30.0
     first_byte: float | None = None
     idle: float | None = None
+    total: float | None = None
 
 
 class HttpRequest(NamedTuple):
+    """`body` is in pieces and can be sent again; `length` is their sum."""
+
     url: str
     headers: Mapping[str, str]
-    body: bytes
+    body: Sequence[bytes]
     timeouts: Timeouts = Timeouts()
+
+    @property
+    def length(self) -> int:
+        return sum(map(len, self.body))
 
 
 class HttpResponse(Protocol):
     status: int
-    content_type: str
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Lower-case names."""
 
     def chunks(self) -> AsyncIterator[bytes]:
         """The body as it arrives. Raises LLMError when reading fails."""
@@ -47,9 +59,19 @@ class SchemeTransport:
     def __init__(self, schemes: Mapping[str, Transport]) -> None:
         self._schemes = schemes
 
+    def of(self, url: str) -> Transport:
+        scheme = url.partition(":")[0].lower()
+        if scheme not in self._schemes:
+            raise LLMError("NoRoute", f"nothing here reaches a provider by {scheme[:20]}:")
+        return self._schemes[scheme]
+
     async def send(self, request: HttpRequest) -> HttpResponse:
-        return await self._schemes[request.url.partition(":")[0]].send(request)
+        return await self.of(request.url).send(request)
 
     async def close(self) -> None:
-        for transport in set(self._schemes.values()):
+        for transport in {id(transport): transport for transport in self._schemes.values()}.values():
             await transport.close()
+
+
+def content_type(response: HttpResponse) -> str:
+    return response.headers.get("content-type", "").partition(";")[0].strip().lower()

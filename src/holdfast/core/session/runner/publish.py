@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from holdfast.core.event.log import EventLog
     from holdfast.core.session.ownership import Lease
     from holdfast.core.tool.tool import ToolOutput
+    from holdfast.llm.request import ProviderMetadata
     from holdfast.schema.ids import MessageID
     from holdfast.schema.location import Location
     from holdfast.schema.model import ModelRef
@@ -112,7 +113,7 @@ class TurnPublisher:
             case llm.ProviderError(message):
                 self.close_fragments()
                 self.fail(message)
-            case llm.StepStart() | llm.Finish():
+            case llm.StepStart() | llm.Finish() | llm.ToolResultEvent():
                 pass
 
     def close_fragments(self) -> None:
@@ -191,7 +192,7 @@ class TurnPublisher:
         self._announce_deltas()
         self._stage(ev.TextEnded, text_id=id, text=self._texts.pop(id).whole())
 
-    def _end_reasoning(self, id: str, metadata: llm.ProviderMetadata | None) -> None:
+    def _end_reasoning(self, id: str, metadata: ProviderMetadata | None) -> None:
         self._announce_deltas()
         text = self._reasonings.pop(id).whole()
         self._stage(ev.ReasoningEnded, reasoning_id=id, text=text, provider_metadata=metadata)

@@ -8,7 +8,7 @@ from holdfast.core.session.errors import Interrupted
 from holdfast.core.session.runner.lowering import lower
 from holdfast.core.session.runner.publish import HERE, TurnOf, TurnPublisher
 from holdfast.core.session.runner.turn import TOOL_INTERRUPTED, Turn
-from holdfast.llm.request import Request
+from holdfast.llm.request import HttpOverlay, make_request, user
 from holdfast.schema.codec import decoder
 from holdfast.schema.session_event import Provider, ToolFailed
 from holdfast.schema.session_message import ToolPart, UnknownError
@@ -30,6 +30,10 @@ AGENT_SYSTEM = (
     "You are a coding agent working in a project directory on the user's machine. Use the tools to look before you "
     "answer. Be brief and exact."
 )
+
+
+# What an explicit run says when there is no history at all: every provider wants a message.
+CONTINUE = "Continue."
 
 
 class Runner:
@@ -80,16 +84,15 @@ class Runner:
         if not lease.taken:
             await self._ownership.take(lease)
         history = [stored.decode() for stored in await self._store.active_history(session_id)]
-        request = Request(
-            model=model.api_id,
-            system=(AGENT_SYSTEM,),
-            messages=lower(history),
+        request = make_request(
+            system=AGENT_SYSTEM,
+            messages=lower(history) or (user(CONTINUE),),
             tools=self._tools.definitions,
-            headers={"x-session-affinity": session_id, "X-Session-Id": session_id},
+            http=HttpOverlay(headers={"x-session-affinity": session_id, "X-Session-Id": session_id}),
         )
         of = TurnOf(session_id, self._location, agent, model.ref)
         publisher = TurnPublisher(self._log, lease, of, self._ids, self._clock)
-        return await Turn(of, publisher, self._tools, self._transport, interrupt).run(model.route, request)
+        return await Turn(of, publisher, self._tools, self._transport, interrupt).run(model.model, request)
 
     async def _first_boundary(self, session_id: str) -> Boundary | None:
         waiting = await self._store.waiting(session_id)

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from holdfast.core.session.runner.publish import TurnOf, TurnPublisher
     from holdfast.core.tool.tool import Toolbox
     from holdfast.llm.event import ToolCall
+    from holdfast.llm.model import Model
     from holdfast.llm.request import Request
-    from holdfast.llm.route.route import Route
     from holdfast.llm.route.transport import Transport
 
 TOOL_INTERRUPTED = "Tool execution interrupted"
@@ -43,12 +43,12 @@ class Turn:
         self._running: dict[asyncio.Task[None], ToolCall] = {}
         self._streaming = True
 
-    async def run(self, route: Route, request: Request) -> bool:
+    async def run(self, model: Model, request: Request) -> bool:
         """Whether the model is owed another turn. Raises what ended the stream, after everything was recorded."""
         publisher = self._publisher
         failure: Exception | None = None
         try:
-            outcome = await self._interrupt.cancellable(self._consume(route, request), name="provider stream")
+            outcome = await self._interrupt.cancellable(self._consume(model, request), name="provider stream")
             interrupted = outcome is STOPPED or outcome is ABANDONED
         except Exception as error:  # noqa: BLE001 - whatever broke the stream is recorded first, then raised
             failure, interrupted = error, False
@@ -74,9 +74,9 @@ class Turn:
             raise Interrupted
         return publisher.called and publisher.finish is not None
 
-    async def _consume(self, route: Route, request: Request) -> None:
+    async def _consume(self, model: Model, request: Request) -> None:
         publisher = self._publisher
-        async with aclosing(stream(self._transport, route, request)) as batches:
+        async with aclosing(stream(self._transport, model, request)) as batches:
             async for batch in batches:
                 for event in batch:
                     publisher.handle(event)

@@ -1,0 +1,155 @@
+"""A request body that grows with its conversation.
+
+Everything before the open message never changes again: bytes are made once per message and only joined. The last one
+stays open, because what follows in the same role belongs to it. Cache markers are not part of those bytes; they are
+spliced in at remembered places when the body is sent, so they move without touching what came before."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+KEPT_MARKS = 8
+MARKED_ROLES = ("user", "tool")
+
+
+class Segments:
+    """Bytes appended piece by piece, kept as few pieces of falling size: appending is cheap, and so is handing out."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self.length = 0
+
+    def append(self, piece: bytes) -> None:
+        if not piece:
+            return
+        self.length += len(piece)
+        pieces = self._pieces
+        pieces.append(piece)
+        while len(pieces) > 1 and len(pieces[-2]) < 2 * len(pieces[-1]):
+            last = pieces.pop()
+            pieces[-1] += last
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._pieces)
+
+
+class Mark(NamedTuple):
+    """A place where a cache marker may go."""
+
+    offset: int
+    text: bool
+
+
+class Draft:
+    """`head` is everything up to the opening bracket of the messages; `tail` closes the body after the last one."""
+
+    def __init__(self, head: bytes, tail: bytes = b"]}") -> None:
+        self._sealed = Segments()
+        self._sealed.append(head)
+        self._tail = tail
+        self._open: list[bytes] = []
+        self._open_length = 0
+        self._closing = b""
+        self._blocks = 0
+        self._count = self._own = 0
+        self._marks: deque[Mark] = deque(maxlen=KEPT_MARKS)
+        self.role: str | None = None
+        """Of the open message; None before the first."""
+        self.state: Any = None
+        """What the protocol's lowering remembers from batch to batch."""
+        self.spare = KEPT_MARKS
+        """How many markers a provider's limit still leaves."""
+        self.trailer = b""
+        """Ends an open user message when the body is sent and is never sealed: said for this one request."""
+
+    def begin(self, role: str, opening: bytes, closing: bytes) -> None:
+        """Seal the open message and start another. `opening` ends where its first block goes."""
+        self._seal()
+        self.role = role
+        self._closing = closing
+        self._blocks = 0
+        self._put((b"," if self._count else b"") + opening)
+        self._count += 1
+
+    def add(self, block: bytes, *, mark: int | None = None, text: bool = True, separator: bytes = b",") -> None:
+        """Put a block into the open message. `mark` is where in it a cache marker may go; there is one such place in a
+        message, its last text or, without any, its last block."""
+        assert self.role is not None
+        if self._blocks:
+            self._put(separator)
+        if mark is not None and self.role in MARKED_ROLES:
+            place = Mark(self._sealed.length + self._open_length + mark, text)
+            if text or not (self._marked and self._marks[-1].text):
+                self.unmark()
+                self._marks.append(place)
+        self._put(block)
+        self._blocks += 1
+
+    def unmark(self) -> None:
+        """The open message has no place for a marker any more, until another is added."""
+        if self._marked:
+            self._marks.pop()
+
+    def drop(self) -> None:
+        """Take the open message back; only while nothing else depends on it."""
+        assert self.role is not None
+        self.unmark()
+        self._open.clear()
+        self._open_length = 0
+        self._closing = b""
+        self._count -= 1
+        self.role = None
+
+    def begin_conversation(self) -> None:
+        """What was put so far is the request's own: its system text, where that is a message."""
+        self._own = self._count
+
+    @property
+    def empty(self) -> bool:
+        return self._count == self._own
+
+    @property
+    def has_blocks(self) -> bool:
+        return self._blocks > 0
+
+    def chunks(self, *, marker: bytes = b"", newest: int = 0) -> list[bytes]:
+        """The whole body as few pieces, with a marker in the newest `newest` messages to the model."""
+        trailer = self.trailer if self.role == "user" else b""
+        pieces = [*self._sealed, b"".join(self._open), trailer + self._closing + self._tail]
+        newest = min(newest, self.spare)
+        chosen = [mark.offset for mark in self._marks][-newest:] if newest and marker else []
+        return _splice(pieces, chosen, marker)
+
+    @property
+    def _marked(self) -> bool:
+        return bool(self._marks) and self._marks[-1].offset >= self._sealed.length
+
+    def _seal(self) -> None:
+        if self.role is not None:
+            self._sealed.append(b"".join(self._open) + self._closing)
+            self._open.clear()
+            self._open_length = 0
+
+    def _put(self, data: bytes) -> None:
+        self._open.append(data)
+        self._open_length += len(data)
+
+
+def _splice(pieces: list[bytes], offsets: list[int], marker: bytes) -> list[bytes]:
+    if not offsets:
+        return [piece for piece in pieces if piece]
+    out: list[bytes] = []
+    position = 0
+    for piece in pieces:
+        cut = 0
+        for offset in offsets:
+            if position + cut <= offset < position + len(piece):
+                out += [piece[cut : offset - position], marker]
+                cut = offset - position
+        out.append(piece[cut:])
+        position += len(piece)
+    return [piece for piece in out if piece]

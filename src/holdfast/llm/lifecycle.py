@@ -1,0 +1,223 @@
+"""Keeps the order of canonical events, so that a decoder cannot get it wrong: blocks open and close once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from holdfast.llm import event as ev
+from holdfast.llm.errors import BODY_LIMIT, LLMError, classify, excerpt, invalid_output, retry_info
+from holdfast.schema.codec import encode
+
+if TYPE_CHECKING:
+    from holdfast.llm.request import ProviderMetadata, ToolResult
+
+CODE_LIMIT = 100
+_OBJECT = msgspec.json.Decoder(dict[str, Any])
+
+
+class OpenCall:
+    """A call whose arguments are still arriving."""
+
+    def __init__(self, id: str, name: str, *, hosted: bool = False) -> None:
+        self.id = id
+        self.name = name
+        self.hosted = hosted
+        self.pieces: list[str] = []
+        self.metadata: ProviderMetadata | None = None
+
+
+class Emitter:
+    def __init__(self) -> None:
+        self._out: list[ev.Event] = []
+        self._started = False
+        self._texts: dict[str, None] = {}
+        self._reasonings: dict[str, None] = {}
+        self._reasoning_metadata: dict[str, ProviderMetadata] = {}
+        self._used: set[str] = set()
+        self.called = False
+        """A local call was made."""
+        self.ended = False
+
+    def take(self) -> list[ev.Event]:
+        out, self._out = self._out, []
+        return out
+
+    # -- blocks --------------------------------------------------------------------------------------------------
+
+    def fresh(self, id: str) -> str:
+        """`id`, or a variant of it when a closed block already had that name."""
+        if id not in self._used:
+            return id
+        count = 1
+        while f"{id}~{count}" in self._used:
+            count += 1
+        return f"{id}~{count}"
+
+    def open_text(self, id: str, metadata: ProviderMetadata | None = None) -> None:
+        if id not in self._texts:
+            self._begin(id)
+            self._texts[id] = None
+            self._out.append(ev.TextStart(id, metadata))
+
+    def text(self, id: str, text: str) -> None:
+        if text:
+            self.open_text(id)
+            self._out.append(ev.TextDelta(id, text))
+
+    def close_text(self, id: str, metadata: ProviderMetadata | None = None) -> None:
+        if id in self._texts:
+            del self._texts[id]
+            self._out.append(ev.TextEnd(id, metadata))
+
+    def open_reasoning(self, id: str, metadata: ProviderMetadata | None = None) -> None:
+        if id not in self._reasonings:
+            self._begin(id)
+            self._reasonings[id] = None
+            self._out.append(ev.ReasoningStart(id, metadata))
+
+    def reasoning(self, id: str, text: str) -> None:
+        if text:
+            self.open_reasoning(id)
+            self._out.append(ev.ReasoningDelta(id, text))
+
+    def note_reasoning(self, id: str, metadata: ProviderMetadata) -> None:
+        """Metadata for the end of an open reasoning block, whenever that comes."""
+        self._reasoning_metadata[id] = metadata
+
+    def close_reasoning(self, id: str, metadata: ProviderMetadata | None = None) -> None:
+        if id in self._reasonings:
+            del self._reasonings[id]
+            self._out.append(ev.ReasoningEnd(id, metadata or self._reasoning_metadata.pop(id, None)))
+
+    def close_all(self) -> None:
+        for id in list(self._reasonings):
+            self.close_reasoning(id)
+        for id in list(self._texts):
+            self.close_text(id)
+
+    def close_texts(self) -> None:
+        for id in list(self._texts):
+            self.close_text(id)
+
+    def close_reasonings(self) -> None:
+        for id in list(self._reasonings):
+            self.close_reasoning(id)
+
+    # -- calls ---------------------------------------------------------------------------------------------------
+
+    def open_call(self, id: str, name: str, *, hosted: bool = False) -> OpenCall:
+        """Under its id, or a variant of it when another call of the turn has that."""
+        id = self.fresh(id)
+        self._used.add(id)
+        self._start()
+        self._out.append(ev.ToolInputStart(id, name))
+        return OpenCall(id, name, hosted=hosted)
+
+    def call_delta(self, call: OpenCall, text: str) -> None:
+        if text:
+            call.pieces.append(text)
+            self._out.append(ev.ToolInputDelta(call.id, call.name, text))
+
+    def close_call(self, call: OpenCall, *, arguments: str | None = None, cut: bool = False) -> None:
+        """The arguments are complete. `arguments`, when given, counts instead of the deltas; `cut` says that the output
+        limit ended them, in which case a broken call is dropped."""
+        raw = "".join(call.pieces) if arguments is None else arguments
+        self._out.append(ev.ToolInputEnd(call.id, call.name))
+        try:
+            given = _OBJECT.decode(raw) if raw.strip() else {}
+            invalid = None
+        except (msgspec.DecodeError, RecursionError) as error:
+            if cut:
+                return
+            given, invalid = {}, f"the arguments are not a JSON object ({error})"
+        self.called = self.called or not call.hosted
+        self._out.append(
+            ev.ToolCall(
+                call.id,
+                call.name,
+                given,
+                invalid=invalid,
+                raw=raw if invalid else None,
+                provider_executed=call.hosted,
+                metadata=call.metadata,
+            )
+        )
+
+    def drop_call(self, call: OpenCall) -> None:
+        """The turn ended inside the arguments: there is no call."""
+        self._out.append(ev.ToolInputEnd(call.id, call.name))
+
+    def whole_call(
+        self, id: str, name: str, given: Any, *, hosted: bool = False, metadata: ProviderMetadata | None = None
+    ) -> None:
+        """A call that arrived in one piece has the same shape as one that did not."""
+        call = self.open_call(id, name, hosted=hosted)
+        call.metadata = metadata
+        self.call_delta(call, given if isinstance(given, str) else encode(given).decode())
+        self.close_call(call)
+
+    def hosted_result(self, id: str, name: str, result: ToolResult, metadata: ProviderMetadata | None = None) -> None:
+        self._start()
+        self._out.append(ev.ToolResultEvent(id, name, result, metadata=metadata))
+
+    # -- the end -------------------------------------------------------------------------------------------------
+
+    def finish(self, reason: str, usage: ev.Usage | None, metadata: ProviderMetadata | None = None) -> None:
+        """Once; a provider that repeats its last chunk changes nothing."""
+        if self.ended:
+            return
+        self._start()
+        self.close_all()
+        if reason == "stop" and self.called:
+            reason = "tool-calls"
+        self.ended = True
+        self._out.append(ev.StepFinish(reason, usage, metadata=metadata))
+        self._out.append(ev.Finish(reason, usage, metadata))
+
+    def fail(
+        self,
+        message: str,
+        *,
+        body: Any = None,
+        code: str | None = None,
+        status: int | None = None,
+        usage: ev.Usage | None = None,
+        retryable: bool | None = None,
+    ) -> None:
+        """The provider says that it failed. Nothing follows. `status` is the HTTP one, where it names one."""
+        if self.ended:
+            return
+        self.close_all()
+        self.ended = True
+        message = message[:BODY_LIMIT]
+        verdict = classify(status, body, message, code)
+        self._out.append(
+            ev.ProviderError(
+                excerpt(message),
+                reason=verdict.reason,
+                classification=verdict.classification,
+                retryable=verdict.retryable if retryable is None else retryable,
+                retry_after_ms=retry_info(body),
+                code=excerpt(code, limit=CODE_LIMIT) if code else None,
+                usage=usage,
+            )
+        )
+
+    def _begin(self, id: str) -> None:
+        if id in self._used:
+            raise invalid_output(f"block {id} was opened twice")
+        self._used.add(id)
+        self._start()
+
+    def _start(self) -> None:
+        if not self._started:
+            self._started = True
+            self._out.append(ev.StepStart())
+
+
+def truncated(what: str, usage: ev.Usage | None = None) -> LLMError:
+    return LLMError(
+        "Transport", f"the {what} stream was truncated: it ended without a finish", kind="truncated", usage=usage
+    )

@@ -1,0 +1,121 @@
+"""A model as a route reaches it, what it can do, and how its defaults and a request become one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import msgspec
+
+from holdfast.llm.errors import invalid_request
+from holdfast.llm.request import Generation, HttpOverlay, Request
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from holdfast.llm.route.route import Route
+
+DEFAULT_OUTPUT = 4096
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+
+# Fields that a protocol makes itself: an overlay may not fight it.
+_OWNED = """
+    content contents frequencyPenalty frequency_penalty generationConfig inferenceConfig input maxTokens max_tokens
+    messages model presencePenalty presence_penalty responseFormat response_format seed stop stopSequences
+    stop_sequences stream streamOptions stream_options system systemInstruction system_instruction temperature thinking
+    toolChoice toolConfig tool_choice tool_config tools topK topP top_k top_p
+"""
+OWNED_FIELDS = frozenset(_OWNED.split())
+
+
+class Capabilities(NamedTuple):
+    """What differs between models of one protocol. The catalog sets these; the defaults suit an unknown model."""
+
+    images: bool = True
+    sampling: bool = True
+    """Takes temperature and the like."""
+    chronological_system: Literal["system", "developer"] | None = None
+    thinking: Literal["enabled", "adaptive"] = "enabled"
+    caching: bool = True
+    completion_tokens_field: bool = False
+    """Chat: wants `max_completion_tokens`."""
+    reasoning_replay: bool = False
+    """Chat: accepts `reasoning_content` in history. Bedrock: accepts reasoning that nobody signed."""
+    inline_cache: bool = False
+    """Chat: accepts `cache_control` inside list content."""
+    native_json: bool = False
+    """Structured answers are better asked for in the provider's own JSON mode than by a forced call."""
+    cache_points: Literal["anywhere", "after-text"] = "anywhere"
+    """Bedrock: where a cache point may stand; `after-text` is not among tools nor after results and media."""
+
+
+class Model(NamedTuple):
+    id: str
+    provider: str
+    route: Route
+    generation: Generation | None = None
+    provider_options: dict[str, dict[str, Any]] | None = None
+    http: HttpOverlay | None = None
+    output_limit: int | None = None
+    compatibility: Literal["gemini", "moonshot"] | None = None
+    """Whose JSON Schema dialect its tools need, before the protocol's own."""
+    capabilities: Capabilities = Capabilities()
+
+
+def resolve(model: Model, request: Request) -> Request:
+    """Route defaults, then the model's, then the request's; the last word wins."""
+    route = model.route
+    generation = _generation(route.generation, model.generation, request.generation)
+    overlay = HttpOverlay(
+        body=deep_merge(*(item.body for item in (route.http, model.http, request.http) if item)) or None,
+        headers=_flat(*(item.headers for item in (route.http, model.http, request.http) if item)),
+        query=_flat(*(item.query for item in (route.http, model.http, request.http) if item)),
+    )
+    if refused := sorted(OWNED_FIELDS & set(overlay.body or ())):
+        raise invalid_request(f"the protocol itself sets {', '.join(refused)}; these cannot come from an overlay")
+    return msgspec.structs.replace(
+        request,
+        generation=generation,
+        provider_options=deep_merge(route.provider_options, model.provider_options, request.provider_options) or None,
+        http=overlay,
+    )
+
+
+def output_limit(model: Model, request: Request) -> int:
+    """For protocols that insist on one; the others leave it to the provider."""
+    asked = request.generation.max_tokens if request.generation else None
+    return asked or model.output_limit or model.route.output_limit or DEFAULT_OUTPUT
+
+
+def deep_merge(*layers: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Objects merge; lists, scalars and null replace."""
+    merged: dict[str, Any] = {}
+    for layer in layers:
+        for key, value in (layer or {}).items():
+            known = merged.get(key)
+            merged[key] = deep_merge(known, value) if isinstance(known, dict) and isinstance(value, dict) else value
+    return merged
+
+
+def options(request: Request, namespace: str) -> dict[str, Any]:
+    return (request.provider_options or {}).get(namespace, {})
+
+
+def effort(value: Any) -> str | None:
+    """A canonical effort; anything else is ignored."""
+    return value if isinstance(value, str) and value in EFFORTS else None
+
+
+def _generation(*layers: Generation | None) -> Generation:
+    merged = {
+        name: value
+        for layer in layers
+        if layer is not None
+        for name in layer.__struct_fields__
+        if (value := getattr(layer, name)) is not None
+    }
+    return Generation(**merged)
+
+
+def _flat(*layers: dict[str, str] | None) -> dict[str, str] | None:
+    merged = {key: value for layer in layers for key, value in (layer or {}).items()}
+    return merged or None

@@ -1,0 +1,221 @@
+"""What a protocol is, and what lowering has in common in all of them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import msgspec
+
+from holdfast.llm.errors import invalid_output, invalid_request
+from holdfast.llm.request import (
+    MediaPart,
+    Message,
+    Part,
+    ReasoningPart,
+    Request,
+    TextPart,
+    ToolCallPart,
+    ToolDefinition,
+    ToolResult,
+    ToolResultPart,
+)
+from holdfast.llm.tool_schema import gemini_sanitise, inline_refs, moonshot_schema
+from holdfast.schema.codec import encode as to_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from holdfast.llm.body import Draft
+    from holdfast.llm.event import Event
+    from holdfast.llm.model import Model
+
+T = TypeVar("T")
+
+TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_KINDS: dict[type, str] = {
+    TextPart: "text",
+    MediaPart: "media",
+    ReasoningPart: "reasoning",
+    ToolCallPart: "tool-call",
+    ToolResultPart: "tool-result",
+}
+ALLOWED: dict[str, tuple[type, ...]] = {
+    "system": (TextPart,),
+    "user": (TextPart, MediaPart),
+    "assistant": (TextPart, ReasoningPart, ToolCallPart, ToolResultPart),
+    "tool": (ToolResultPart,),
+}
+
+
+class Decoder(Protocol):
+    """A pure state machine over frames."""
+
+    def feed(self, frame: bytes) -> list[Event]:
+        """The events that this frame completes."""
+
+    def finish(self) -> list[Event]:
+        """The frames have ended: what is still owed. Raises LLMError when the stream was cut."""
+
+    @property
+    def done(self) -> bool:
+        """Nothing more will come, even if the connection stays open."""
+
+
+class WireProtocol(Protocol):
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def name(self) -> str:
+        """For people."""
+
+    @property
+    def namespace(self) -> str:
+        """Of provider options and metadata."""
+
+    @property
+    def framing(self) -> str:
+        """`sse` or `aws-eventstream`."""
+
+    def path(self, model_id: str) -> str: ...
+
+    def start(self, model: Model, request: Request) -> Draft:
+        """Everything before the conversation."""
+
+    def extend(self, draft: Draft, model: Model, messages: Sequence[Message]) -> None:
+        """Lower further messages into the draft. Lowering all at once or batch by batch gives the same bytes."""
+
+    def markers(self, request: Request) -> tuple[bytes, int]:
+        """The cache marker of this protocol and how many of the newest messages get one."""
+
+    def decoder(self, model: Model, request: Request) -> Decoder: ...
+
+
+def checked(protocol: WireProtocol, messages: Iterable[Message], *, visible: bool = False) -> list[Message]:
+    """Without empty texts and messages; content that no provider could take is refused here. `visible` is for providers
+    who call text of nothing but white space empty."""
+    kept: list[Message] = []
+    for message in messages:
+        for part in message.content:
+            if not isinstance(part, ALLOWED[message.role]):
+                supported = ", ".join(_KINDS[kind] for kind in ALLOWED[message.role])
+                raise invalid_request(
+                    f"{protocol.name}: a {message.role} message cannot hold {_KINDS[type(part)]}, only {supported}"
+                )
+            if isinstance(part, ToolResultPart) and message.role == "assistant" and not part.provider_executed:
+                raise invalid_request(f"{protocol.name}: a local tool result belongs into a tool message")
+        content = tuple(part for part in message.content if not _blank(part, visible=visible))
+        if content:
+            kept.append(
+                message if len(content) == len(message.content) else Message(role=message.role, content=content)
+            )
+    return kept
+
+
+class CallOrder:
+    """A system update may not stand between a call and its result."""
+
+    def __init__(self) -> None:
+        self._open: set[str] = set()
+
+    def see(self, protocol: WireProtocol, message: Message) -> None:
+        if message.role == "system" and self._open:
+            raise invalid_request(f"{protocol.name}: a system update stands between a tool call and its result")
+        for part in message.content:
+            if isinstance(part, ToolCallPart) and not part.provider_executed:
+                self._open.add(part.id)
+            elif isinstance(part, ToolResultPart):
+                self._open.discard(part.id)
+        if message.role == "user":
+            self._open.clear()
+
+    @property
+    def waiting(self) -> bool:
+        """Some calls have no result yet."""
+        return bool(self._open)
+
+
+def check_tools(protocol: WireProtocol, request: Request) -> None:
+    for tool in request.tools:
+        if TOOL_NAME.fullmatch(tool.name) is None:
+            raise invalid_request(f"{protocol.name}: the tool name {tool.name!r} is not allowed", parameter="tools")
+    if request.tool_choice is not None and request.tool_choice.type == "tool" and not request.tool_choice.name:
+        raise invalid_request("a tool choice of type `tool` needs a name", parameter="toolChoice")
+
+
+def json_format(request: Request) -> tuple[str, dict[str, Any]] | None:
+    """Name and schema of the JSON that was asked for: `{"type": "json", "schema": {...}, "name": ...}`."""
+    given = request.response_format
+    if given is None:
+        return None
+    schema = given.get("schema")
+    if given.get("type") != "json" or not isinstance(schema, dict):
+        raise invalid_request("a response format is of type `json` and has a schema", parameter="responseFormat")
+    return str(given.get("name") or "answer"), schema
+
+
+def model_schema(model: Model, tool: ToolDefinition) -> dict[str, Any]:
+    """The model's own dialect comes first, the protocol's after it."""
+    match model.compatibility:
+        case "gemini":
+            sanitised: dict[str, Any] = gemini_sanitise(inline_refs(tool.input_schema))
+            return sanitised
+        case "moonshot":
+            projected: dict[str, Any] = moonshot_schema(tool.input_schema)
+            return projected
+        case _:
+            return tool.input_schema
+
+
+def wrapped_update(message: Message) -> str:
+    """A Mid-Conversation System Message where the protocol has no role for it: escaped, so that it cannot be closed."""
+    text = "\n".join(part.text for part in message.content if isinstance(part, TextPart))
+    escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return f"<system-update>\n{escaped}\n</system-update>"
+
+
+def result_text(result: ToolResult) -> str:
+    """A result as text: strings as they are unless they are said to be JSON, everything else as compact JSON."""
+    value = result.value
+    if isinstance(value, str) and result.type != "json":
+        return value
+    if isinstance(value, BaseException):
+        return f"{type(value).__name__}: {value}"
+    return to_json(value).decode()
+
+
+def metadata_of(part: Part, namespace: str) -> dict[str, Any]:
+    """Only what the same protocol family said comes back to it."""
+    if isinstance(part, MediaPart):
+        return {}
+    return (part.provider_metadata or {}).get(namespace, {})
+
+
+def compact(fields: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in fields.items() if value is not None}
+
+
+def open_array(body: dict[str, Any], key: str) -> bytes:
+    """The body's bytes up to and with the opening bracket of its last member."""
+    return to_json({**body, key: []})[:-2]
+
+
+def read_frame(decoder: msgspec.json.Decoder[T], who: str, frame: bytes) -> T:
+    """One frame of a stream. Bytes that are not UTF-8 are replaced; what else cannot be read ends the stream."""
+    try:
+        try:
+            return decoder.decode(frame)
+        except UnicodeDecodeError:
+            return decoder.decode(frame.decode("utf-8", "replace"))
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise invalid_output(f"{who} sent a frame that cannot be read ({error})", frame) from error
+
+
+def _blank(part: Part, *, visible: bool) -> bool:
+    if not isinstance(part, TextPart | ReasoningPart):
+        return False
+    text = part.text.strip() if visible else part.text
+    if isinstance(part, ReasoningPart):
+        return not text and not part.encrypted and not any((part.provider_metadata or {}).values())
+    return not text

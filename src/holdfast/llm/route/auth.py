@@ -1,0 +1,75 @@
+"""Credentials on a request: header production or signing, over the exact bytes that are sent."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+
+from holdfast.llm.errors import LLMError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+class Auth(Protocol):
+    def headers(self, url: str, headers: Mapping[str, str], body: Sequence[bytes]) -> dict[str, str]:
+        """What to add. Raises LLMError when the credential is missing."""
+
+    def secrets(self) -> tuple[str, ...]:
+        """What must never be shown."""
+
+
+class NoAuth(NamedTuple):
+    def headers(self, url: str, headers: Mapping[str, str], body: Sequence[bytes]) -> dict[str, str]:
+        return {}
+
+    def secrets(self) -> tuple[str, ...]:
+        return ()
+
+
+class KeyAuth(NamedTuple):
+    """A key in a header; `scheme` stands before it. `source` names where a missing one would have come from."""
+
+    key: str | None
+    header: str = "authorization"
+    scheme: str = "Bearer "
+    source: str = ""
+
+    def headers(self, url: str, headers: Mapping[str, str], body: Sequence[bytes]) -> dict[str, str]:
+        if not self.key:
+            where = f": set {self.source}" if self.source else ""
+            raise LLMError("Authentication", f"no credential for this provider{where}", kind="missing")
+        return {self.header: self.scheme + self.key}
+
+    def secrets(self) -> tuple[str, ...]:
+        return (self.key, base64.b64encode(self.key.encode()).decode()) if self.key else ()
+
+
+@runtime_checkable
+class RefreshingAuth(Auth, Protocol):
+    """Its credential is fetched and expires."""
+
+    async def refresh(self) -> None:
+        """Called before the headers are made. Raises LLMError."""
+
+
+class BothAuth(NamedTuple):
+    """Two credentials: a gateway's own and the one of what is behind it."""
+
+    first: Auth
+    second: Auth
+
+    def headers(self, url: str, headers: Mapping[str, str], body: Sequence[bytes]) -> dict[str, str]:
+        return {**self.first.headers(url, headers, body), **self.second.headers(url, headers, body)}
+
+    def secrets(self) -> tuple[str, ...]:
+        return (*self.first.secrets(), *self.second.secrets())
+
+    async def refresh(self) -> None:
+        await refresh(self.first)
+        await refresh(self.second)
+
+
+async def refresh(auth: Auth) -> None:
+    if isinstance(auth, RefreshingAuth):
+        await auth.refresh()

@@ -1,0 +1,320 @@
+"""JSON Schema dialects: what each provider accepts as a tool's parameters. Pure functions from schema to schema.
+
+A property may have the name of a keyword and a default may look like a schema, so everything walks by `_below`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+Schema = dict[str, Any]
+
+DEPTH = 24
+NODES = 5000
+
+_COMBINERS = ("anyOf", "oneOf", "allOf")
+DEFINITIONS = ("$defs", "definitions")
+_MAPS = frozenset(("properties", "patternProperties", "dependentSchemas", *DEFINITIONS))
+_LISTS = frozenset((*_COMBINERS, "prefixItems", "items"))
+_CONDITIONS = ("not", "if", "then", "else")
+_SINGLE = frozenset(
+    (
+        *("items", "additionalItems", "unevaluatedItems", "contains"),
+        *("additionalProperties", "unevaluatedProperties", "propertyNames"),
+        *_CONDITIONS,
+    )
+)
+_GEMINI_KEYS = (
+    *("description", "required", "format", "type", "nullable", "enum", "properties", "items"),
+    *("allOf", "anyOf", "oneOf", "minLength"),
+)
+_SAYS_SOMETHING = frozenset(
+    (
+        *("type", "enum", "const", "$ref", "items", "prefixItems"),
+        *("properties", "patternProperties", "additionalProperties", "required"),
+        *_CONDITIONS,
+        *_COMBINERS,
+    )
+)
+"""Keywords that make a schema more than an annotation."""
+
+
+# -- OpenAI ------------------------------------------------------------------------------------------------------
+
+
+def openai_schema(schema: Schema) -> Schema:
+    """The top level is one object, with properties; alternatives of objects are merged; null alternatives go."""
+    top = {**open_root(schema), "type": "object"}
+    alternatives = [_target(schema, item) for item in _list(top.get("anyOf"))]
+    if variants := [item for item in alternatives if _is_object(item)]:
+        properties = dict(top.get("properties", {}))
+        for variant in variants:
+            for name, value in variant.get("properties", {}).items():
+                properties.setdefault(name, value)
+        del top["anyOf"]
+        top |= {"properties": properties, "additionalProperties": False}
+        if "required" in top:
+            top["required"] = [name for name in top["required"] if name in properties]
+    top.setdefault("properties", {})
+    return _without_null(top)
+
+
+def _without_null(schema: Schema) -> Schema:
+    node = _below(schema, _without_null)
+    if not isinstance(node.get("anyOf"), list):
+        return node
+    kept = [item for item in node.pop("anyOf") if not _is_null(item)]
+    if len(kept) == 1 and _is_object(kept[0]):
+        properties = {**kept[0].get("properties", {}), **node.get("properties", {})}
+        return {**kept[0], **node, **({"properties": properties} if properties else {})}
+    return {**node, "anyOf": kept} if kept else node
+
+
+# -- Gemini ------------------------------------------------------------------------------------------------------
+
+
+def gemini_schema(schema: Schema) -> Schema | None:
+    """None when nothing is left: a tool without parameters has none."""
+    return _projected(gemini_sanitise(inline_refs(schema)))
+
+
+def gemini_sanitise(schema: Schema) -> Schema:
+    node = _below(schema, gemini_sanitise)
+    combined = any(key in node for key in _COMBINERS)
+    if isinstance(node.get("enum"), list):
+        node["enum"] = [_text(value) for value in node["enum"]]
+        node |= {"type": _textual(node["type"])} if "type" in node else {}
+    if isinstance(node.get("required"), list) and isinstance(node.get("properties"), dict):
+        node["required"] = [name for name in node["required"] if name in node["properties"]]
+    kinds = _kinds(node)
+    if not combined and "array" in kinds:
+        items = _single_items(node)
+        node.pop("prefixItems", None)
+        node["items"] = items if _SAYS_SOMETHING & set(items) else {**items, "type": "string"}
+    if not combined and kinds and "object" not in kinds:
+        node.pop("properties", None)
+        node.pop("required", None)
+    return node
+
+
+def _projected(schema: Schema) -> Schema | None:
+    node = dict(schema)
+    _project_type(node)
+    given = node["properties"] if isinstance(node.get("properties"), dict) else {}
+    below = {name: _projected(value if isinstance(value, dict) else {}) for name, value in given.items()}
+    node["properties"] = {name: value for name, value in below.items() if value is not None}
+    node["required"] = [name for name in _list(node.get("required")) if name in node["properties"]]
+    items = node.pop("items", None)
+    if isinstance(items, dict):
+        node["items"] = _projected(items) or {"type": "object"}
+    node = {key: value for key, value in node.items() if value or key not in ("required", "properties")}
+    for key in _COMBINERS:
+        node = _project_alternatives(node, key)
+    return None if _is_gone(schema, node) else {key: node[key] for key in _GEMINI_KEYS if key in node}
+
+
+def _is_gone(schema: Schema, node: Schema) -> bool:
+    """Nothing is left of an object that names no properties, nor of alternatives that were all such objects."""
+    if "properties" in node or any(key in node for key in _COMBINERS):
+        return False
+    if node.get("type") == "object":
+        return node.get("additionalProperties", False) is False
+    return "type" not in node and any(key in schema for key in _COMBINERS)
+
+
+def _project_type(node: Schema) -> None:
+    """One type, and values only of strings."""
+    if isinstance(node.get("type"), list):
+        kinds = [kind for kind in node["type"] if kind != "null"]
+        if len(kinds) != len(node["type"]):
+            node["nullable"] = True
+        node["type"] = kinds[0] if kinds else "string"
+    if "const" in node:
+        node["enum"] = [_text(node["const"])]
+    if isinstance(node.get("enum"), list):
+        if node.get("type") == "boolean":
+            del node["enum"]
+        else:
+            node["type"] = _textual(node.get("type", "string"))
+
+
+def _project_alternatives(node: Schema, key: str) -> Schema:
+    """A null alternative is a flag here; the one that is left beside it takes its parent's place."""
+    if not isinstance(node.get(key), list):
+        return node
+    given = [item for item in node[key] if isinstance(item, dict)]
+    kept = [item for item in given if not _is_null(item)]
+    rest = {name: value for name, value in node.items() if name != key}
+    projected = [item for item in map(_projected, kept) if item is not None]
+    if len(kept) != len(given):
+        rest["nullable"] = True
+        if len(projected) == 1:
+            return {**projected[0], **rest}
+    return {**rest, key: projected} if projected else rest
+
+
+# -- Moonshot ----------------------------------------------------------------------------------------------------
+
+
+def moonshot_schema(schema: Schema) -> Schema:
+    return _moonshot(open_root(schema))
+
+
+def _moonshot(schema: Schema) -> Schema:
+    if isinstance(schema.get("$ref"), str):
+        return {"$ref": schema["$ref"]}
+    node = _below(schema, _moonshot)
+    node.pop("unevaluatedItems", None)
+    if isinstance(node.get("items"), list) or "prefixItems" in node:
+        node["items"] = _single_items(node)
+        node.pop("prefixItems", None)
+    return node
+
+
+# -- common ------------------------------------------------------------------------------------------------------
+
+
+def schema_of(kind: Any) -> Schema:
+    """What msgspec says of a type, opened, without its title and without definitions that nothing in it names."""
+    top = open_root(msgspec.json.schema(kind))
+    named = top.pop("$defs", {})
+    used: Schema = {}
+    waiting = list(_references(top))
+    while waiting:
+        name = waiting.pop().removeprefix("#/$defs/")
+        if name in named and name not in used:
+            used[name] = named[name]
+            waiting += _references(named[name])
+    top.pop("title", None)
+    return {**top, "$defs": used} if used else top
+
+
+def open_root(schema: Schema) -> Schema:
+    """A schema that is only a reference to one of its own definitions, opened."""
+    return _target(schema, schema)
+
+
+def inline_refs(schema: Schema) -> Schema:
+    """Local references replaced by what they name. A recursive one, and any that would make the whole too large, ends
+    in an open object."""
+    left = NODES
+
+    def walk(node: Schema, seen: tuple[str, ...]) -> Schema:
+        nonlocal left
+        left -= 1
+        plain = {key: value for key, value in node.items() if key not in DEFINITIONS}
+        name = plain.get("$ref")
+        named = lookup(schema, name)
+        if named is None:
+            return _below(plain, lambda item: walk(item, seen))
+        del plain["$ref"]
+        if name in seen or len(seen) >= DEPTH or left <= 0:
+            note = {key: plain[key] for key in ("description",) if key in plain}
+            return {"type": "object", "additionalProperties": True, **note}
+        return walk({**named, **plain}, (*seen, str(name)))
+
+    return walk(schema, ())
+
+
+def closed(schema: Schema) -> Schema:
+    """Every object says that it takes no other properties than its own, where it says nothing else."""
+    node = _below(schema, closed)
+    return {"additionalProperties": False, **node} if _is_object(node) else node
+
+
+def _references(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        if isinstance(value.get("$ref"), str):
+            yield value["$ref"]
+        value = list(value.values())
+    for item in _list(value):
+        yield from _references(item)
+
+
+def _below(schema: Schema, visit: Callable[[Schema], Schema]) -> Schema:
+    """A copy of the node with `visit` applied to each schema directly below it, and to nothing else."""
+
+    def one(value: Any) -> Any:
+        return visit(value) if isinstance(value, dict) else value
+
+    node = dict(schema)
+    for key, value in schema.items():
+        if key in _MAPS and isinstance(value, dict):
+            node[key] = {name: one(item) for name, item in value.items()}
+        elif key in _LISTS and isinstance(value, list):
+            node[key] = [one(item) for item in value]
+        elif key in _SINGLE:
+            node[key] = one(value)
+    return node
+
+
+def _target(root: Schema, node: Any) -> Schema:
+    for _ in range(DEPTH):
+        named = lookup(root, node.get("$ref")) if isinstance(node, dict) else None
+        if named is None:
+            break
+        node = {**named, **{key: value for key, value in node.items() if key != "$ref"}}
+    return node if isinstance(node, dict) else {}
+
+
+def lookup(root: Schema, reference: Any) -> Schema | None:
+    """What a local JSON pointer names."""
+    if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
+        return None
+    node: Any = root
+    for step in reference[1:].split("/")[1:]:
+        name = unquote(step).replace("~1", "/").replace("~0", "~")
+        if isinstance(node, list) and name.isdecimal() and int(name) < len(node):
+            node = node[int(name)]
+        elif isinstance(node, dict) and name in node:
+            node = node[name]
+        else:
+            return None
+    return node if isinstance(node, dict) else None
+
+
+def _single_items(node: Schema) -> Schema:
+    """One schema for all items of an array, also where each place has its own."""
+    items = node.get("items")
+    if isinstance(items, dict):
+        return items
+    listed = [item for item in _list(items) or _list(node.get("prefixItems")) if isinstance(item, dict)]
+    if len(listed) > 1:
+        return {"anyOf": listed}
+    return listed[0] if listed else {}
+
+
+def _kinds(node: Schema) -> list[Any]:
+    given = node.get("type")
+    return given if isinstance(given, list) else [given] if given is not None else []
+
+
+def _textual(kind: Any) -> Any:
+    if isinstance(kind, list):
+        return list(dict.fromkeys(_textual(item) for item in kind))
+    return "string" if kind in ("integer", "number") else kind
+
+
+def _is_object(schema: Any) -> bool:
+    return isinstance(schema, dict) and ("object" in _kinds(schema) or "properties" in schema)
+
+
+def _is_null(schema: Any) -> bool:
+    return isinstance(schema, dict) and schema.get("type") == "null"
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "null" if value is None else str(value)

@@ -1,0 +1,251 @@
+"""Azure, Copilot, Cloudflare and xAI: where a request goes, with which credential, in which protocol."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.conftest import SHARED
+
+from holdfast.llm.errors import LLMError
+from holdfast.llm.model import Capabilities, Model
+from holdfast.llm.providers.gateways import (
+    Settings,
+    azure_model,
+    cloudflare_gateway_model,
+    copilot_endpoint,
+    copilot_model,
+    workers_ai_model,
+    xai_model,
+)
+from holdfast.llm.request import Generation, ToolDefinition, make_request, update, user
+from holdfast.llm.route.cassette import CassetteTransport, load
+from holdfast.llm.route.transport import Timeouts
+from holdfast.llm.stream import generate, http_request, prepare
+from holdfast.schema.codec import decode_any
+
+pytestmark = pytest.mark.anyio
+
+ACCEPT = {"accept": "text/event-stream", "content-type": "application/json"}
+THINKING = {"reasoning": {"effort": "medium", "summary": "auto"}, "include": ["reasoning.encrypted_content"]}
+
+
+def sent(model: Model) -> tuple[str, dict[str, str]]:
+    request = http_request(prepare(model, make_request(prompt="hi")))
+    return request.url, dict(request.headers)
+
+
+def body(model: Model, **more: Any) -> dict[str, Any]:
+    found: dict[str, Any] = decode_any(prepare(model, make_request(**{"prompt": "hi", **more})).body)
+    return found
+
+
+def missing(model: Model) -> str:
+    with pytest.raises(LLMError) as caught:
+        sent(model)
+    assert (caught.value.reason, caught.value.kind) == ("Authentication", "missing")
+    return caught.value.message
+
+
+# -- Azure -------------------------------------------------------------------------------------------------------
+
+
+def test_azure_speaks_responses_with_its_own_header() -> None:
+    """LLM-313: the resource's address, `api-version`, `api-key`, and no `authorization`."""
+    assert sent(azure_model("my-deployment", "k", resource="contoso")) == (
+        "https://contoso.openai.azure.com/openai/v1/responses?api-version=v1",
+        {**ACCEPT, "api-key": "k"},
+    )
+
+
+def test_azure_speaks_chat_when_told() -> None:
+    """LLM-313."""
+    model = azure_model("d", "k", resource="contoso", api_version="2025-04-01", use_completion_urls=True)
+    assert sent(model)[0] == "https://contoso.openai.azure.com/openai/v1/chat/completions?api-version=2025-04-01"
+
+
+def test_azure_elsewhere() -> None:
+    """LLM-313, LLM-043."""
+    assert (
+        sent(azure_model("d", "k", base_url="https://proxy/azure/"))[0]
+        == "https://proxy/azure/responses?api-version=v1"
+    )
+    with pytest.raises(LLMError, match="resource"):
+        azure_model("d", "k")
+
+
+def test_azure_without_a_key() -> None:
+    """LLM-341, LLM-313."""
+    assert "AZURE_OPENAI_API_KEY" in missing(azure_model("d", None, resource="contoso"))
+
+
+@pytest.mark.parametrize("api", ["responses", "chat"])
+def test_azure_and_copilot_have_openai_defaults_but_no_verbosity(api: Any) -> None:
+    """LLM-046."""
+    azure = azure_model("gpt-5.1", "k", resource="r", use_completion_urls=api == "chat")
+    copilot = copilot_model("gpt-5.1", "k", "https://api.githubcopilot.com", endpoint=api)
+    plain = azure_model("gpt-4.1", "k", resource="r", use_completion_urls=api == "chat")
+    for model in (azure, copilot):
+        asked = body(model)
+        assert (asked["store"], "text" in asked) == (False, False)
+        assert {key: asked[key] for key in asked if key in THINKING} == (THINKING if api == "responses" else {})
+        assert asked.get("reasoning_effort") == (None if api == "responses" else "medium")
+    assert (body(plain)["store"], "reasoning" in body(plain)) == (False, False)
+
+
+# -- Copilot -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("id", "api"),
+    [
+        ("gpt-5", "responses"),
+        ("gpt-5.1-codex", "responses"),
+        ("gpt-6", "responses"),
+        ("gpt-10", "responses"),
+        ("gpt-5-mini", "chat"),
+        ("gpt-5-mini-2026", "chat"),
+        ("gpt-4.1", "chat"),
+        ("gpt-4o", "chat"),
+        ("claude-sonnet-4.5", "chat"),
+        ("my-gpt-5", "chat"),
+    ],
+)
+def test_copilot_chooses_by_model(id: str, api: str) -> None:
+    """LLM-314."""
+    assert copilot_endpoint(id) == api
+    path = "responses" if api == "responses" else "chat/completions"
+    assert sent(copilot_model(id, "k", "https://api.githubcopilot.com/")) == (
+        f"https://api.githubcopilot.com/{path}",
+        {**ACCEPT, "authorization": "Bearer k"},
+    )
+
+
+def test_copilot_as_told() -> None:
+    """LLM-314: an endpoint that is named wins; an address there must be."""
+    assert sent(copilot_model("gpt-5", "k", "https://x", endpoint="chat"))[0] == "https://x/chat/completions"
+    assert sent(copilot_model("gpt-4.1", "k", "https://x", endpoint="responses"))[0] == "https://x/responses"
+    with pytest.raises(LLMError, match="base URL"):
+        copilot_model("gpt-5", "k", None)
+    assert missing(copilot_model("gpt-5", "", "https://x"))
+
+
+# -- Cloudflare --------------------------------------------------------------------------------------------------
+
+
+def test_the_gateway_and_what_is_behind_it() -> None:
+    """LLM-315: a token for the gateway, and another for the provider if there is one."""
+    id = "openai/gpt-4.1"
+    url = "https://gateway.ai.cloudflare.com/v1/acc/default/compat/chat/completions"
+    assert sent(cloudflare_gateway_model(id, "t", account="acc")) == (
+        url,
+        {**ACCEPT, "cf-aig-authorization": "Bearer t"},
+    )
+    both = cloudflare_gateway_model(id, "t", account="acc", gateway="", provider_key="p")
+    assert sent(both) == (url, {**ACCEPT, "cf-aig-authorization": "Bearer t", "authorization": "Bearer p"})
+    assert {"t", "p"} <= set(both.route.auth.secrets())
+    assert sent(cloudflare_gateway_model(id, "t", account="acc", gateway="mine"))[0] == url.replace("default", "mine")
+    assert "CLOUDFLARE_API_TOKEN or CF_AIG_TOKEN" in missing(cloudflare_gateway_model(id, None, account="acc"))
+
+
+def test_workers_ai() -> None:
+    """LLM-315."""
+    assert sent(workers_ai_model("@cf/openai/gpt-oss-20b", "k", account="acc")) == (
+        "https://api.cloudflare.com/client/v4/accounts/acc/ai/v1/chat/completions",
+        {**ACCEPT, "authorization": "Bearer k"},
+    )
+    assert "CLOUDFLARE_API_KEY or CLOUDFLARE_WORKERS_AI_TOKEN" in missing(workers_ai_model("m", None, account="acc"))
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("chunk", [1, 7, None])
+async def test_a_recorded_turn_through_the_gateway(chunk: int | None) -> None:
+    """LLM-315, LLM-317, LLM-087: the finish comes twice, with zeros for usage the second time."""
+    name = "cloudflare-ai-gateway-workers-ai-llama-3-1-8b-text"
+    transport = CassetteTransport(load(SHARED / "cassettes" / "cloudflare-ai-gateway" / f"{name}.json"), chunk=chunk)
+    model = cloudflare_gateway_model(
+        "workers-ai/@cf/meta/llama-3.1-8b-instruct", "t", account="{account}", gateway="{gateway}"
+    )
+    request = make_request(
+        system="You are concise.",
+        prompt="Reply exactly with: Hello!",
+        generation=Generation(max_tokens=40, temperature=0),
+    )
+    response = await generate(transport, model, request)
+    assert (response.text, response.reason, response.usage and response.usage.total) == ("Hello!", "stop", 47)
+    await transport.close()
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("chunk", [1, 7, None])
+async def test_a_recorded_call_of_workers_ai(chunk: int | None) -> None:
+    """LLM-315, LLM-317: reasoning that begins empty, then a call."""
+    name = "cloudflare-workers-ai-gpt-oss-20b-tools-tool-call"
+    transport = CassetteTransport(load(SHARED / "cassettes" / "cloudflare-workers-ai" / f"{name}.json"), chunk=chunk)
+    weather = ToolDefinition(
+        name="get_weather",
+        description="Get current weather for a city.",
+        input_schema={
+            "type": "object",
+            "properties": {"city": {"type": "string"}},
+            "required": ["city"],
+            "additionalProperties": False,
+        },
+    )
+    request = make_request(
+        system="Call tools exactly as requested.",
+        prompt="Call get_weather with city exactly Paris.",
+        tools=[weather],
+        tool_choice="get_weather",
+        generation=Generation(max_tokens=120, temperature=0),
+    )
+    response = await generate(transport, workers_ai_model("@cf/openai/gpt-oss-20b", "k", account="{account}"), request)
+    assert [(call.name, call.input) for call in response.calls] == [("get_weather", {"city": "Paris"})]
+    assert response.reason == "tool-calls"
+    await transport.close()
+
+
+# -- xAI ---------------------------------------------------------------------------------------------------------
+
+
+def test_xai() -> None:
+    """LLM-316: Responses by default, Chat on request. LLM-046: nothing is stored."""
+    model = xai_model("grok-4", "k")
+    assert sent(model) == ("https://api.x.ai/v1/responses", {**ACCEPT, "authorization": "Bearer k"})
+    assert body(model)["store"] is False
+    assert sent(xai_model("grok-4", "k", api="chat"))[0] == "https://api.x.ai/v1/chat/completions"
+    assert "XAI_API_KEY" in missing(xai_model("grok-4", None))
+
+
+# -- all of them -------------------------------------------------------------------------------------------------
+
+
+def test_the_vendor_is_named() -> None:
+    """LLM-310: by provider and route, and in what is refused."""
+    model = cloudflare_gateway_model("m", "t", account="a")
+    assert (model.provider, model.route.id) == ("cloudflare-ai-gateway", "cloudflare-ai-gateway")
+    with pytest.raises(LLMError, match="cloudflare-ai-gateway"):
+        body(model, tools=[ToolDefinition(name="not a name", description="", input_schema={})])
+    assert {xai_model("m", "k").route.id, azure_model("d", "k", resource="r").route.id} == {"xai", "azure"}
+
+
+def test_updates_are_text_where_the_host_is_not_openai() -> None:
+    """LLM-128: unknown hosts get the fallback, whatever the model's name."""
+    model = azure_model("gpt-5", "k", resource="r", use_completion_urls=True)
+    wrapped = "<system-update>\nu\n</system-update>"
+    asked = body(model, prompt=None, messages=[user("hi"), update("u")])
+    assert asked["messages"] == [{"role": "user", "content": f"hi\n{wrapped}"}]
+
+
+def test_a_configuration_has_the_last_word() -> None:
+    settings = Settings(
+        headers={"x-team": "blue"},
+        timeouts=Timeouts(idle=5.0),
+        provider_options={"openai": {"reasoningEffort": "low", "include": []}},
+        capabilities=Capabilities(images=False),
+        output_limit=7,
+    )
+    model = azure_model("gpt-5", "k", resource="r", settings=settings)
+    assert sent(model)[1]["x-team"] == "blue"
+    assert (body(model)["reasoning"]["effort"], "include" in body(model)) == ("low", False)
+    assert (model.capabilities, model.output_limit, model.route.timeouts.idle) == (Capabilities(images=False), 7, 5.0)

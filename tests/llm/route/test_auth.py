@@ -1,0 +1,92 @@
+"""Credentials: over the exact address and bytes, and missing before anything is sent."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+
+import pytest
+from tests.llm.support import HELLO_CHAT, KEY, Playback, chat_model, claude, collect, play
+
+from holdfast.llm.errors import LLMError
+from holdfast.llm.request import HttpOverlay, make_request
+from holdfast.llm.route.auth import BothAuth, KeyAuth, NoAuth
+from holdfast.llm.stream import http_request, prepare
+
+pytestmark = pytest.mark.anyio
+
+
+class Signing:
+    """Remembers what it was shown."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, dict[str, str], bytes]] = []
+
+    def headers(self, url: str, headers: Mapping[str, str], body: Sequence[bytes]) -> dict[str, str]:
+        self.seen.append((url, dict(headers), b"".join(body)))
+        return {"X-Signature": "s", "Content-Type": "text/plain"}
+
+    def secrets(self) -> tuple[str, ...]:
+        return ()
+
+
+async def test_auth_sees_the_final_address_headers_and_body() -> None:
+    """LLM-005, LLM-044, LLM-360: it runs last, and what it saw is what is sent."""
+    auth = Signing()
+    transport = Playback(play(HELLO_CHAT))
+    overlay = HttpOverlay(body={"extra": 1}, headers={"X-A": "b"}, query={"q": "1"})
+    await collect(chat_model(auth=auth), transport, make_request(prompt="x", http=overlay))
+    (sent,) = transport.requests
+    ((url, headers, body),) = auth.seen
+    assert url == sent.url == "https://api.openai.com/v1/chat/completions?q=1"
+    assert body == b"".join(sent.body)
+    assert b'"extra":1' in body
+    assert dict(sent.headers) == {**headers, "x-signature": "s"}
+    assert sent.headers["content-type"] == "application/json"
+
+
+def test_a_bearer_key() -> None:
+    """LLM-240"""
+    sent = http_request(prepare(chat_model(), make_request(prompt="x")))
+    assert sent.headers["authorization"] == f"Bearer {KEY}"
+
+
+def test_the_headers_of_anthropic() -> None:
+    """LLM-220"""
+    sent = http_request(prepare(claude(), make_request(prompt="x")))
+    assert sent.url == "https://api.anthropic.com/v1/messages"
+    assert dict(sent.headers) == {
+        "accept": "text/event-stream",
+        "anthropic-version": "2023-06-01",
+        "content-type": "application/json",
+        "x-api-key": KEY,
+    }
+
+
+@pytest.mark.parametrize("key", [None, ""])
+def test_a_missing_key_is_named_before_anything_is_sent(key: str | None) -> None:
+    """LLM-341"""
+    model = chat_model(auth=KeyAuth(key, source="OPENAI_API_KEY"))
+    with pytest.raises(LLMError, match="OPENAI_API_KEY") as caught:
+        http_request(prepare(model, make_request(prompt="x")))
+    assert (caught.value.reason, caught.value.kind) == ("Authentication", "missing")
+
+
+def test_no_credential_is_a_choice() -> None:
+    sent = http_request(prepare(chat_model(auth=NoAuth()), make_request(prompt="x")))
+    assert "authorization" not in sent.headers
+
+
+def test_a_gateway_and_what_is_behind_it() -> None:
+    """LLM-339: both are secrets, also as base64."""
+    auth = BothAuth(KeyAuth("gateway-key", header="cf-aig-authorization"), KeyAuth("inner-key"))
+    assert auth.headers("u", {}, []) == {
+        "cf-aig-authorization": "Bearer gateway-key",
+        "authorization": "Bearer inner-key",
+    }
+    assert set(auth.secrets()) == {
+        "gateway-key",
+        "inner-key",
+        base64.b64encode(b"gateway-key").decode(),
+        base64.b64encode(b"inner-key").decode(),
+    }

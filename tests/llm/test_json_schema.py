@@ -1,0 +1,112 @@
+"""The validator of answers against a raw JSON Schema."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.llm.json_schema import violation
+
+CITY = {
+    "type": "object",
+    "properties": {"name": {"type": "string", "minLength": 1}, "tags": {"type": "array", "items": {"type": "string"}}},
+    "required": ["name"],
+    "additionalProperties": False,
+}
+TREE = {
+    "$ref": "#/$defs/node",
+    "$defs": {
+        "node": {
+            "type": "object",
+            "properties": {"children": {"type": "array", "items": {"$ref": "#/$defs/node"}}},
+            "additionalProperties": False,
+        }
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("schema", "good", "bad", "complaint"),
+    [
+        ({"type": "string"}, "a", 1, "$: expected string, got number"),
+        ({"type": "integer"}, 1.0, 1.5, "$: expected integer, got number"),
+        ({"type": "integer"}, 1, True, "$: expected integer, got boolean"),
+        ({"type": "number"}, 1.5, "1", "$: expected number, got string"),
+        ({"type": "boolean"}, True, 1, "$: expected boolean, got number"),
+        ({"type": "null"}, None, False, "$: expected null, got boolean"),
+        ({"type": ["string", "null"]}, None, [], "$: expected string or null, got array"),
+        ({"enum": [1, "a", {"b": [1]}]}, {"b": [1.0]}, True, "$: is none of the allowed values"),
+        ({"const": {"a": 1}}, {"a": 1}, {"a": True}, "$: is not the only allowed value"),
+        ({"minimum": 1}, 1, 0, "$: is less than 1"),
+        ({"maximum": 1}, 1, 2, "$: is more than 1"),
+        ({"exclusiveMinimum": 1}, 2, 1, "$: is not more than 1"),
+        ({"exclusiveMaximum": 1}, 0, 1, "$: is not less than 1"),
+        ({"minLength": 2}, "éé", "é", "$: is shorter than 2 characters"),
+        ({"maxLength": 2}, "éé", "ééé", "$: is longer than 2 characters"),
+        ({"pattern": "^a"}, "ab", "ba", "$: does not match ^a"),
+        ({"minItems": 1}, [1], [], "$: has 0 items, fewer than 1"),
+        ({"maxItems": 1}, [1], [1, 2], "$: has 2 items, more than 1"),
+        (CITY, {"name": "x", "tags": ["a"]}, {}, "$: 'name' is missing"),
+        (CITY, {"name": "x"}, {"name": ""}, "$.name: is shorter than 1 characters"),
+        (CITY, {"name": "x", "tags": []}, {"name": "x", "tags": ["a", 2]}, "$.tags[1]: expected string, got number"),
+        (CITY, {"name": "x"}, {"name": "x", "more": 1}, "$: 'more' is not allowed"),
+        ({"additionalProperties": {"type": "integer"}}, {"a": 1}, {"a": "1"}, "$.a: expected integer, got string"),
+        (
+            {"patternProperties": {"^x": {"type": "integer"}}, "additionalProperties": False},
+            {"xa": 1},
+            {"ya": 1},
+            "$: 'ya' is not allowed",
+        ),
+        ({"prefixItems": [{"type": "string"}], "items": False}, ["a"], ["a", 1], "$[1]: nothing is allowed here"),
+        ({"items": [{"type": "string"}], "additionalItems": {"type": "integer"}}, ["a", 1], ["a", "b"], "$[1]: exp"),
+        (
+            {"anyOf": [{"type": "string"}, {"minimum": 3}]},
+            4,
+            2,
+            "$: fits none of 2 alternatives ($: expected string, got number)",
+        ),
+        ({"oneOf": [{"type": "integer"}, {"minimum": 3}]}, 2, 4, "$: fits 2 alternatives where only one is allowed"),
+        ({"allOf": [{"type": "integer"}, {"minimum": 3}]}, 4, 2, "$: is less than 3"),
+        ({"not": {"type": "string"}}, 1, "a", "$: is what it must not be"),
+        (TREE, {"children": [{"children": []}]}, {"children": [{"kids": 1}]}, "$.children[0]: 'kids' is not allowed"),
+    ],
+)
+def test_keywords(schema: dict[str, Any], good: Any, bad: Any, complaint: str) -> None:
+    """LLM-377"""
+    assert violation(schema, good) is None
+    assert (violation(schema, bad) or "").startswith(complaint)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        True,
+        {},
+        {"$ref": "#"},
+        {"allOf": [{"$ref": "#"}]},
+        {"$ref": "#/nowhere"},
+        {"pattern": "(?<never>closed"},
+        {"type": "string", "minimum": 5, "properties": 3, "required": "a", "items": 7, "anyOf": {}, "minLength": "x"},
+    ],
+)
+def test_what_is_not_understood_forbids_nothing(schema: Any) -> None:
+    """LLM-377: a schema that names itself ends, one that is malformed does not crash."""
+    assert violation(schema, "text") is None
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=3),
+    lambda below: st.lists(below, max_size=3) | st.dictionaries(st.text(max_size=3), below, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(JSON, JSON)
+def test_every_value_fits_itself_and_any_schema_has_an_answer(schema: Any, value: Any) -> None:
+    """LLM-377"""
+    assert violation({"const": value}, value) is None
+    assert violation({"enum": [schema, value]}, value) is None
+    violation(schema, value)

@@ -1,0 +1,117 @@
+"""The limit on a whole turn. Those of a connection are tested where connections are, in route/test_network.py."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from tests.llm.support import HELLO_CHAT, HELLO_CLAUDE, Playback, Played, chat_model, claude, collect, failure, play
+
+from holdfast.llm import event as ev
+from holdfast.llm.errors import LLMError
+from holdfast.llm.model import Model
+from holdfast.llm.request import make_request
+from holdfast.llm.route.executor import Retry
+from holdfast.llm.route.transport import HttpResponse, Timeouts
+from holdfast.llm.stream import stream
+
+pytestmark = pytest.mark.anyio
+
+SHORT = Timeouts(total=0.05)
+MODELS = [pytest.param(chat_model(timeouts=SHORT), id="chat"), pytest.param(claude(timeouts=SHORT), id="claude")]
+
+
+class Endless(Played):
+    """Sends a piece every now and then, for ever."""
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        try:
+            while True:
+                yield b": still here\n\n"
+                await asyncio.sleep(0.005)
+        finally:
+            self.released = True
+
+
+def is_total(error: LLMError) -> bool:
+    return (error.reason, error.kind, error.retryable) == ("Transport", "timeout", False) and "total" in error.message
+
+
+def test_nothing_is_limited_unless_asked() -> None:
+    """LLM-354: but for the time to connect."""
+    assert Timeouts()[1:] == (None, None, None)
+
+
+@pytest.mark.parametrize("model", MODELS)
+async def test_a_turn_that_never_ends_is_ended(model: Model) -> None:
+    """LLM-354: by name, and the connection is let go."""
+    response = Endless([])
+    assert is_total(await failure(model, response))
+    assert (response.closed, response.released) == (1, True)
+
+
+@pytest.mark.parametrize("model", MODELS)
+async def test_waiting_for_the_head_and_for_the_next_attempt_counts(model: Model) -> None:
+    """LLM-354"""
+
+    async def never() -> HttpResponse:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    assert is_total(await failure(model, Playback(never)))
+    with pytest.raises(LLMError) as caught:
+        async for _ in stream(
+            Playback(Played([b"no"], 503)), model, make_request(prompt="x"), retry=Retry(base_ms=60_000, cap_ms=60_000)
+        ):
+            pass
+    assert is_total(caught.value)
+
+
+@pytest.mark.parametrize("model", MODELS)
+async def test_what_the_caller_does_meanwhile_is_not_cancelled(model: Model) -> None:
+    """LLM-354, LLM-010: the limit ends the turn at its next step, not the caller at its own."""
+    data = HELLO_CHAT if model.provider == "openai" else HELLO_CLAUDE
+    response = Played([*(data[at : at + 40] for at in range(0, len(data), 40)), b""])
+    batches = stream(Playback(response), model, make_request(prompt="x"))
+    await anext(batches)
+    await asyncio.sleep(0.1)  # longer than the limit
+    events, error = await _rest(batches)
+    assert error is None or is_total(error)
+    assert error is not None or isinstance(events[-1], ev.Finish)
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0
+    assert response.closed == 1
+
+
+async def test_a_turn_within_its_limit_is_not_disturbed() -> None:
+    """LLM-354"""
+    model = chat_model(timeouts=Timeouts(total=30))
+    events = await collect(model, play(HELLO_CHAT, 5))
+    assert isinstance(events[-1], ev.Finish)
+
+
+async def test_a_turn_may_be_continued_and_closed_by_another_task() -> None:
+    """LLM-009: an iterator belongs to whoever holds it."""
+    model = chat_model(timeouts=Timeouts(total=30))
+    response = play(HELLO_CHAT, 30)
+    batches = stream(Playback(response), model, make_request(prompt="x"))
+    await asyncio.create_task(_next(batches))
+    await asyncio.create_task(_next(batches))
+    await asyncio.create_task(batches.aclose())
+    assert response.closed == 1
+
+
+async def _rest(batches: AsyncIterator[list[ev.Event]]) -> tuple[list[ev.Event], LLMError | None]:
+    events: list[ev.Event] = []
+    try:
+        async for batch in batches:
+            events += batch
+    except LLMError as error:
+        return events, error
+    return events, None
+
+
+async def _next(batches: AsyncIterator[list[ev.Event]]) -> list[ev.Event]:
+    return await anext(batches)
