@@ -83,7 +83,7 @@ class Bench:
                     "data": data,
                 },
             )
-            self.bare.execute(self.sql["event.advance"], {"aggregate_id": session_id, "seq": seq})
+            self.bare.execute(self.sql["event.advance"], {"aggregate_id": session_id, "size": 1}).fetchall()
             self.bare.execute(
                 self.sql["event.append"],
                 {

@@ -59,7 +59,7 @@ async def test_an_idle_server_with_200_tails_uses_no_more_than_a_hundredth_of_a_
         connections = []
         for _ in range(TAILS):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(f"GET /api/session/{session_id}/event HTTP/1.1\r\nhost: x\r\n\r\n".encode())
+            writer.write(f"GET /api/session/{session_id}/event HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
             assert (await reader.readline()).startswith(b"HTTP/1.1 200")
             connections.append(writer)
         await asyncio.sleep(1)
@@ -147,7 +147,7 @@ async def _served(folder: Path) -> AsyncIterator[tuple[asyncio.subprocess.Proces
 
 async def _request(port: int, method: str, path: str, body: bytes) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    head = f"{method} {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
+    head = f"{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
     writer.write(f"{head}connection: close\r\n\r\n".encode() + body)
     answer = await reader.read()
     writer.close()

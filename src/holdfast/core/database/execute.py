@@ -1,4 +1,7 @@
-"""Runs commit units inside one SQLite transaction: group commit, one savepoint each.
+"""Runs commit units inside one SQLite transaction: group commit, each unit whole or not at all.
+
+A batch is first run as it is. Only when a unit of it fails is the batch run again with a savepoint each, which lets
+the others stand; failures are rare and savepoints are not free.
 
 Invariants
 - Nobody is told "committed" before COMMIT has returned.
@@ -35,11 +38,11 @@ class Executor:
         self.connection = connection
         self.sql = queries
 
-    def run_batch(self, units: Sequence[Unit]) -> list[Outcome]:
+    def run_batch(self, units: Sequence[Unit], *, guarded: bool = False) -> list[Outcome]:
         connection = self.connection
         try:
             connection.execute("begin immediate")
-            outcomes = [self._run(units[0])] if len(units) == 1 else [self._run_saved(unit) for unit in units]
+            outcomes = [self._run_saved(unit) if guarded else self._run(unit) for unit in units]
             connection.execute("commit")
             return list(outcomes)
         except Exception as error:  # noqa: BLE001 - whatever happens, the callers are answered and the thread lives
@@ -49,7 +52,11 @@ class Executor:
                 return [error] * len(units)  # waiting again for each of them would multiply the bound
             if isinstance(error, apsw.IOError):
                 return [self._after_io_error(unit, error, alone=len(units) == 1) for unit in units]
-            return [error] if len(units) == 1 else [self.run_batch([unit])[0] for unit in units]
+            if len(units) == 1:
+                return [error]
+            if not guarded and not isinstance(error, apsw.FullError):
+                return self.run_batch(units, guarded=True)
+            return [self.run_batch([unit])[0] for unit in units]
 
     def run_rebuild(self, unit: Unit) -> Outcome:
         """Alone and with foreign keys at rest: a projection row may go and come back under what refers to it."""
@@ -83,10 +90,9 @@ class Executor:
             for statement in unit.local:
                 self._execute(statement)
             return Committed(-1, -1)
-        latest, owner = self._head(unit.aggregate_id)
-        if unit.replay is not None and not self._admit_replay(unit, unit.replay, latest, owner):
+        if unit.replay is not None and not self._admit_replay(unit, unit.replay):
             return Committed(unit.replay.seq, unit.replay.seq, applied=False)
-        first = latest + 1
+        first = self._advance(unit)
         try:
             self._append(unit, first)
         except (Refused, apsw.ConstraintError) as error:
@@ -101,7 +107,6 @@ class Executor:
         last = first + len(unit.events) - 1
         for statement in unit.local:
             self._execute(statement, last)
-        self._execute(Statement("event.advance", {"aggregate_id": unit.aggregate_id, "seq": last}))
         append = self.sql["event.append"]
         for seq, event in zip(itertools.count(first), unit.events, strict=False):
             row = {
@@ -122,7 +127,16 @@ class Executor:
                 if aggregate_id != unit.aggregate_id or seq < first:
                     raise _invalid(event, f"Event {event.id} already exists at {aggregate_id}:{seq}") from cause
 
-    def _admit_replay(self, unit: Unit, replay: Replay, latest: int, owner: str | None) -> bool:
+    def _advance(self, unit: Unit) -> int:
+        """Takes the next sequences of the aggregate; the first of them."""
+        size = len(unit.events)
+        key = {"aggregate_id": unit.aggregate_id, "size": size}
+        ((last,),) = self.connection.execute(self.sql["event.advance"], key).fetchall()
+        assert isinstance(last, int)
+        return last - size + 1
+
+    def _admit_replay(self, unit: Unit, replay: Replay) -> bool:
+        latest, owner = self._head(unit.aggregate_id)
         event = unit.events[0]
         if owner is not None and owner != replay.owner_id:
             if replay.strict:

@@ -7,8 +7,10 @@ insert into event (id, aggregate_id, seq, type, data, metadata)
 values (:id, :aggregate_id, :seq, :type, :data, :metadata)
 
 -- name: event.advance
-insert into event_sequence (aggregate_id, seq) values (:aggregate_id, :seq)
-on conflict (aggregate_id) do update set seq = excluded.seq
+-- Takes the next :size sequences of an aggregate and returns the last of them.
+insert into event_sequence (aggregate_id, seq) values (:aggregate_id, :size - 1)
+on conflict (aggregate_id) do update set seq = seq + :size
+returning seq
 
 -- name: event.place
 -- Where an event id already stands.
