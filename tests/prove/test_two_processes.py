@@ -147,8 +147,8 @@ async def _served(folder: Path) -> AsyncIterator[tuple[asyncio.subprocess.Proces
 
 async def _request(port: int, method: str, path: str, body: bytes) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    head = f"{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
-    writer.write(f"{head}connection: close\r\n\r\n".encode() + body)
+    head = f"{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+    writer.write(f"{head}content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode() + body)
     answer = await reader.read()
     writer.close()
     return answer.partition(b"\r\n\r\n")[2]

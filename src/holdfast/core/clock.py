@@ -60,10 +60,15 @@ class Ids:
         self._counter += 1
         if self._counter == COUNTER_SPAN:
             self._millis, self._counter = self._millis + 1, 1
-        tail = "".join(self._chance.choices(ALPHABET, k=RANDOM_LENGTH))
+        bits, tail = self._chance.getrandbits(96), ""
+        for _ in range(RANDOM_LENGTH // 2):
+            bits, index = divmod(bits, len(_PAIRS))
+            tail += _PAIRS[index]
         return format_id(prefix, self._millis * COUNTER_SPAN + self._counter, tail, descending=descending)
 
 
+# Two characters at a time: an id is made for every event.
+_PAIRS = [first + second for first in ALPHABET for second in ALPHABET]
 _QUALITIES = [
     "amber",
     "brave",
