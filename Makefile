@@ -37,8 +37,9 @@ check: setup ## format, lint, types, layers, drift of generated code
 	@PYTHONPATH=src $(BIN)/lint-imports --no-logo
 	@$(BIN)/python -m holdfast.client.generate --check
 
-bench: setup ## measure the event log against bare SQLite, as ratios of one run
+bench: setup ## ratios of one run: the event log against bare SQLite, streams against bare reads
 	@$(BIN)/python benchmarks/event_log.py
+	@$(BIN)/python benchmarks/llm.py
 
 generate: setup ## write the generated client anew from the protocol
 	@$(BIN)/python -m holdfast.client.generate
