@@ -306,7 +306,7 @@ async def test_reasoning_before_a_call_is_kept_apart() -> None:
 
 
 async def test_the_second_request_of_a_loop_follows_from_the_first_answer() -> None:
-    """LLM-140: what was folded is what goes back, byte for byte as it was recorded."""
+    """LLM-242, LLM-071: what was folded is what goes back, as it was recorded."""
     for path in PATHS:
         recorded = json.loads(path.read_text())["interactions"]
         if "drives-a-tool-loop" not in path.stem:

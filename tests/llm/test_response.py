@@ -12,6 +12,7 @@ from tests.llm.support import HELLO_CHAT, HELLO_CLAUDE, Playback, chat_model, cl
 from holdfast.llm import event as ev
 from holdfast.llm.errors import LLMError
 from holdfast.llm.request import (
+    MediaPart,
     ReasoningPart,
     TextPart,
     ToolCallPart,
@@ -94,6 +95,17 @@ def test_an_error_is_the_reason_unless_there_is_one() -> None:
     failed = ev.ProviderError("m", usage=ev.Usage(output=3))
     assert fold([ev.StepStart(), failed]) == Response(parts=(), reason="error", usage=ev.Usage(output=3), error=failed)
     assert fold([ev.Finish("length"), failed]).reason == "length"
+
+
+def test_a_hosted_call_and_its_result_keep_their_own_metadata() -> None:
+    """LLM-144, LLM-146"""
+    call = ev.ToolCall("h", "web_search", {}, provider_executed=True, metadata={"openai": {"itemId": "call"}})
+    result = ToolResult(type="json", value=[])
+    shown = ev.ToolResultEvent("h", "web_search", result, metadata={"anthropic": {"blockType": "b"}})
+    assert [part.provider_metadata for part in fold([call, shown]).parts if not isinstance(part, MediaPart)] == [
+        {"openai": {"itemId": "call"}},
+        {"anthropic": {"blockType": "b"}},
+    ]
 
 
 def test_an_invalid_call_is_replayed_empty() -> None:

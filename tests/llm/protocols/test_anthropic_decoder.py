@@ -148,6 +148,14 @@ def test_a_block_that_is_opened_again_is_unreadable() -> None:
     assert error.reason == "InvalidProviderOutput"
 
 
+def test_a_block_that_begins_inside_a_call_is_unreadable() -> None:
+    """LLM-062: the call would never end, or be made twice."""
+    call = begin(0, type="tool_use", id="c", name="f", input={})
+    for block in (call, begin(0, type="text", text="b")):
+        _, error = refused(MessagesDecoder(), call, block)
+        assert error.reason == "InvalidProviderOutput"
+
+
 # -- calls -----------------------------------------------------------------------------------------------------------
 
 
@@ -469,7 +477,7 @@ VALID: list[Any] = [
 def test_damaged_frames_give_an_llm_error_or_events_in_order(seed: int) -> None:
     """LLM-072, LLM-073"""
     chance = random.Random(seed)
-    frames = [frame for frame in VALID if chance.random() < 0.85]
+    frames = [frame for frame in VALID * 2 if chance.random() < 0.85]
     if chance.random() < 0.5:
         chance.shuffle(frames)
     data: list[bytes] = []

@@ -299,6 +299,13 @@ def test_a_repeated_finish_is_one_finish() -> None:
     assert events[-1].usage.total == 4
 
 
+def test_the_first_finish_reason_counts() -> None:
+    """LLM-065, LLM-247: what another one brings along is too late."""
+    events = said(chunk({"content": "a"}), STOP, chunk({"content": "late"}, finish="length"))
+    assert [event.text for event in events if isinstance(event, ev.TextDelta)] == ["a"]
+    assert events[-2:] == finished("stop", "stop")
+
+
 def test_an_error_as_the_reason_is_an_error() -> None:
     """LLM-104, LLM-090"""
     events = said(chunk({"content": "a"}, usage={"prompt_tokens": 3}), chunk(finish="error"))
@@ -521,7 +528,7 @@ def mutated(value: Any, chance: random.Random) -> Any:
 def test_damaged_frames_give_an_llm_error_or_events_in_order(seed: int) -> None:
     """LLM-072, LLM-073"""
     chance = random.Random(seed)
-    frames = [frame for frame in VALID if chance.random() < 0.8]
+    frames = [frame for frame in VALID * 2 if chance.random() < 0.8]
     chance.shuffle(frames)
     data: list[bytes] = []
     for frame in frames:

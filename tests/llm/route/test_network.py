@@ -49,12 +49,18 @@ async def transport() -> AsyncIterator[NetworkTransport]:
 async def raw_server(handler: Handler) -> AsyncIterator[str]:
     """Speaks whatever the handler writes. Its address is a base URL."""
 
+    tasks: set[asyncio.Task[None]] = set()
+
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        tasks.add(task)
         try:
             await handler(reader, writer)
-        except ConnectionError:
+        except (ConnectionError, asyncio.CancelledError):
             pass
         finally:
+            tasks.discard(task)
             writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
@@ -62,6 +68,9 @@ async def raw_server(handler: Handler) -> AsyncIterator[str]:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
     finally:
         server.close()
+        for task in list(tasks):
+            task.cancel()
+        await asyncio.gather(*tasks)
         await server.wait_closed()
 
 

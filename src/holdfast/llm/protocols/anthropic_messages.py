@@ -453,6 +453,8 @@ class MessagesDecoder:
 
     def _block_start(self, index: int, block: dict[str, Any]) -> None:
         kind = block.get("type", "")
+        if isinstance(self._blocks.get(index), OpenCall):
+            raise invalid_output(f"Anthropic began another block inside the tool call of block {index}")
         match kind:
             case "text":
                 id = f"text-{index}"
