@@ -132,3 +132,30 @@ def test_the_time_to_the_first_byte(timeout: int | bool | None, seconds: float |
 def test_the_name_of_a_model_may_contain_slashes() -> None:
     """SES-095."""
     assert parse_model("openrouter/openai/gpt-4.1") == ModelRef(id="openai/gpt-4.1", provider_id="openrouter")
+
+
+@pytest.mark.parametrize(
+    ("package", "path"),
+    [
+        ("@ai-sdk/openai-compatible", "/chat/completions"),
+        ("@ai-sdk/openai", "/responses"),
+        ("@ai-sdk/anthropic", "/messages"),
+        ("@ai-sdk/google", "/models/m:streamGenerateContent?alt=sse"),
+        ("@ai-sdk/amazon-bedrock", "/model/m/converse-stream"),
+    ],
+)
+def test_every_protocol_can_be_configured(package: str, path: str) -> None:
+    """LLM-387, SES-095: an endpoint of any of them, in configuration and without code."""
+    provider = ProviderConfig(npm=package, options=ProviderOptions(base_url="http://host/v1", api_key="k"))
+    model = catalog(mine=provider).resolve("ses_1", ref("mine/m")).model
+    assert model.route.url(model.id, None) == f"http://host/v1{path}"
+
+
+@pytest.mark.parametrize(
+    ("variable", "chosen"),
+    [("ANTHROPIC_API_KEY", "anthropic"), ("GOOGLE_GENERATIVE_AI_API_KEY", "google"), ("XAI_API_KEY", None)],
+)
+def test_a_key_alone_chooses_a_provider(variable: str, chosen: str | None) -> None:
+    """SES-095: unless nobody can say which of its models to take."""
+    found = catalog({variable: "k"}).default()
+    assert (found.provider_id if found else None) == chosen

@@ -5,23 +5,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import UnsetType
 
 from holdfast.llm import request as llm
-from holdfast.llm.request import Message, project_output
+from holdfast.llm.request import Message
 from holdfast.schema import session_message as stored
 from holdfast.schema.codec import decode_any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from holdfast.schema.model import ModelRef
     from holdfast.schema.session_message import SessionMessage
 
 
-def lower(history: Iterable[SessionMessage]) -> tuple[Message, ...]:
-    return tuple(message for item in history for message in _lower(item))
+def lower(history: Iterable[SessionMessage], selected: ModelRef) -> tuple[Message, ...]:
+    """Native details go back only to exactly the model that gave them, and only from a turn that did not fail."""
+    return tuple(message for item in history for message in _lower(item, selected))
 
 
-def _lower(item: SessionMessage) -> list[Message]:
+def _lower(item: SessionMessage, selected: ModelRef) -> list[Message]:
     match item:
         case stored.UserMessage():
             return [Message(role="user", content=_user_parts(item))]
@@ -34,7 +37,7 @@ def _lower(item: SessionMessage) -> list[Message]:
         case stored.CompactionMessage():
             return [_text("user", checkpoint(item.summary, item.recent))]
         case stored.AssistantMessage():
-            return _assistant(item)
+            return _assistant(item, selected)
         case stored.AgentSwitchedMessage() | stored.ModelSwitchedMessage():
             return []
 
@@ -59,23 +62,58 @@ def _user_parts(item: stored.UserMessage) -> tuple[llm.Part, ...]:
     return tuple(parts)
 
 
-def _assistant(item: stored.AssistantMessage) -> list[Message]:
+def _assistant(item: stored.AssistantMessage, selected: ModelRef) -> list[Message]:
+    same = (item.model.provider_id, item.model.id) == (selected.provider_id, selected.id)
+    native = same and item.error is None
     parts: list[llm.Part] = []
     results: list[Message] = []
     for content in item.content:
         match content:
-            case stored.TextPart() if content.text:
-                parts.append(llm.TextPart(text=content.text))
-            case stored.ReasoningPart() if content.text:
-                parts.append(llm.ReasoningPart(text=content.text))
+            case stored.TextPart():
+                if content.text:
+                    parts.append(llm.TextPart(text=content.text))
+            case stored.ReasoningPart():
+                parts += _reasoning(content, same=same, native=native)
             case stored.ToolPart():
-                parts.append(llm.ToolCallPart(id=content.id, name=content.name, input=_input(content.state)))
-                if (result := _result(content.state)) is not None:
-                    answer = llm.ToolResultPart(id=content.id, name=content.name, result=result)
-                    results.append(Message(role="tool", content=(answer,)))
-            case _:
-                pass
+                call, result = _tool(content, native=native)
+                parts.append(call)
+                if result is not None and result.provider_executed:
+                    parts.append(result)
+                elif result is not None:
+                    results.append(Message(role="tool", content=(result,)))
     return [Message(role="assistant", content=tuple(parts)), *results] if parts else results
+
+
+def _reasoning(part: stored.ReasoningPart, *, same: bool, native: bool) -> list[llm.Part]:
+    """Of another model: what it said, as text. Of this one: as reasoning, even empty if it carries native details."""
+    if not same:
+        return [llm.TextPart(text=part.text)] if part.text else []
+    metadata = part.provider_metadata if native and any((part.provider_metadata or {}).values()) else None
+    if not part.text and metadata is None:
+        return []
+    return [llm.ReasoningPart(text=part.text, provider_metadata=metadata)]
+
+
+def _tool(part: stored.ToolPart, *, native: bool) -> tuple[llm.ToolCallPart, llm.ToolResultPart | None]:
+    provider = part.provider or stored.ToolProvider(executed=False)
+    called = provider.metadata if native else None
+    call = llm.ToolCallPart(
+        id=part.id,
+        name=part.name,
+        input=_input(part.state),
+        provider_executed=provider.executed,
+        provider_metadata=called,
+    )
+    result = _result(part.state, hosted=provider.executed)
+    if result is None:
+        return call, None
+    return call, llm.ToolResultPart(
+        id=part.id,
+        name=part.name,
+        result=result,
+        provider_executed=provider.executed,
+        provider_metadata=(provider.result_metadata or called) if native else None,
+    )
 
 
 def _input(state: stored.ToolState) -> Any:
@@ -87,10 +125,12 @@ def _input(state: stored.ToolState) -> Any:
         return state.input
 
 
-def _result(state: stored.ToolState) -> llm.ToolResult | None:
+def _result(state: stored.ToolState, *, hosted: bool) -> llm.ToolResult | None:
     match state:
+        case stored.ToolCompleted() | stored.ToolError() if hosted and not isinstance(state.result, UnsetType):
+            return llm.as_result(decode_any(state.result))
         case stored.ToolCompleted():
-            return project_output(state.structured, state.content)
+            return llm.project_output(state.structured, state.content)
         case stored.ToolError():
             value = {"error": state.error.message, "content": state.content, "structured": state.structured}
             return llm.ToolResult(type="error", value=value)

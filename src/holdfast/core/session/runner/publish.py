@@ -10,8 +10,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
 from holdfast.llm import event as llm
+from holdfast.llm.errors import excerpt
 from holdfast.schema import session_event as ev
+from holdfast.schema.codec import encode
 from holdfast.schema.live_event import ReasoningDelta, TextDelta, ToolInputDelta
 from holdfast.schema.session import CacheTokens, Tokens
 from holdfast.schema.session_message import UnknownError
@@ -29,6 +33,8 @@ if TYPE_CHECKING:
     from holdfast.schema.record import Record
 
 FLUSH_SECONDS = 0.016
+TOOL_INTERRUPTED = "Tool execution interrupted"
+NO_RESULT = "Provider did not return a tool result"
 HERE = ev.Provider(executed=False)
 
 
@@ -113,7 +119,9 @@ class TurnPublisher:
             case llm.ProviderError(message):
                 self.close_fragments()
                 self.fail(message)
-            case llm.StepStart() | llm.Finish() | llm.ToolResultEvent():
+            case llm.ToolResultEvent():
+                self._hosted_result(event)
+            case _:
                 pass
 
     def close_fragments(self) -> None:
@@ -136,8 +144,16 @@ class TurnPublisher:
             )
 
     def fail_call(self, call_id: str, message: str) -> None:
-        if self.unsettled.pop(call_id, None) is not None:
-            self._stage(ev.ToolFailed, call_id=call_id, error=UnknownError(message=message), provider=HERE)
+        call = self.unsettled.pop(call_id, None)
+        if call is not None:
+            provider = ev.Provider(executed=call.provider_executed)
+            self._stage(ev.ToolFailed, call_id=call_id, error=UnknownError(message=message), provider=provider)
+
+    def fail_open_calls(self, *, interrupted: bool) -> None:
+        """Whatever has no settlement at the end of a turn. A hosted call may just not have been answered."""
+        for call in list(self.unsettled.values()):
+            unanswered = call.provider_executed and not interrupted
+            self.fail_call(call.id, NO_RESULT if unanswered else TOOL_INTERRUPTED)
 
     def fail(self, message: str) -> None:
         """The step's one terminal event, if it has none yet."""
@@ -202,13 +218,29 @@ class TurnPublisher:
         self._stage(ev.ToolInputEnded, call_id=id, text=self._inputs.pop(id).whole())
 
     def _call(self, call: llm.ToolCall) -> None:
-        self.called = True
+        self.called = self.called or not call.provider_executed
         self.unsettled[call.id] = call
-        if call.invalid is not None:
+        if call.invalid is not None and not call.provider_executed:
             self.fail_call(call.id, f"Invalid tool input: {call.invalid}")
             return
-        self._stage(ev.ToolCalled, call_id=call.id, tool=call.name, input=call.input, provider=HERE)
-        self.fresh.append(call)
+        provider = ev.Provider(executed=call.provider_executed, metadata=call.metadata)
+        self._stage(ev.ToolCalled, call_id=call.id, tool=call.name, input=call.input, provider=provider)
+        if not call.provider_executed:
+            self.fresh.append(call)
+
+    def _hosted_result(self, event: llm.ToolResultEvent) -> None:
+        """Kept exactly as the provider gave it: some want it back that way."""
+        if self.unsettled.pop(event.id, None) is None:
+            return
+        provider = ev.Provider(executed=True, metadata=event.metadata)
+        raw = msgspec.Raw(encode(event.result))
+        if event.result.type == "error":
+            error = UnknownError(message=excerpt(encode(event.result.value).decode()))
+            self._stage(ev.ToolFailed, call_id=event.id, error=error, result=raw, provider=provider)
+            return
+        value = event.result.value
+        structured = value if isinstance(value, dict) else {"value": value}
+        self._stage(ev.ToolSuccess, call_id=event.id, structured=structured, content=(), result=raw, provider=provider)
 
     def _schedule_flush(self) -> None:
         if self._flush is None and self._log.bus.observed:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.session.errors import Interrupted
 from holdfast.core.session.runner.lowering import lower
-from holdfast.core.session.runner.publish import HERE, TurnOf, TurnPublisher
-from holdfast.core.session.runner.turn import TOOL_INTERRUPTED, Turn
+from holdfast.core.session.runner.publish import HERE, TOOL_INTERRUPTED, TurnOf, TurnPublisher
+from holdfast.core.session.runner.turn import Turn
 from holdfast.llm.request import HttpOverlay, make_request, user
 from holdfast.schema.codec import decoder
 from holdfast.schema.session_event import Provider, ToolFailed
@@ -86,7 +86,7 @@ class Runner:
         history = [stored.decode() for stored in await self._store.active_history(session_id)]
         request = make_request(
             system=AGENT_SYSTEM,
-            messages=lower(history) or (user(CONTINUE),),
+            messages=lower(history, model.ref) or (user(CONTINUE),),
             tools=self._tools.definitions,
             http=HttpOverlay(headers={"x-session-affinity": session_id, "X-Session-Id": session_id}),
         )

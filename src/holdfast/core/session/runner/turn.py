@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.session.errors import Interrupted
 from holdfast.core.session.interrupt import ABANDONED, STOPPED
+from holdfast.core.session.runner.publish import TOOL_INTERRUPTED
 from holdfast.core.tool.tool import ToolContext, ToolFailure
 from holdfast.llm.stream import stream
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from holdfast.llm.request import Request
     from holdfast.llm.route.transport import Transport
 
-TOOL_INTERRUPTED = "Tool execution interrupted"
 TURN_INTERRUPTED = "Provider turn interrupted"
 
 log = logging.getLogger(__name__)
@@ -58,8 +58,7 @@ class Turn:
             publisher.submit()
         if self._running:
             await asyncio.wait(self._running)
-        for call_id in list(publisher.unsettled):
-            publisher.fail_call(call_id, TOOL_INTERRUPTED)
+        publisher.fail_open_calls(interrupted=interrupted or publisher.ended)
         if failure is not None:
             publisher.fail(str(failure))
         elif publisher.finish is not None:
