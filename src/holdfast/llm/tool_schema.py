@@ -48,7 +48,14 @@ _SAYS_SOMETHING = frozenset(
 
 
 def openai_schema(schema: Schema) -> Schema:
-    """The top level is one object, with properties; alternatives of objects are merged; null alternatives go."""
+    """One object, with properties; null alternatives go."""
+    top = object_schema(schema)
+    top.setdefault("properties", {})
+    return _without_null(top)
+
+
+def object_schema(schema: Schema) -> Schema:
+    """The top level as one object: providers refuse alternatives there, so those of objects are merged."""
     top = {**open_root(schema), "type": "object"}
     alternatives = [_target(schema, item) for item in _list(top.get("anyOf"))]
     if variants := [item for item in alternatives if _is_object(item)]:
@@ -60,8 +67,7 @@ def openai_schema(schema: Schema) -> Schema:
         top |= {"properties": properties, "additionalProperties": False}
         if "required" in top:
             top["required"] = [name for name in top["required"] if name in properties]
-    top.setdefault("properties", {})
-    return _without_null(top)
+    return top
 
 
 def _without_null(schema: Schema) -> Schema:

@@ -45,7 +45,7 @@ from holdfast.llm.request import (
     ToolResultPart,
     result_items,
 )
-from holdfast.llm.tool_schema import closed
+from holdfast.llm.tool_schema import closed, object_schema
 from holdfast.schema.codec import encode as to_json
 from holdfast.schema.session_message import FileContent, TextContent
 
@@ -154,7 +154,7 @@ class AnthropicMessages(NamedTuple):
             hint = tool.cache
             if hint is None and state.policy_tools and index == len(request.tools) - 1:
                 hint = CacheHint(ttl_seconds=state.ttl)
-            schema = model_schema(model, tool)
+            schema = object_schema(model_schema(model, tool))
             fields = {"name": tool.name, "description": tool.description, "input_schema": schema}
             lowered.append({**fields, **state.marker(hint)})
         return lowered
