@@ -69,8 +69,8 @@ async def test_files_get_their_media_type(wire: Wire, path: str) -> None:
     source: dict[str, Any] = {"start": 0, "end": 2, "text": "@a"}
     files: list[dict[str, Any]] = [
         {"uri": "data:image/png;base64,iVBORw0KGgo="},
-        {"uri": "file:///work/src/"},
-        {"uri": "file:///work/a.html", "name": "a", "description": "page", "source": source},
+        {"uri": "file:///srv/src/"},
+        {"uri": "file:///srv/a.html", "name": "a", "description": "page", "source": source},
     ]
     agents = [{"name": "plan", "source": source}, {"name": "build"}]
     sent = {"prompt": {"text": "see", "files": files, "agents": agents}, "delivery": "queue", "resume": False}
