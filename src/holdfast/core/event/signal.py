@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from holdfast.core.database.unit import Row
 
 # Halved on average, this is how late another process's commit is seen; it is also all that idle tails cost.
-POLL_SECONDS = 0.028
+POLL_SECONDS = 0.033
 
 log = logging.getLogger(__name__)
 
