@@ -84,7 +84,6 @@ class Runtime:
         self._locations: ServiceMap[LocationServices] = ServiceMap(self._build_services)
         self.execution = Execution(self.log, self.store, self._locations, self._ownership)
         self.sessions = Sessions(
-            database=self.database,
             log=self.log,
             store=self.store,
             inbox=self._inbox,

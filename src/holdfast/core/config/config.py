@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import re
 import stat
 from pathlib import Path
@@ -150,10 +149,6 @@ def _merge(low: ProviderConfig, high: ProviderConfig) -> ProviderConfig:
         ),
         models={**low.models, **high.models},
     )
-
-
-def process_environment() -> dict[str, str]:
-    return dict(os.environ)
 
 
 _VARIABLE = re.compile(r"\{env:([^}]+)\}")

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine
 
     from holdfast.core.clock import Clock, Ids
-    from holdfast.core.database.database import Database
     from holdfast.core.event.log import EventLog
     from holdfast.core.location.project import Project
     from holdfast.core.session.execution import Execution
@@ -37,7 +36,6 @@ class Sessions:
     def __init__(
         self,
         *,
-        database: Database,
         log: EventLog,
         store: SessionStore,
         inbox: Inbox,
@@ -45,7 +43,6 @@ class Sessions:
         ids: Ids,
         clock: Clock,
     ) -> None:
-        self._database = database
         self._log = log
         self._store = store
         self._inbox = inbox

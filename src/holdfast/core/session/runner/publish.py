@@ -50,8 +50,7 @@ class TurnOf(NamedTuple):
 class _Fragment:
     """A block that is still open: everything received, and what of it has not been announced yet."""
 
-    def __init__(self, name: str = "") -> None:
-        self.name = name
+    def __init__(self) -> None:
         self.pieces: list[str] = []
         self.announced = 0
 
@@ -108,7 +107,7 @@ class TurnPublisher:
             case llm.ReasoningEnd(id, metadata):
                 self._end_reasoning(id, metadata)
             case llm.ToolInputStart(id, name):
-                _open(self._inputs, id, name)
+                _open(self._inputs, id)
                 self._stage(ev.ToolInputStarted, call_id=id, name=name)
             case llm.ToolInputEnd(id):
                 self._end_input(id)
@@ -278,10 +277,10 @@ class TurnPublisher:
             self._flush = None
 
 
-def _open(fragments: dict[str, _Fragment], id: str, name: str = "") -> None:
+def _open(fragments: dict[str, _Fragment], id: str) -> None:
     if id in fragments:
         raise ValueError(f"the provider started block {id} twice")
-    fragments[id] = _Fragment(name)
+    fragments[id] = _Fragment()
 
 
 def _tokens(usage: llm.Usage | None) -> Tokens:
