@@ -83,7 +83,8 @@ async def test_a_page_has_fifty_sessions_unless_asked_otherwise(memory: Wire) ->
 
 
 async def test_sessions_of_one_moment_are_ordered_by_id(tmp_path: Path, clock: ManualClock) -> None:
-    """API-110, API-223: sort key (created time, id), so that ties neither repeat nor skip, in either direction."""
+    """API-110, API-223: sort key (created time, id), so that ties neither repeat nor skip, in either direction. Our ids
+    sort newest first, so of one millisecond the greatest id is the oldest."""
     async with (
         Runtime(paths=Paths(tmp_path / "data"), directory=tmp_path, environment={}, clock=clock) as runtime,
         in_memory(App(runtime)) as memory,
@@ -94,9 +95,9 @@ async def test_sessions_of_one_moment_are_ordered_by_id(tmp_path: Path, clock: M
         last = (await memory.get("/api/session?limit=4&order=asc")).json["cursor"]["next"]
         back = (await memory.get(f"/api/session?cursor={last}")).json["cursor"]["previous"]
 
-        assert pages == [["ses_a", "ses_b"], ["ses_c", "ses_d"], ["ses_e"]]
+        assert pages == [["ses_e", "ses_d"], ["ses_c", "ses_b"], ["ses_a"]]
         previous = (await memory.get(f"/api/session?cursor={back}&limit=3")).data
-        assert [item["id"] for item in previous] == ["ses_b", "ses_c", "ses_d"]
+        assert [item["id"] for item in previous] == ["ses_d", "ses_c", "ses_b"]
 
 
 async def test_new_sessions_do_not_disturb_a_walk(memory: Wire) -> None:

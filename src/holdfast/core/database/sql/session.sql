@@ -61,6 +61,7 @@ select id, parent_id, project_id, agent, model, cost, tokens_input, tokens_outpu
 from session where id = :id
 
 -- name: session.list_desc
+-- Our session ids sort newest first, so within one millisecond the smaller id is the newer session.
 select id, parent_id, project_id, agent, model, cost, tokens_input, tokens_output, tokens_reasoning,
   tokens_cache_read, tokens_cache_write, time_created, time_updated, time_archived, title,
   directory, workspace_id, path, revert
@@ -70,8 +71,8 @@ where (:directory is null or directory = :directory)
   and (:subpath is null or path = :subpath or path like :subpath_below escape '\')
   and (:workspace is null or workspace_id = :workspace)
   and (:search is null or title like :search escape '\')
-  and (:anchor_time is null or (time_created, id) < (:anchor_time, :anchor_id))
-order by time_created desc, id desc limit :limit
+  and (:anchor_time is null or time_created < :anchor_time or (time_created = :anchor_time and id > :anchor_id))
+order by time_created desc, id asc limit :limit
 
 -- name: session.list_asc
 select id, parent_id, project_id, agent, model, cost, tokens_input, tokens_output, tokens_reasoning,
@@ -83,5 +84,5 @@ where (:directory is null or directory = :directory)
   and (:subpath is null or path = :subpath or path like :subpath_below escape '\')
   and (:workspace is null or workspace_id = :workspace)
   and (:search is null or title like :search escape '\')
-  and (:anchor_time is null or (time_created, id) > (:anchor_time, :anchor_id))
-order by time_created asc, id asc limit :limit
+  and (:anchor_time is null or time_created > :anchor_time or (time_created = :anchor_time and id < :anchor_id))
+order by time_created asc, id desc limit :limit

@@ -62,7 +62,7 @@ create table session (
 create index session_project on session (project_id);
 create index session_workspace on session (workspace_id);
 create index session_parent on session (parent_id);
-create index session_created on session (time_created, id);
+create index session_created on session (time_created desc, id);
 
 -- A message header; the content of an assistant message is in session_message_part.
 create table session_message (
