@@ -14,6 +14,7 @@ from holdfast.core.event.log import EventLog, Mismatch
 from holdfast.core.location.project import Project, find_project
 from holdfast.core.location.service_map import ServiceMap
 from holdfast.core.location.services import LocationServices
+from holdfast.core.scope import Scope
 from holdfast.core.session.execution import Execution
 from holdfast.core.session.inbox import Inbox
 from holdfast.core.session.ownership import Ownership
@@ -22,7 +23,7 @@ from holdfast.core.session.runner.runner import Runner
 from holdfast.core.session.sessions import Sessions
 from holdfast.core.session.store import SessionStore
 from holdfast.core.tool.builtin.read import read_tool
-from holdfast.core.tool.tool import Toolbox
+from holdfast.core.tool.registry import ToolRegistry
 from holdfast.llm.offline import SCHEME, OfflineTransport
 from holdfast.llm.route.network import NetworkTransport
 from holdfast.llm.route.transport import SchemeTransport, Transport
@@ -152,6 +153,9 @@ class Runtime:
         project = await self.project(location)
         config = load_config(directory, project.directory, self._environment)
         catalog = Catalog(config, self._environment)
+        scope = Scope()
+        tools = ToolRegistry()
+        tools.register({"read": read_tool(directory)}, scope)
         runner = Runner(
             location,
             self.log,
@@ -159,12 +163,12 @@ class Runtime:
             self._inbox,
             self._ownership,
             catalog,
-            Toolbox({"read": read_tool(directory)}),
+            tools,
             self._transport,
             self._ids,
             self._clock,
         )
-        return LocationServices(project, catalog, runner)
+        return LocationServices(project, catalog, tools, runner, scope)
 
 
 def _worktree(directory: Path) -> Path:

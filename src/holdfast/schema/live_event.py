@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.schema.ids import MessageIDField, SessionIDField
+from holdfast.schema.permission import PermissionRequest, Reply
+from holdfast.schema.question import Answer, QuestionRequest
 from holdfast.schema.record import Record
+from holdfast.schema.todo import Todo
 
 
 class Delta(Record):
@@ -34,12 +37,6 @@ class ToolInputDelta(Delta):
 class CompactionDelta(Delta):
     message_id: MessageIDField
     text: str
-
-
-class Todo(Record):
-    content: str
-    status: str
-    priority: str
 
 
 class TodoUpdated(Record):
@@ -86,6 +83,59 @@ class ErrorInfo(Record):
 class SessionError(Record):
     session_id: str | None = None
     error: ErrorInfo | None = None
+
+
+class PermissionAskedLive(PermissionRequest):
+    pass
+
+
+class PermissionRepliedLive(Record):
+    session_id: SessionIDField
+    request_id: str
+    reply: Reply
+
+
+class QuestionAskedLive(QuestionRequest):
+    pass
+
+
+class QuestionRepliedLive(Record):
+    session_id: SessionIDField
+    request_id: str
+    answers: tuple[Answer, ...]
+
+
+class QuestionRejectedLive(Record):
+    session_id: SessionIDField
+    request_id: str
+
+
+class FileEdited(Record):
+    file: str
+
+
+class CatalogUpdated(Record):
+    pass
+
+
+class IntegrationUpdated(Record):
+    pass
+
+
+class IntegrationConnectionUpdated(Record):
+    integration_id: str
+
+
+class ReferenceUpdated(Record):
+    pass
+
+
+class PluginAdded(Record):
+    id: str
+
+
+class ModelsDevRefreshed(Record):
+    pass
 
 
 class ServerConnected(Record):

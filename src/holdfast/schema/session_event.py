@@ -9,10 +9,13 @@ import msgspec
 from holdfast.schema.ids import MessageIDField, SessionIDField
 from holdfast.schema.location import Location
 from holdfast.schema.model import ModelRef
+from holdfast.schema.permission import PermissionRequest, Reply
 from holdfast.schema.prompt import Delivery, Prompt
+from holdfast.schema.question import Answer, QuestionRequest
 from holdfast.schema.record import Record
 from holdfast.schema.session import Revert, SessionRecord, Tokens
 from holdfast.schema.session_message import ProviderMetadata, ToolContent, UnknownError
+from holdfast.schema.todo import Todo
 
 
 class SessionPayload(Record):
@@ -199,6 +202,81 @@ class RevertCleared(SessionPayload):
 
 class RevertCommitted(SessionPayload):
     message_id: MessageIDField
+
+
+# Private from here on: stored, replayed and projected, never in the public stream.
+
+
+class InputWithdrawn(SessionPayload):
+    message_id: MessageIDField
+
+
+class InstructionDiscovered(SessionPayload):
+    location: Location
+    paths: tuple[str, ...]
+
+
+PrefixBreak = Literal[
+    "new epoch", "compaction", "agent switch", "model switch", "tool change", "last step", "pruning", "revert", "hook"
+]
+
+
+class TurnDispatched(SessionPayload):
+    """Written before the provider is called: whatever happens then, it may have happened."""
+
+    agent: str
+    model: ModelRef
+    attempt: int
+    broke: tuple[PrefixBreak, ...] | None = None
+    """Why this request does not begin with the bytes of the one before, if it does not."""
+
+
+class TurnAbandoned(SessionPayload):
+    """A dispatched turn that nobody will finish and that left no step behind."""
+
+    reason: str
+
+
+class SnapshotCaptured(StepPayload):
+    """The tree after a step, which did not wait for it."""
+
+    snapshot: str
+    files: tuple[str, ...]
+
+
+class CompactionUndone(SessionPayload):
+    message_id: MessageIDField
+
+
+class TodosReplaced(SessionPayload):
+    todos: tuple[Todo, ...]
+
+
+class PermissionAsked(SessionPayload):
+    request: PermissionRequest
+    agent: str
+    """Whose rules judge it, however the Session's agent changes meanwhile."""
+
+
+class PermissionReplied(SessionPayload):
+    request_id: str
+    reply: Reply
+    message: str | None = None
+    cause: Literal["person", "interrupted", "sibling", "saved", "policy"] = "person"
+
+
+class QuestionAsked(SessionPayload):
+    request: QuestionRequest
+
+
+class QuestionReplied(SessionPayload):
+    request_id: str
+    answers: tuple[Answer, ...]
+
+
+class QuestionRejected(SessionPayload):
+    request_id: str
+    cause: Literal["person", "interrupted"] = "person"
 
 
 class SessionInfoPayload(Record):

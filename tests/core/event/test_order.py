@@ -12,7 +12,8 @@ import pytest
 from tests.core.event.samples import raw
 
 from holdfast.core.runtime import Runtime
-from holdfast.core.tool.tool import Tool, Toolbox, ToolContext, ToolOutput
+from holdfast.core.scope import Scope
+from holdfast.core.tool.tool import Tool, ToolContext
 from holdfast.llm.offline import Call, ScriptedTransport, Turn
 from holdfast.schema.prompt import Delivery, Prompt
 from holdfast.schema.session import Session
@@ -130,17 +131,18 @@ class Effects:
         self.gate = asyncio.Event()
         self.recorded: list[bool] = []
 
-    def toolbox(self) -> Toolbox:
-        return Toolbox({"slow": Tool("", Nothing, self._slow), "quick": Tool("", Nothing, self._quick)})
+    def tools(self) -> dict[str, Tool[Nothing, dict[str, str]]]:
+        kind = dict[str, str]
+        return {"slow": Tool("", Nothing, kind, self._slow), "quick": Tool("", Nothing, kind, self._quick)}
 
-    async def _slow(self, given: Nothing, context: ToolContext) -> ToolOutput:
+    async def _slow(self, given: Nothing, context: ToolContext) -> dict[str, str]:
         self._look(context)
         await self.gate.wait()
-        return ToolOutput({"was": "slow"})
+        return {"was": "slow"}
 
-    async def _quick(self, given: Nothing, context: ToolContext) -> ToolOutput:
+    async def _quick(self, given: Nothing, context: ToolContext) -> dict[str, str]:
         self._look(context)
-        return ToolOutput({"was": "quick"})
+        return {"was": "quick"}
 
     def _look(self, context: ToolContext) -> None:
         found = raw(
@@ -160,7 +162,7 @@ async def test_tools_start_after_their_record_and_settle_in_completion_order(
     model._turns = [Turn(calls=(Call(tool="slow", input={}), Call(tool="quick", input={}))), Turn(text="done")]
     effects = Effects(runtime.database.path)
     async with runtime._locations.use(session.location) as services:
-        services.runner._tools = effects.toolbox()
+        services.tools.register(effects.tools(), Scope())
     settled = runtime.log.bus.subscribe(frozenset({"session.next.tool.success"}))
     await _prompt(runtime, session, "go", "steer")
     async with asyncio.timeout(5):

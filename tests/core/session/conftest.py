@@ -16,12 +16,12 @@ from holdfast.core.clock import Clock
 from holdfast.core.event.bus import Announcement
 from holdfast.core.location.services import LocationServices
 from holdfast.core.runtime import Paths, Runtime
+from holdfast.core.scope import Scope
 from holdfast.core.session.errors import Interrupted
 from holdfast.core.session.interrupt import STOPPED, Interrupt
 from holdfast.core.session.ownership import Lease
 from holdfast.core.session.run_coordinator import RunCoordinator
-from holdfast.core.session.runner.runner import Runner
-from holdfast.core.tool.tool import Tool, Toolbox, ToolContext, ToolOutput
+from holdfast.core.tool.tool import Tool, ToolContext
 from holdfast.llm.offline import ScriptedTransport, Turn
 from holdfast.schema.location import Location
 from holdfast.schema.model import ModelRef
@@ -45,7 +45,7 @@ class ToolRuntime(Runtime):
         data: Path,
         directory: Path,
         transport: ScriptedTransport,
-        tools: Mapping[str, Tool] | None = None,
+        tools: Mapping[str, Tool[Any, Any]] | None = None,
         clock: Clock | None = None,
     ) -> None:
         super().__init__(
@@ -58,18 +58,7 @@ class ToolRuntime(Runtime):
         self.built.append(location)
         services = await super()._build_services(location)
         if self.tools:
-            services.runner = Runner(
-                location,
-                self.log,
-                self.store,
-                self._inbox,
-                self._ownership,
-                services.catalog,
-                Toolbox(self.tools),
-                self._transport,
-                self._ids,
-                self._clock,
-            )
+            services.tools.register(self.tools, Scope())
         return services
 
 
@@ -85,10 +74,10 @@ class HeldTool:
         self.runs = 0
 
     @property
-    def tool(self) -> Tool:
-        return Tool(description="waits", input=NoInput, execute=self._execute)
+    def tool(self) -> Tool[NoInput, dict[str, Any]]:
+        return Tool(description="waits", input=NoInput, output=dict[str, Any], execute=self._execute)
 
-    async def _execute(self, given: NoInput, context: ToolContext) -> ToolOutput:
+    async def _execute(self, given: NoInput, context: ToolContext) -> dict[str, Any]:
         self.runs += 1
         self.started.set()
         try:
@@ -97,7 +86,7 @@ class HeldTool:
             self.cut.set()
             await self.cleaned.wait()
             raise
-        return ToolOutput({"waited": True})
+        return {"waited": True}
 
 
 @pytest.fixture

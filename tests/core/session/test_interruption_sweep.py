@@ -10,7 +10,7 @@ import pytest
 from tests.core.session.conftest import NoInput, ToolRuntime, event_types, new_session, steps
 
 from holdfast.core.event.bus import Announcement
-from holdfast.core.tool.tool import Tool, ToolContext, ToolOutput
+from holdfast.core.tool.tool import Tool, ToolContext
 from holdfast.llm.offline import Call, ScriptedTransport, Turn
 from holdfast.schema.prompt import Prompt
 
@@ -26,13 +26,13 @@ class Effect:
         self.done: list[str] = []
 
     @property
-    def tool(self) -> Tool:
-        return Tool(description="acts", input=NoInput, execute=self._execute)
+    def tool(self) -> Tool[NoInput, dict[str, Any]]:
+        return Tool(description="acts", input=NoInput, output=dict[str, Any], execute=self._execute)
 
-    async def _execute(self, given: NoInput, context: ToolContext) -> ToolOutput:
+    async def _execute(self, given: NoInput, context: ToolContext) -> dict[str, Any]:
         await steps(3)
         self.done.append(context.session_id)
-        return ToolOutput({"acted": True})
+        return {"acted": True}
 
 
 class Stopper:

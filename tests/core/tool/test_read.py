@@ -8,10 +8,18 @@ from typing import Any
 
 import pytest
 
+from holdfast.core.scope import Scope
 from holdfast.core.tool.builtin.read import LINE_CUT, PAGE_LINES, WHOLE_BYTES, ReadInput, read, read_tool
-from holdfast.core.tool.tool import Toolbox, ToolContext, ToolFailure
+from holdfast.core.tool.registry import Materialized, ToolRegistry
+from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure
 
 CONTEXT = ToolContext("ses_1", "build", "msg_1", "c1")
+
+
+def shown(tools: dict[str, Tool[Any, Any]]) -> Materialized:
+    registry = ToolRegistry()
+    registry.register(tools, Scope())
+    return registry.materialize(())
 
 
 @pytest.fixture
@@ -218,7 +226,7 @@ async def test_a_location_behind_a_link_is_a_location(tmp_path: Path, root: Path
     (root / "f").write_text("x")
     linked = tmp_path / "linked"
     linked.symlink_to(root)
-    toolbox = Toolbox({"read": read_tool(linked)})
+    toolbox = shown({"read": read_tool(linked)})
     for path in ("f", str(linked / "f"), str(root / "f")):
         assert (await toolbox.execute("read", {"path": path}, CONTEXT)).structured["content"] == "x"
 
@@ -273,14 +281,14 @@ def test_directories_pipes_and_locked_files(root: Path) -> None:
 async def test_arguments_are_checked(root: Path, arguments: dict[str, Any]) -> None:
     """TOL-136: an offset from 1, a limit from 1 to 2000; anything else is a failure the model can read."""
     with pytest.raises(ToolFailure, match="Invalid tool input"):
-        await Toolbox({"read": read_tool(root)}).execute("read", arguments, CONTEXT)
+        await shown({"read": read_tool(root)}).execute("read", arguments, CONTEXT)
 
 
 @pytest.mark.anyio
 async def test_the_toolbox_runs_it_and_knows_no_other(root: Path) -> None:
     """TOL-014, SES-120: the same definition each time; an unknown name is an expected failure."""
     (root / "f").write_text("x")
-    toolbox = Toolbox({"read": read_tool(root)})
+    toolbox = shown({"read": read_tool(root)})
     output = await toolbox.execute("read", {"path": "f", "more": "ignored"}, CONTEXT)
     assert output.structured["content"] == "x"
     with pytest.raises(ToolFailure, match="Unknown tool: write"):

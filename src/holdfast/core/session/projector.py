@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
+from holdfast.core.database.database import PROJECTIONS
 from holdfast.core.database.unit import Statement, Value
 from holdfast.schema import session_event as ev
 from holdfast.schema.codec import encode
@@ -23,6 +24,8 @@ ALREADY_PROJECTED = "already projected"
 LIFECYCLE_CONFLICT = "lifecycle conflict"
 MESSAGE_EXISTS = "message exists"
 UNKNOWN_BOUNDARY = "unknown boundary"
+NOT_PENDING = "not pending"
+ALREADY_ANSWERED = "already answered"
 
 
 def session_created(event: Projected) -> tuple[Statement, ...]:
@@ -42,7 +45,8 @@ def session_deleted(event: Projected) -> tuple[Statement, ...]:
     # Spelled out, not left to foreign keys: those rest during a rebuild.
     return (
         Statement("session.clear_epoch", key, operational=True),
-        *(Statement(f"projection.clear_{table}", key) for table in ("parts", "messages", "inbox", "todos", "session")),
+        Statement("inbox.forget_wakes", {"session_id": event.data.session_id}, operational=True),
+        *(Statement(f"projection.clear_{table}", key) for table in PROJECTIONS[::-1]),
     )
 
 
@@ -98,6 +102,7 @@ def prompted(event: Projected) -> tuple[Statement, ...]:
     return (
         Statement("inbox.adopt", row),
         Statement("inbox.promote", row, changes=1, refusal=LIFECYCLE_CONFLICT),
+        Statement("inbox.woken", {"id": data.message_id}, operational=True),
         _message(event, data.message_id, "user", content),
     )
 
@@ -140,6 +145,7 @@ def step_started(event: Projected) -> tuple[Statement, ...]:
     return (
         Statement("message.close_newest_assistant", {"session_id": data.session_id, "timestamp": data.timestamp}),
         _message(event, data.assistant_message_id, "assistant", content),
+        Statement("turn.answer", {"session_id": data.session_id, "message_id": data.assistant_message_id}),
     )
 
 
@@ -164,12 +170,13 @@ def step_ended(event: Projected) -> tuple[Statement, ...]:
         "cache_read": data.tokens.cache.read,
         "cache_write": data.tokens.cache.write,
     }
-    return (_end_step(data, patch), Statement("session.add_usage", usage))
+    return (_end_step(data, patch), Statement("session.add_usage", usage), _end_turn(data))
 
 
 def step_failed(event: Projected) -> tuple[Statement, ...]:
     data: ev.StepFailed = event.data
-    return (_end_step(data, {"time": {"completed": data.timestamp}, "finish": "error", "error": data.error}),)
+    patch = {"time": {"completed": data.timestamp}, "finish": "error", "error": data.error}
+    return (_end_step(data, patch), _end_turn(data))
 
 
 def text_started(event: Projected) -> tuple[Statement, ...]:
@@ -278,6 +285,92 @@ def revert_committed(event: Projected) -> tuple[Statement, ...]:
     )
 
 
+def input_withdrawn(event: Projected) -> tuple[Statement, ...]:
+    data: ev.InputWithdrawn = event.data
+    row = {"session_id": data.session_id, "id": data.message_id}
+    return (
+        Statement("inbox.withdraw", row, changes=1, refusal=NOT_PENDING),
+        Statement("inbox.woken", {"id": data.message_id}, operational=True),
+    )
+
+
+def instruction_discovered(event: Projected) -> tuple[Statement, ...]:
+    data: ev.InstructionDiscovered = event.data
+    place = {"directory": data.location.directory, "workspace_id": data.location.workspace_id or ""}
+    return tuple(
+        Statement("instruction.discover", {"session_id": data.session_id, **place, "path": path}) for path in data.paths
+    )
+
+
+def turn_dispatched(event: Projected) -> tuple[Statement, ...]:
+    data: ev.TurnDispatched = event.data
+    row: dict[str, Value] = {
+        "session_id": data.session_id,
+        "agent": data.agent,
+        "model": _json(data.model),
+        "attempt": data.attempt,
+        "timestamp": data.timestamp,
+    }
+    return (Statement("turn.dispatch", row),)
+
+
+def turn_abandoned(event: Projected) -> tuple[Statement, ...]:
+    return (_end_turn(event.data),)
+
+
+def snapshot_captured(event: Projected) -> tuple[Statement, ...]:
+    data: ev.SnapshotCaptured = event.data
+    return (_end_step(data, {"snapshot": {"end": data.snapshot, "files": data.files}}),)
+
+
+def compaction_undone(event: Projected) -> tuple[Statement, ...]:
+    data: ev.CompactionUndone = event.data
+    row = {"session_id": data.session_id, "message_id": data.message_id}
+    return (
+        Statement("message.undo_compaction", row, changes=1, refusal=UNKNOWN_BOUNDARY),
+        Statement("session.clear_epoch", {"id": data.session_id}, operational=True),
+    )
+
+
+def todos_replaced(event: Projected) -> tuple[Statement, ...]:
+    data: ev.TodosReplaced = event.data
+    rows: list[dict[str, Value]] = [
+        {
+            "session_id": data.session_id,
+            "position": position,
+            "content": todo.content,
+            "status": todo.status,
+            "priority": todo.priority,
+            "timestamp": data.timestamp,
+        }
+        for position, todo in enumerate(data.todos)
+    ]
+    clear = Statement("todo.clear", {"session_id": data.session_id})
+    return (clear, *(Statement("todo.insert", row) for row in rows))
+
+
+def permission_asked(event: Projected) -> tuple[Statement, ...]:
+    return (_request(event.data, "permission", event.data.agent),)
+
+
+def permission_replied(event: Projected) -> tuple[Statement, ...]:
+    data: ev.PermissionReplied = event.data
+    reply = {"reply": data.reply, "cause": data.cause, **({"message": data.message} if data.message else {})}
+    return (_answered(data, reply),)
+
+
+def question_asked(event: Projected) -> tuple[Statement, ...]:
+    return (_request(event.data, "question", None),)
+
+
+def question_replied(event: Projected) -> tuple[Statement, ...]:
+    return (_answered(event.data, {"answers": event.data.answers}),)
+
+
+def question_rejected(event: Projected) -> tuple[Statement, ...]:
+    return (_answered(event.data, {"rejected": event.data.cause}),)
+
+
 _PROJECTORS: dict[type[Record], Projector] = {
     ev.SessionCreated: session_created,
     ev.SessionUpdated: session_updated,
@@ -308,6 +401,18 @@ _PROJECTORS: dict[type[Record], Projector] = {
     ev.RevertStaged: revert_staged,
     ev.RevertCleared: revert_cleared,
     ev.RevertCommitted: revert_committed,
+    ev.InputWithdrawn: input_withdrawn,
+    ev.InstructionDiscovered: instruction_discovered,
+    ev.TurnDispatched: turn_dispatched,
+    ev.TurnAbandoned: turn_abandoned,
+    ev.SnapshotCaptured: snapshot_captured,
+    ev.CompactionUndone: compaction_undone,
+    ev.TodosReplaced: todos_replaced,
+    ev.PermissionAsked: permission_asked,
+    ev.PermissionReplied: permission_replied,
+    ev.QuestionAsked: question_asked,
+    ev.QuestionReplied: question_replied,
+    ev.QuestionRejected: question_rejected,
 }
 SESSION_PROJECTORS: Projectors = _PROJECTORS
 
@@ -340,6 +445,29 @@ def _end_step(data: ev.StepPayload, patch: Mapping[str, Any]) -> Statement:
             "patch": _json(patch),
         },
     )
+
+
+def _end_turn(data: ev.SessionPayload) -> Statement:
+    return Statement("turn.end", {"session_id": data.session_id})
+
+
+def _request(data: ev.PermissionAsked | ev.QuestionAsked, kind: str, agent: str | None) -> Statement:
+    row: dict[str, Value] = {
+        "session_id": data.session_id,
+        "id": data.request.id,
+        "kind": kind,
+        "agent": agent,
+        "data": _json(data.request),
+        "timestamp": data.timestamp,
+    }
+    return Statement("request.insert", row)
+
+
+def _answered(
+    data: ev.PermissionReplied | ev.QuestionReplied | ev.QuestionRejected, reply: Mapping[str, Any]
+) -> Statement:
+    row = {"session_id": data.session_id, "id": data.request_id, "reply": _json(reply)}
+    return Statement("request.reply", row, changes=1, refusal=ALREADY_ANSWERED)
 
 
 def _part(

@@ -1,62 +1,57 @@
-"""What a tool is: a description, an input type, and one executor. Its name comes from where it is registered."""
+"""What a tool is: a description, an input type, an output type and one executor. Its name comes from where it is
+registered, and nothing outside this package calls its executor."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-import msgspec
-
-from holdfast.llm.request import ToolDefinition
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Sequence
 
     from holdfast.schema.session_message import ToolContent
+
+In = TypeVar("In")
+Out = TypeVar("Out")
 
 
 class ToolFailure(Exception):
     """An expected failure whose message the model may read and act on."""
 
 
-class ToolOutput(NamedTuple):
-    """`structured` is for Session consumers; `content`, when there is any, is what the model reads instead."""
-
-    structured: dict[str, Any]
-    content: tuple[ToolContent, ...] = ()
-
-
 class ToolContext(NamedTuple):
+    """Who calls. Everything else a tool needs, it got when it was made."""
+
     session_id: str
     agent: str
     assistant_message_id: str
     tool_call_id: str
 
 
-class Tool(NamedTuple):
+@dataclass(frozen=True, slots=True, eq=False)
+class Tool(Generic[In, Out]):
     description: str
-    input: type[msgspec.Struct]
-    execute: Callable[[Any, ToolContext], Awaitable[ToolOutput]]
+    input: type[In]
+    """Whatever msgspec can convert to: a Struct, a dataclass, a TypedDict; or a pydantic model."""
+    output: type[Out]
+    execute: Callable[[In, ToolContext], Awaitable[Out]]
+    content: Callable[[In, Any], Sequence[ToolContent]] | None = None
+    """What the model reads: pure, from the decoded input and the encoded output. None: the structured value, or the
+    text itself when the output is a string."""
+    structured: Callable[[In, Any], Any] | None = None
+    """What Session consumers read, when that is not the whole encoded output: pure, as `content`."""
+    structured_type: type[Any] | None = None
+    """Of what `structured` returns."""
+    output_paths: Callable[[In, Any], Sequence[str]] | None = None
+    """Managed files that the tool wrote itself."""
+    action: str | None = None
+    """The permission action that hides it from an agent; None is its registered name."""
 
 
-class Toolbox:
-    """The tools of one Location, and their definitions: the same objects every turn, so provider caches hold."""
+class ToolOutput(NamedTuple):
+    """What one execution gave, validated and projected. `structured` is for Session consumers; `content`, when there
+    is any, is what the model reads instead."""
 
-    def __init__(self, tools: Mapping[str, Tool]) -> None:
-        self._tools = dict(tools)
-        self.definitions = tuple(_definition(name, tool) for name, tool in self._tools.items())
-
-    async def execute(self, name: str, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
-        tool = self._tools.get(name)
-        if tool is None:
-            raise ToolFailure(f"Unknown tool: {name}")
-        try:
-            given = msgspec.convert(arguments, tool.input)
-        except msgspec.ValidationError as error:
-            raise ToolFailure(f"Invalid tool input: {error}") from error
-        return await tool.execute(given, context)
-
-
-def _definition(name: str, tool: Tool) -> ToolDefinition:
-    _, components = msgspec.json.schema_components([tool.input])
-    schema = {key: value for key, value in components[tool.input.__name__].items() if key != "title"}
-    return ToolDefinition(name=name, description=tool.description, input_schema=schema)
+    structured: dict[str, Any]
+    content: tuple[ToolContent, ...] = ()
+    output_paths: tuple[str, ...] = ()

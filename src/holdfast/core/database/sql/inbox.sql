@@ -14,7 +14,7 @@ where not exists (select 1 from session_input where id = :id)
 -- name: inbox.promote
 update session_input set promoted_seq = :seq
 where id = :id and session_id = :session_id and prompt = :prompt and delivery = :delivery
-  and time_created = :timestamp and (promoted_seq is null or promoted_seq = :seq)
+  and time_created = :timestamp and withdrawn_seq is null and (promoted_seq is null or promoted_seq = :seq)
 
 -- name: inbox.get
 select session_id, id, prompt, delivery, admitted_seq, promoted_seq, time_created
@@ -23,18 +23,18 @@ from session_input where id = :id
 -- name: inbox.pending
 -- Everything not yet promoted, oldest first.
 select session_id, id, prompt, delivery, admitted_seq, promoted_seq, time_created
-from session_input where session_id = :session_id and promoted_seq is null order by admitted_seq
+from session_input where session_id = :session_id and promoted_seq is null and withdrawn_seq is null order by admitted_seq
 
 -- name: inbox.next
 select session_id, id, prompt, delivery, admitted_seq, promoted_seq, time_created
 from session_input
-where session_id = :session_id and promoted_seq is null and delivery = :delivery and admitted_seq <= :cutoff
+where session_id = :session_id and promoted_seq is null and withdrawn_seq is null and delivery = :delivery and admitted_seq <= :cutoff
 order by admitted_seq limit :limit
 
 -- name: inbox.waiting
 -- Whether anything of each delivery waits.
 select delivery, count(*) from session_input
-where session_id = :session_id and promoted_seq is null group by delivery
+where session_id = :session_id and promoted_seq is null and withdrawn_seq is null group by delivery
 
 -- name: inbox.delete_after
 -- A committed revert forgets what was admitted or promoted after its boundary.
@@ -42,3 +42,32 @@ delete from session_input
 where session_id = :session_id and (
   admitted_seq > (select seq from session_message where id = :message_id and session_id = :session_id)
   or promoted_seq > (select seq from session_message where id = :message_id and session_id = :session_id))
+
+-- name: inbox.withdraw
+update session_input set withdrawn_seq = :seq
+where id = :id and session_id = :session_id and promoted_seq is null and withdrawn_seq is null
+
+-- name: inbox.is_pending
+select 1 from session_input
+where id = :id and session_id = :session_id and promoted_seq is null and withdrawn_seq is null
+
+-- name: inbox.count
+select count(*) from session_input
+where session_id = :session_id and promoted_seq is null and withdrawn_seq is null
+
+-- name: inbox.want_wake
+insert into session_wake (input_id, session_id) values (:id, :session_id) on conflict do nothing
+
+-- name: inbox.woken
+delete from session_wake where input_id = :id
+
+-- name: inbox.forget_wakes
+-- An interrupt keeps pending input back until someone wakes it.
+delete from session_wake where session_id = :session_id
+
+-- name: inbox.lost_wakes
+-- Sessions with pending input whose wake was asked for.
+select distinct waking.session_id from session_wake waking
+join session_input input on input.id = waking.input_id
+where input.promoted_seq is null and input.withdrawn_seq is null
+order by waking.session_id limit :limit

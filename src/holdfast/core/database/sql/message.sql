@@ -31,6 +31,14 @@ delete from session_message
 where session_id = :session_id
   and seq > (select seq from session_message where id = :message_id and session_id = :session_id)
 
+-- name: message.undo_compaction
+-- Only while nothing was promoted or generated after it.
+delete from session_message
+where id = :message_id and session_id = :session_id and type = 'compaction' and not exists (
+  select 1 from session_message later
+  where later.session_id = :session_id and later.seq > session_message.seq
+    and later.type in ('user', 'assistant', 'synthetic', 'shell', 'compaction'))
+
 -- name: part.delete_after
 delete from session_message_part
 where session_id = :session_id

@@ -12,6 +12,15 @@ delete from session_input where session_id = :id
 -- name: projection.clear_todos
 delete from todo where session_id = :id
 
+-- name: projection.clear_instructions
+delete from session_instruction where session_id = :id
+
+-- name: projection.clear_turn
+delete from session_turn where session_id = :id
+
+-- name: projection.clear_requests
+delete from session_request where session_id = :id
+
 -- name: projection.clear_session
 delete from session where id = :id
 
@@ -29,3 +38,12 @@ select * from session_input where session_id = :id order by admitted_seq
 
 -- name: projection.todos
 select * from todo where session_id = :id order by position
+
+-- name: projection.instructions
+select * from session_instruction where session_id = :id order by seq, path
+
+-- name: projection.turn
+select * from session_turn where session_id = :id
+
+-- name: projection.requests
+select * from session_request where session_id = :id order by seq

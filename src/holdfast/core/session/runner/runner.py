@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from holdfast.core.session.interrupt import Interrupt
     from holdfast.core.session.ownership import Lease, Ownership
     from holdfast.core.session.store import SessionStore
-    from holdfast.core.tool.tool import Toolbox
+    from holdfast.core.tool.registry import ToolRegistry
     from holdfast.llm.route.transport import Transport
     from holdfast.schema.location import Location
 
@@ -45,7 +45,7 @@ class Runner:
         inbox: Inbox,
         ownership: Ownership,
         catalog: Catalog,
-        tools: Toolbox,
+        tools: ToolRegistry,
         transport: Transport,
         ids: Ids,
         clock: Clock,
@@ -84,15 +84,16 @@ class Runner:
         if not lease.taken:
             await self._ownership.take(lease)
         history = [stored.decode() for stored in await self._store.active_history(session_id)]
+        tools = self._tools.materialize(())
         request = make_request(
             system=AGENT_SYSTEM,
             messages=lower(history, model.ref) or (user(CONTINUE),),
-            tools=self._tools.definitions,
+            tools=tools.definitions,
             http=HttpOverlay(headers={"x-session-affinity": session_id, "X-Session-Id": session_id}),
         )
         of = TurnOf(session_id, self._location, agent, model.ref)
         publisher = TurnPublisher(self._log, lease, of, self._ids, self._clock)
-        return await Turn(of, publisher, self._tools, self._transport, interrupt).run(model.model, request)
+        return await Turn(of, publisher, tools, self._transport, interrupt).run(model.model, request)
 
     async def _first_boundary(self, session_id: str) -> Boundary | None:
         waiting = await self._store.waiting(session_id)

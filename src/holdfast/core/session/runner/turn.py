@@ -20,7 +20,7 @@ from holdfast.llm.stream import stream
 if TYPE_CHECKING:
     from holdfast.core.session.interrupt import Interrupt
     from holdfast.core.session.runner.publish import TurnOf, TurnPublisher
-    from holdfast.core.tool.tool import Toolbox
+    from holdfast.core.tool.registry import Materialized
     from holdfast.llm.event import ToolCall
     from holdfast.llm.model import Model
     from holdfast.llm.request import Request
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 class Turn:
     def __init__(
-        self, of: TurnOf, publisher: TurnPublisher, tools: Toolbox, transport: Transport, interrupt: Interrupt
+        self, of: TurnOf, publisher: TurnPublisher, tools: Materialized, transport: Transport, interrupt: Interrupt
     ) -> None:
         self._of = of
         self._publisher = publisher
@@ -110,7 +110,7 @@ class Turn:
             elif outcome is ABANDONED:
                 publisher.fail_call(call.id, f"{TOOL_INTERRUPTED}: {call.name} did not stop, its outcome is unknown")
             else:
-                publisher.succeed(call.id, outcome)
+                publisher.succeed(call.id, await self._tools.bound(outcome))
         # The last settlement travels with the end of the step; earlier ones are committed as they come.
         if self._streaming or publisher.unsettled:
             publisher.submit()

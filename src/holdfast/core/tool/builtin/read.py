@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import msgspec
 
-from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure, ToolOutput
+from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,17 +33,17 @@ class ReadInput(msgspec.Struct, frozen=True):
     ) = msgspec.UNSET
 
 
-def read_tool(location: Path) -> Tool:
+def read_tool(location: Path) -> Tool[ReadInput, dict[str, Any]]:
     root = location.resolve()
 
-    async def execute(given: ReadInput, context: ToolContext) -> ToolOutput:
+    async def execute(given: ReadInput, context: ToolContext) -> dict[str, Any]:
         # A small file is read here and now; anything else could hold up the loop.
         if _size(root, given.path) <= WHOLE_BYTES:
-            return ToolOutput(read(root, given))
-        return ToolOutput(await asyncio.to_thread(read, root, given))
+            return read(root, given)
+        return await asyncio.to_thread(read, root, given)
 
     description = "Read a text file. Returns the whole file when it is small, otherwise a page of lines."
-    return Tool(description=description, input=ReadInput, execute=execute)
+    return Tool(description=description, input=ReadInput, output=dict[str, Any], execute=execute)
 
 
 def read(root: Path, given: ReadInput) -> dict[str, Any]:

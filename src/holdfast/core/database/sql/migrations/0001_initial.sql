@@ -101,6 +101,7 @@ create table session_input (
   prompt text not null,
   delivery text not null,
   promoted_seq integer,
+  withdrawn_seq integer,
   time_created integer not null,
   primary key (session_id, admitted_seq)
 ) without rowid;
@@ -112,8 +113,70 @@ create table session_context_epoch (
   baseline text not null,
   snapshot text not null,
   baseline_seq integer not null,
-  revision integer not null default 0
+  revision integer not null default 0,
+  observed text not null default '{}'
 ) without rowid;
+
+-- Which sources a mid-conversation system message spoke for. Operational: only people read it.
+create table session_context_change (
+  session_id text not null references session (id) on delete cascade,
+  seq integer not null,
+  keys text not null,
+  primary key (session_id, seq)
+) without rowid;
+
+-- Instruction files that successful reads discovered.
+create table session_instruction (
+  session_id text not null references session (id) on delete cascade,
+  directory text not null,
+  workspace_id text not null,
+  path text not null,
+  seq integer not null,
+  primary key (session_id, directory, workspace_id, path)
+) without rowid;
+
+-- The dispatched turn that has no end yet: at most one per Session.
+create table session_turn (
+  session_id text primary key not null references session (id) on delete cascade,
+  seq integer not null,
+  agent text not null,
+  model text not null,
+  attempt integer not null,
+  message_id text,
+  time_dispatched integer not null
+) without rowid;
+
+-- Permission requests and questions, with their answers.
+create table session_request (
+  session_id text not null references session (id) on delete cascade,
+  seq integer not null,
+  id text not null unique,
+  kind text not null,
+  agent text,
+  data text not null,
+  reply text,
+  time_created integer not null,
+  primary key (session_id, seq)
+) without rowid;
+create index session_request_open on session_request (session_id) where reply is null;
+
+-- What a person approved for good, per project.
+create table permission (
+  id text primary key not null,
+  project_id text not null references project (id) on delete cascade,
+  action text not null,
+  resource text not null,
+  time_created integer not null,
+  time_updated integer not null,
+  unique (project_id, action, resource)
+) without rowid;
+
+-- Pending inputs that asked for a wake. Without a row, an input waits until someone says so.
+create table session_wake (
+  input_id text primary key not null,
+  session_id text not null
+) without rowid;
+create index session_wake_session on session_wake (session_id);
 
 create table todo (
   session_id text not null references session (id) on delete cascade,

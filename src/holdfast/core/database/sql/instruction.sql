@@ -1,0 +1,7 @@
+-- name: instruction.discover
+insert into session_instruction (session_id, directory, workspace_id, path, seq)
+values (:session_id, :directory, :workspace_id, :path, :seq) on conflict do nothing
+
+-- name: instruction.list
+select path from session_instruction
+where session_id = :session_id and directory = :directory and workspace_id = :workspace_id order by seq, path

@@ -1,0 +1,44 @@
+"""Permission rules, requests and replies. Of all rules that match, the last one decides."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from holdfast.schema.ids import SessionIDField
+from holdfast.schema.record import Record
+
+Effect = Literal["allow", "deny", "ask"]
+Reply = Literal["once", "always", "reject"]
+PermissionIDField = Annotated[str, msgspec.Meta(pattern="^per")]
+
+
+class Rule(Record):
+    action: str
+    resource: str
+    effect: Effect
+
+
+class PermissionSource(Record, tag_field="type", tag="tool"):
+    message_id: str
+    call_id: str
+
+
+class PermissionRequest(Record):
+    """What a person is asked. `save` are the patterns that an `always` would store."""
+
+    id: PermissionIDField
+    session_id: SessionIDField
+    action: str
+    resources: tuple[str, ...]
+    save: tuple[str, ...] | None = None
+    metadata: dict[str, Any] | None = None
+    source: PermissionSource | None = None
+
+
+class SavedApproval(Record):
+    id: str
+    project_id: str
+    action: str
+    resource: str
