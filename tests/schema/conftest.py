@@ -18,6 +18,8 @@ def _examples(kind: inspect.Type) -> Iterator[Any]:
     match kind:
         case inspect.StrType():
             yield f"{(kind.pattern or '').removeprefix('^')}1"
+        case inspect.Metadata():
+            yield from _examples(kind.type)
         case inspect.IntType():
             yield 7
         case inspect.FloatType():

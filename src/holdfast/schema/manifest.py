@@ -96,6 +96,7 @@ SESSION_DEFINITIONS: tuple[Definition, ...] = (
     _session("session.next.turn.abandoned", ev.TurnAbandoned, public=False),
     _session("session.next.snapshot.captured", ev.SnapshotCaptured, public=False),
     _session("session.next.compaction.undone", ev.CompactionUndone, public=False),
+    _session("session.next.usage.recorded", ev.UsageRecorded, public=False),
     _session("session.next.todos.replaced", ev.TodosReplaced, public=False),
     _session("session.next.permission.asked", ev.PermissionAsked, public=False),
     _session("session.next.permission.replied", ev.PermissionReplied, public=False),

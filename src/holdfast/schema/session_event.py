@@ -217,7 +217,16 @@ class InstructionDiscovered(SessionPayload):
 
 
 PrefixBreak = Literal[
-    "new epoch", "compaction", "agent switch", "model switch", "tool change", "last step", "pruning", "revert", "hook"
+    "new epoch",
+    "compaction",
+    "agent switch",
+    "model switch",
+    "tool change",
+    "last step",
+    "pruning",
+    "revert",
+    "hook",
+    "configuration",
 ]
 
 
@@ -227,6 +236,14 @@ class TurnDispatched(SessionPayload):
     agent: str
     model: ModelRef
     attempt: int
+    baseline_seq: int
+    checkpoint_seq: int
+    pruned_seq: int
+    tools: str
+    """This and the next two are fingerprints: what the request was made of, apart from its conversation."""
+    system: str
+    controls: str
+    last_step: bool
     broke: tuple[PrefixBreak, ...] | None = None
     """Why this request does not begin with the bytes of the one before, if it does not."""
 
@@ -248,6 +265,14 @@ class CompactionUndone(SessionPayload):
     message_id: MessageIDField
 
 
+class UsageRecorded(SessionPayload):
+    """What a call of the runtime's own cost, outside any step."""
+
+    purpose: Literal["compaction", "title"]
+    cost: float
+    tokens: Tokens
+
+
 class TodosReplaced(SessionPayload):
     todos: tuple[Todo, ...]
 
@@ -262,7 +287,8 @@ class PermissionReplied(SessionPayload):
     request_id: str
     reply: Reply
     message: str | None = None
-    cause: Literal["person", "interrupted", "sibling", "saved", "policy"] = "person"
+    cause: Literal["interrupted", "sibling", "saved", "policy"] | None = None
+    """Who answered, when it was no person."""
 
 
 class QuestionAsked(SessionPayload):
@@ -276,7 +302,8 @@ class QuestionReplied(SessionPayload):
 
 class QuestionRejected(SessionPayload):
     request_id: str
-    cause: Literal["person", "interrupted"] = "person"
+    cause: Literal["interrupted"] | None = None
+    """Who dismissed it, when it was no person."""
 
 
 class SessionInfoPayload(Record):

@@ -85,7 +85,10 @@ async def test_the_context_epoch_is_not_replayed(story: Story, events: list[Seri
     await story.epoch()
     await other.log.replay_all(events[:4])
     assert raw(other.database.path, "select count(*) from session_context_epoch") == [(0,)]
-    raw(other.database.path, "insert into session_context_epoch values (?, 'theirs', '{}', 0, 0)", (SES,))
+    insert = (
+        "insert into session_context_epoch (session_id, baseline, snapshot, baseline_seq) values (?, 'theirs', '{}', 0)"
+    )
+    raw(other.database.path, insert, (SES,))
     await other.log.replay_all(events[4:])
     assert raw(other.database.path, "select baseline from session_context_epoch") == [("theirs",)]
 

@@ -194,7 +194,15 @@ async def test_what_is_active_is_a_mapping_that_forgets(tmp_path: Path, project:
 
 async def test_a_drain_leaves_no_trace_of_itself(runtime: Runtime, session: Session, model: ScriptedTransport) -> None:
     """SES-208: two drains of one turn and one drain of two turns write the same kinds of events, and no more."""
-    turn = ["prompt.admitted", "prompted", "step.started", "text.started", "text.ended", "step.ended"]
+    turn = [
+        "prompt.admitted",
+        "prompted",
+        "turn.dispatched",
+        "step.started",
+        "text.started",
+        "text.ended",
+        "step.ended",
+    ]
     for _ in range(2):
         await runtime.sessions.prompt(session.id, HELLO)
         await runtime.sessions.wait(session.id)

@@ -10,6 +10,7 @@ from tests.core.session.conftest import script
 
 from holdfast.core.runtime import Runtime
 from holdfast.core.session.interrupt import Interrupt
+from holdfast.core.session.runner.outbox import Outbox
 from holdfast.core.session.runner.publish import NO_RESULT, TurnOf, TurnPublisher
 from holdfast.llm import event as llm
 from holdfast.llm.offline import ScriptedTransport, Turn
@@ -34,17 +35,19 @@ async def publish(runtime: Runtime, session: Session, *events: llm.Event) -> Ass
     lease = await runtime._ownership.acquire(session.id, Interrupt(), _always)
     assert lease is not None
     of = TurnOf(session.id, session.location, "build", ModelRef(id="m", provider_id="p"))
-    publisher = TurnPublisher(runtime.log, lease, of, runtime._ids, runtime._clock)
+    outbox = Outbox(lease, session.location)
+    publisher = TurnPublisher(runtime.log, outbox, of, runtime._ids, runtime._clock, lambda tokens: 0.0)
     for event in events:
         publisher.handle(event)
     publisher.close_fragments()
     publisher.fail_open_calls(interrupted=False)
     publisher.end()
-    await publisher.commit()
+    await outbox.commit()
     runtime._ownership.release(lease)
     assert publisher.message_id is not None
     message = (await runtime.sessions.message(session.id, publisher.message_id)).decode()
     assert isinstance(message, AssistantMessage)
+    assert publisher.answer.message == message
     return message
 
 

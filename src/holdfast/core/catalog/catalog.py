@@ -1,113 +1,311 @@
-"""Chooses a model for a turn. A requested model is never replaced silently."""
+"""The models of one Location, and the choice of one for a turn. A requested model is never replaced silently.
+
+Invariants
+- Nothing is read before somebody asks for a model that needs it.
+- Whether a provider is available is found out when it is asked, never kept: credentials and environment change."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import asyncio
+import difflib
+import logging
+from typing import TYPE_CHECKING
 
-from holdfast.core.catalog.providers import COMPATIBLE, KNOWN, Access, Known, Unreachable, build_model
+import msgspec
+
+from holdfast.core.catalog import packages
+from holdfast.core.catalog.configured import configure, configure_integrations
+from holdfast.core.catalog.draft import Draft, Shelf, new_model, new_provider, project
+from holdfast.core.catalog.models_dev import ModelsDev
+from holdfast.core.catalog.public import public
+from holdfast.core.catalog.resolution import NOBODY, Listing, resolve_listing
+from holdfast.core.catalog.resolved import ResolvedModel as ResolvedModel
+from holdfast.core.catalog.routes import is_supported
+from holdfast.core.catalog.selection import automatic, newest_first, small
+from holdfast.core.catalog.touches import touch
+from holdfast.core.catalog.variants import with_generated
+from holdfast.core.clock import Ids, SystemClock
+from holdfast.core.config.document import Diagnostic
+from holdfast.core.credential.integration import IntegrationDraft
+from holdfast.core.credential.integrations import Integrations
+from holdfast.core.policy.policy import Policy
+from holdfast.core.scope import Scope
 from holdfast.core.session.errors import ModelNotSelected, ModelUnavailable
+from holdfast.core.state import Batches, Phase, State
 from holdfast.llm import offline
-from holdfast.llm.route.transport import Timeouts
-from holdfast.schema.model import DEFAULT_VARIANT, ModelRef
+from holdfast.schema.catalog import EnvMethod, KeyMethod, NativeApi
+from holdfast.schema.live_event import CatalogUpdated
+from holdfast.schema.model import ModelRef
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 
-    from holdfast.core.config.config import Config, ProviderConfig
-    from holdfast.llm.model import Model
+    from holdfast.core.clock import Clock
+    from holdfast.core.config.config import Config
+    from holdfast.core.credential.store import CredentialStore
+    from holdfast.schema.agent import Agent
+    from holdfast.schema.catalog import ModelInfo, ProviderInfo
+    from holdfast.schema.record import Record
 
-FIRST_BYTE_SECONDS = 300.0
 DEMO = "demo"
 DEMO_MODELS = ("echo", "scripted")
-BEDROCK = "amazon-bedrock"
+BOOT_SECONDS = 10.0
+NAMED_MODELS = 5
+KEPT_DIAGNOSTICS = 200
 
+DEMO_SHELF = Shelf(
+    msgspec.structs.replace(new_provider(DEMO), api=NativeApi(url=offline.BASE_URL, settings={"timeout": False}))
+)
 
-class ResolvedModel(NamedTuple):
-    ref: ModelRef
-    model: Model
+log = logging.getLogger(__name__)
 
 
 class Catalog:
-    """The models of one Location: from its configuration, from keys in the environment, and the offline ones."""
-
-    def __init__(self, config: Config, environment: Mapping[str, str]) -> None:
-        self._config = config
+    def __init__(
+        self,
+        config: Config,
+        environment: Mapping[str, str],
+        *,
+        models: ModelsDev | None = None,
+        credentials: CredentialStore | None = None,
+        clock: Clock | None = None,
+        ids: Ids | None = None,
+        batches: Batches | None = None,
+        announce: Callable[[Record], None] | None = None,
+        boot: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """Without `models` there is only the snapshot that comes along, without `credentials` no stored one. `announce`
+        speaks for this Location; `boot` returns when its plugins are there."""
+        self._documents = config.documents()
+        self._policy = Policy(self._documents)
         self._environment = environment
+        self._models = models or ModelsDev(None, environment)
+        self._clock = clock or SystemClock()
+        self._batches = batches or Batches()
+        self._announce = announce
+        self._boot = boot
+        self._scope = Scope()
+        self._made: State[Draft] | None = None
+        self._diagnostics: dict[Diagnostic, None] = {}
+        self.integrations = Integrations(
+            self._first_integrations,
+            lambda draft: configure_integrations(draft, self._documents),
+            environment,
+            credentials,
+            ids or Ids(self._clock),
+            self._clock,
+            batches=self._batches,
+            announce=announce,
+        )
+        self._scope.add(self._models.on_refresh(self._reload_all))
 
-    def resolve(self, session_id: str, chosen: ModelRef | None) -> ResolvedModel:
-        """The Session's model, else the configured one, else the first provider with a key."""
-        ref = chosen or self.default()
-        if ref is None:
-            raise ModelNotSelected(session_id)
-        if ref.variant not in (None, DEFAULT_VARIANT):
-            raise ModelUnavailable(ref.provider_id, ref.id, f"it has no variant {ref.variant}")
-        if ref.provider_id == DEMO:
-            return self._demo(ref)
-        if (configured := self._config.providers.get(ref.provider_id)) is not None:
-            return self._configured(ref, configured)
-        if (known := KNOWN.get(ref.provider_id)) is not None:
-            return self._known(ref, known)
-        raise ModelUnavailable(ref.provider_id, ref.id, "no such provider is configured")
+    async def close(self) -> None:
+        self._scope.close()
+        await self.integrations.close()
+
+    # -- what there is -------------------------------------------------------------------------------------------
+
+    def providers(self) -> tuple[ProviderInfo, ...]:
+        """Those that can be used now."""
+        return tuple(public(shelf.provider) for shelf in self._available())
+
+    def provider(self, id: str) -> ProviderInfo | None:
+        """Also one that cannot be used."""
+        found = self._draft.providers.get(id)
+        return public(found) if found else None
+
+    def all_models(self) -> tuple[ModelInfo, ...]:
+        """Newest first, whether they can be used or not."""
+        shelves = self._draft.shelves().values()
+        return tuple(map(public, newest_first(model for shelf in shelves for model in _listed(shelf))))
+
+    def models(self) -> tuple[ModelInfo, ...]:
+        """Newest first: the enabled ones of providers that can be used now."""
+        return tuple(map(public, self._usable()))
+
+    def model(self, provider_id: str, id: str) -> ModelInfo | None:
+        shelf = self._draft.find(provider_id)
+        found = shelf.model(id) if shelf else None
+        return public(_complete(shelf, found)) if shelf and found else None
+
+    def small(self, provider_id: str) -> ModelRef | None:
+        """For titles and the like; None when the provider has none that fits."""
+        shelf = next((shelf for shelf in self._available() if shelf.provider.id == provider_id), None)
+        found = small(provider_id, list(_listed(shelf)), self._clock.now()) if shelf else None
+        return ModelRef(id=found.id, provider_id=provider_id) if found else None
+
+    def is_available(self, provider_id: str) -> bool:
+        shelf = self._draft.find(provider_id)
+        return shelf is not None and self._unavailable(shelf.provider) is None
+
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """What was found in options so far that does not count as its author meant it."""
+        return tuple(self._diagnostics)
+
+    # -- putting it together -------------------------------------------------------------------------------------
+
+    def transform(
+        self, apply: Callable[[Draft], None], scope: Scope, *, phase: Phase, owner: str = "holdfast"
+    ) -> Callable[[], None]:
+        return self._state.transform(apply, scope, phase=phase, owner=owner)
+
+    def reload(self) -> None:
+        if self._made is not None:
+            self._made.reload()
+
+    def reconfigure(self, config: Config) -> None:
+        """Policy first; the rest is rebuilt in one step, and what runs sees it at its next turn."""
+        self._documents = config.documents()
+        self._policy = Policy(self._documents)
+        self._diagnostics.clear()
+        self._reload_all()
+
+    # -- choosing ------------------------------------------------------------------------------------------------
+
+    async def ready(self) -> None:
+        """The Location's plugins have said what they have to say, or had long enough."""
+        if self._boot is None:
+            return
+        try:
+            async with asyncio.timeout(BOOT_SECONDS):
+                await self._boot()
+        except TimeoutError:
+            log.warning("plugins took longer than %d s to start; going on without them", int(BOOT_SECONDS))
 
     def default(self) -> ModelRef | None:
-        if self._config.model:
-            return parse_model(self._config.model)
-        for id, provider in self._config.providers.items():
-            if provider.models:
-                return ModelRef(id=next(iter(provider.models)), provider_id=id)
-        for known in KNOWN.values():
-            if known.default_model and self._key(known):
-                return ModelRef(id=known.default_model, provider_id=known.id)
-        return None
+        """The configured model, else the newest that can be used."""
+        if self._draft.default is not None:
+            return self._draft.default
+        found = automatic([model for model in self._usable() if is_supported(model)])
+        return ModelRef(id=found.id, provider_id=found.provider_id) if found else None
 
-    def _demo(self, ref: ModelRef) -> ResolvedModel:
+    def resolve(self, session_id: str, chosen: ModelRef | None, agent: Agent | None = None) -> ResolvedModel:
+        """The Session's model, else the agent's, else the configured one, else the newest that can be used."""
+        ref = _with_variant(chosen, agent) or (agent.model if agent else None) or self.default()
+        if ref is None:
+            raise ModelNotSelected(session_id)
+        shelf, found = self._demo(ref) if ref.provider_id == DEMO else self._find(ref)
+        listing = Listing(shelf.provider, found, _complete(shelf, found), shelf.facts(found.id))
+        holder = NOBODY if ref.provider_id == DEMO else self.integrations
+        resolved, problems = resolve_listing(ref, listing, agent, holder, self._environment)
+        self._tell(ref, problems)
+        return resolved
+
+    def _demo(self, ref: ModelRef) -> tuple[Shelf, ModelInfo]:
         if ref.id not in DEMO_MODELS:
             raise ModelUnavailable(ref.provider_id, ref.id, f"the offline models are {', '.join(DEMO_MODELS)}")
-        return self._build(ref, ref.id, COMPATIBLE, Access(DEMO, None, offline.BASE_URL, {}, Timeouts()))
+        return DEMO_SHELF, new_model(DEMO, ref.id)
 
-    def _configured(self, ref: ModelRef, provider: ProviderConfig) -> ResolvedModel:
-        model = provider.models.get(ref.id)
-        if model is None and provider.models:
-            names = ", ".join(sorted(provider.models)[:5])
-            raise ModelUnavailable(ref.provider_id, ref.id, f"the provider has {names}")
-        known = KNOWN.get(ref.provider_id)
-        access = Access(
-            provider_id=ref.provider_id,
-            key=provider.options.api_key or (self._key(known) if known else None),
-            base_url=provider.options.base_url or provider.api,
-            headers=provider.options.headers,
-            timeouts=_timeouts(provider),
-        )
-        package = provider.npm or (known.package if known else COMPATIBLE)
-        return self._build(ref, (model.id if model else None) or ref.id, package, access)
+    def _find(self, ref: ModelRef) -> tuple[Shelf, ModelInfo]:
+        shelf = self._draft.find(ref.provider_id)
+        if shelf is None:
+            denied = not self._policy.allows_provider(ref.provider_id)
+            reason = "a policy denies its provider" if denied else "no such provider is configured"
+            raise ModelUnavailable(ref.provider_id, ref.id, reason)
+        found = shelf.model(ref.id)
+        if found is None and (shelf.ids() or not ref.id):
+            raise ModelUnavailable(ref.provider_id, ref.id, _others(ref.id, shelf))
+        # A provider that lists nothing is believed: a gateway may have more models than anybody wrote down.
+        found = found or new_model(ref.provider_id, ref.id)
+        refusal = self._unavailable(shelf.provider, explicit=True) if found.enabled else "it is disabled"
+        if refusal is not None:
+            raise ModelUnavailable(ref.provider_id, ref.id, refusal)
+        return shelf, found
 
-    def _known(self, ref: ModelRef, known: Known) -> ResolvedModel:
-        key = self._key(known)
-        if not key and known.id != BEDROCK:  # which has other credentials than a key
-            raise ModelUnavailable(ref.provider_id, ref.id, f"{' or '.join(known.key_variables)} is not set")
-        access = Access(known.id, key, None, {}, Timeouts(first_byte=FIRST_BYTE_SECONDS))
-        return self._build(ref, ref.id, known.package, access)
+    # -- details -------------------------------------------------------------------------------------------------
 
-    def _build(self, ref: ModelRef, api_id: str, package: str, access: Access) -> ResolvedModel:
-        try:
-            return ResolvedModel(ref, build_model(package, api_id, access, self._environment))
-        except Unreachable as error:
-            raise ModelUnavailable(ref.provider_id, ref.id, str(error)) from error
+    @property
+    def _draft(self) -> Draft:
+        return self._state.value
 
-    def _key(self, known: Known) -> str | None:
-        return next((value for name in known.key_variables if (value := self._environment.get(name))), None)
+    @property
+    def _state(self) -> State[Draft]:
+        if self._made is None:
+            with self._batches.batch():
+                self._made = State(
+                    lambda: Draft(self._models.shelves()),
+                    self._batches,
+                    finalize=self._apply_policy,
+                    updated=self._updated,
+                )
+                self._made.transform(lambda draft: touch(draft, self._environment), self._scope, phase=Phase.BUILTIN)
+                self._made.transform(lambda draft: configure(draft, self._documents), self._scope, phase=Phase.CONFIG)
+        return self._made
+
+    def _apply_policy(self, draft: Draft) -> None:
+        for provider in draft.providers.list():
+            if not self._policy.allows_provider(provider.id):
+                draft.providers.remove(provider.id)
+
+    def _first_integrations(self) -> IntegrationDraft:
+        draft = IntegrationDraft()
+        for id, provider in self._models.providers().items():
+            if provider.env:
+                draft.add(id, KeyMethod(), provider.name)
+                draft.add(id, EnvMethod(names=provider.env))
+        return draft
+
+    def _reload_all(self) -> None:
+        with self._batches.batch():
+            self.integrations.reload()
+            self.reload()
+
+    def _updated(self) -> None:
+        if self._announce is not None:
+            self._announce(CatalogUpdated())
+
+    def _available(self) -> Iterator[Shelf]:
+        for _, shelf in sorted(self._draft.shelves().items()):
+            if self._unavailable(shelf.provider) is None:
+                yield shelf
+
+    def _usable(self) -> list[ModelInfo]:
+        return newest_first(model for shelf in self._available() for model in _listed(shelf) if model.enabled)
+
+    def _unavailable(self, provider: ProviderInfo, *, explicit: bool = False) -> str | None:
+        """Why it cannot be used, or None. `explicit`: somebody asked for it, and AWS may find credentials by itself."""
+        if provider.disabled:
+            return "its provider is disabled"
+        given = {**(provider.api.settings or {}), **provider.request.body}
+        if any(isinstance(given.get(name), str) and given[name] for name in ("apiKey", "authToken", "accessKeyId")):
+            return None
+        integration = self.integrations.find(provider.integration_id or provider.id)
+        if integration is None and provider.integration_id is None:
+            return None
+        if self.integrations.active(provider.integration_id or provider.id) is not None:
+            return None
+        if explicit and packages.dialect(provider.api) is packages.BEDROCK:
+            return None
+        names = " or ".join(integration.variables) if integration else ""
+        return f"{names} is not set, and no credential is stored" if names else "no credential is stored"
+
+    def _tell(self, ref: ModelRef, problems: Iterable[str]) -> None:
+        for problem in problems:
+            found = Diagnostic(f"{ref.provider_id}/{ref.id}", problem)
+            if found not in self._diagnostics and len(self._diagnostics) < KEPT_DIAGNOSTICS:
+                self._diagnostics[found] = None
+                log.warning("%s: %s", found.path, problem)
 
 
-def parse_model(text: str) -> ModelRef:
-    """`provider/model`; the model's own id may contain slashes."""
-    provider, _, model = text.partition("/")
-    return ModelRef(id=model, provider_id=provider)
+def _listed(shelf: Shelf) -> Iterator[ModelInfo]:
+    return (_complete(shelf, model) for model in shelf.all())
 
 
-def _timeouts(provider: ProviderConfig) -> Timeouts:
-    chosen = provider.options.timeout
-    if chosen is False:
-        return Timeouts()
-    if chosen is None or chosen is True:
-        return Timeouts(first_byte=FIRST_BYTE_SECONDS)
-    return Timeouts(first_byte=chosen / 1000)
+def _complete(shelf: Shelf, model: ModelInfo) -> ModelInfo:
+    return with_generated(project(shelf.provider, model), shelf.facts(model.id))
+
+
+def _with_variant(chosen: ModelRef | None, agent: Agent | None) -> ModelRef | None:
+    """The agent's variant belongs to its own model, and gives way to any that the Session names."""
+    if chosen is None or agent is None or agent.model is None or chosen.variant is not None:
+        return chosen
+    same = (chosen.provider_id, chosen.id) == (agent.model.provider_id, agent.model.id)
+    return msgspec.structs.replace(chosen, variant=agent.model.variant) if same else chosen
+
+
+def _others(id: str, shelf: Shelf) -> str:
+    """The nearest names first."""
+    names = shelf.ids()
+    near = difflib.get_close_matches(id, names, n=NAMED_MODELS, cutoff=0.5)
+    shown = list(dict.fromkeys((*near, *sorted(names))))[:NAMED_MODELS]
+    return f"the provider has {', '.join(shown)}{' and others' if len(names) > len(shown) else ''}"

@@ -1,17 +1,99 @@
-"""JSON with comments and trailing commas, made plain without moving a line: errors keep their line numbers."""
+"""JSON with comments and trailing commas, decoded without moving a line: problems keep their line numbers."""
 
 from __future__ import annotations
 
+import json
 import re
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _STRING = r'"(?:[^"\\]|\\.)*"'
 # Two passes, each linear: a comma counts as trailing only once the comments behind it are gone.
 _COMMENT = re.compile(rf"{_STRING}|//[^\n]*|/\*.*?\*/", re.DOTALL)
 _TRAILING_COMMA = re.compile(rf"{_STRING}|,(?=\s*[}}\]])", re.DOTALL)
+_TOKEN = re.compile(rf"(?:{_STRING}|[{{}}\[\],:])\s*", re.DOTALL)
+
+
+class InvalidJson(ValueError):
+    def __init__(self, message: str, line: int | None = None) -> None:
+        super().__init__(message)
+        self.line = line
+
+
+class Decoded(NamedTuple):
+    value: Any
+    repeated: tuple[str, ...]
+    """Keys that one object has twice; the last one counts."""
+
+
+def decode(text: str) -> Decoded:
+    repeated: list[str] = []
+
+    def collect(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            names = [name for name, _ in pairs]
+            repeated.extend(sorted({name for name in names if names.count(name) > 1}))
+        return found
+
+    try:
+        value = _parse(text, collect)
+    except RecursionError:
+        raise InvalidJson("is nested too deeply") from None
+    return Decoded(value, tuple(repeated))
+
+
+def line_of(text: str, path: Sequence[str | int]) -> int | None:
+    """Where the value at `path` stands, counting from one. Only called for what will be reported."""
+    plain = to_json(text)
+    # One open container each: the key or index it is at; None once a key is awaited.
+    trail: list[str | int | None] = []
+    awaiting_key = False
+    wanted = list(path)
+    for match in _TOKEN.finditer(plain):
+        token = match[0].rstrip()
+        if token[0] == '"' and awaiting_key:
+            trail[-1], awaiting_key = json.loads(token), False
+        elif token == "{":
+            trail.append(None)
+            awaiting_key = True
+        elif token == "[":
+            trail.append(0)
+        elif token in "}]" and trail:
+            trail.pop()
+            awaiting_key = False
+        elif token == "," and trail:
+            last = trail[-1]
+            if isinstance(last, int):
+                trail[-1] = last + 1
+            else:
+                awaiting_key = True
+        if trail == wanted:
+            # An item begins behind its bracket or comma, perhaps on another line.
+            start = match.start() if token[0] == '"' else match.end()
+            return plain.count("\n", 0, start) + 1
+    return None
 
 
 def to_json(text: str) -> str:
     return _TRAILING_COMMA.sub(_blank, _COMMENT.sub(_blank, text.removeprefix("\ufeff")))
+
+
+def _parse(text: str, collect: Any) -> Any:
+    try:
+        return json.loads(text, object_pairs_hook=collect, parse_constant=_no_constant)
+    except json.JSONDecodeError:
+        pass  # most files are plain; only the others are worth two more passes
+    try:
+        return json.loads(to_json(text), object_pairs_hook=collect, parse_constant=_no_constant)
+    except json.JSONDecodeError as error:
+        raise InvalidJson(f"is not valid JSON: {error.msg.lower()}", error.lineno) from None
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise InvalidJson(f"is not valid JSON: {name} is not a number")
 
 
 def _blank(match: re.Match[str]) -> str:

@@ -124,6 +124,12 @@ class EventLog:
         announce = functools.partial(self._announce_committed, prepared, location, metadata)
         return self._database.submit(unit, announce)
 
+    def write(
+        self, aggregate_id: str, before: Sequence[Statement], local: Sequence[Statement], fence: Fence | None = None
+    ) -> asyncio.Future[Committed]:
+        """Operational writes of an aggregate without an event. They keep the order of `submit`."""
+        return self._database.submit(Unit(aggregate_id, before=tuple(before), local=tuple(local), fence=fence))
+
     def announce(self, payload: Record, *, location: Location | None = None) -> None:
         """Tell whoever listens now. Nothing is stored and no cursor moves."""
         if not self.bus.observed:

@@ -8,6 +8,16 @@ SessionError
 ├── LifecycleConflict       an input cannot be promoted as asked (internal)
 ├── ModelNotSelected        no model was chosen and none is available
 ├── ModelUnavailable        the chosen model is not available here
+├── AgentUnavailable        the chosen agent has no record here
+├── InboxFull               too many inputs wait already
+├── InputNotPending         that input was promoted, or never was one
+├── RepeatedCalls           the model made the same call again and again
+├── TurnLimitReached        the safety cap on turns without a person
+├── NothingToCompact        there is no older history to summarise
+├── CompactionFailed        the summary could not be made
+├── CompactionInUse         a checkpoint that something already followed
+├── DestinationMismatch     a move into another project
+├── ChangesNotMoved         capturing, applying or discarding changes failed
 └── Interrupted             the execution that was waited for was interrupted
 """
 
@@ -93,6 +103,120 @@ class ModelUnavailable(SessionError):
         super().__init__(f"Model {provider_id}/{model_id} is not available{': ' if reason else ''}{reason}")
         self.provider_id = provider_id
         self.model_id = model_id
+
+
+class AgentUnavailable(SessionError):
+    """The chosen agent does not exist here; nothing runs without its rules."""
+
+    tag = "AgentUnavailableError"
+
+    def __init__(self, session_id: str, agent: str) -> None:
+        super().__init__(f"Agent {agent} is not available: no configuration defines it")
+        self.session_id = session_id
+        self.agent = agent
+
+
+class InboxFull(SessionError):
+    """Too many inputs wait already."""
+
+    tag = "Session.InboxFullError"
+
+    def __init__(self, session_id: str, limit: int) -> None:
+        super().__init__(f"The Session already has {limit} pending inputs; wait, or withdraw some")
+        self.session_id = session_id
+        self.limit = limit
+
+
+class InputNotPending(SessionError):
+    """An input that can no longer be withdrawn, or never existed."""
+
+    tag = "Session.InputNotPendingError"
+
+    def __init__(self, session_id: str, message_id: str, *, known: bool) -> None:
+        super().__init__(
+            f"Input {message_id} was already promoted" if known else f"No such input in this Session: {message_id}"
+        )
+        self.session_id = session_id
+        self.message_id = message_id
+        self.known = known
+
+
+class RepeatedCalls(SessionError):
+    """A loop that no further turn would end."""
+
+    tag = "Session.RepeatedCallsError"
+
+    def __init__(self, tool: str, times: int) -> None:
+        super().__init__(f"Stopped: the model called {tool} {times} times in a row with the same input")
+        self.tool = tool
+        self.times = times
+
+
+class TurnLimitReached(SessionError):
+    """The configured cap on turns since the last input."""
+
+    tag = "Session.TurnLimitError"
+
+    def __init__(self, session_id: str, limit: int) -> None:
+        super().__init__(f"Stopped after {limit} turns without new input, as configured; there was more to do")
+        self.session_id = session_id
+        self.limit = limit
+
+
+class NothingToCompact(SessionError):
+    """There is no history that a summary could stand for."""
+
+    tag = "Session.NothingToCompactError"
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__("There is nothing to compact yet")
+        self.session_id = session_id
+
+
+class CompactionFailed(SessionError):
+    """The history stays as it was."""
+
+    tag = "Session.CompactionFailedError"
+
+    def __init__(self, session_id: str, reason: str) -> None:
+        super().__init__(f"Compaction failed, the history is unchanged: {reason}")
+        self.session_id = session_id
+
+
+class CompactionInUse(SessionError):
+    """A checkpoint can be undone only while nothing followed it."""
+
+    tag = "Session.CompactionInUseError"
+
+    def __init__(self, session_id: str, message_id: str) -> None:
+        super().__init__(f"Checkpoint {message_id} cannot be undone: it is not the newest thing in the conversation")
+        self.session_id = session_id
+        self.message_id = message_id
+
+
+class DestinationMismatch(SessionError):
+    """A Session stays in its project."""
+
+    tag = "MoveSession.DestinationProjectMismatchError"
+
+    def __init__(self, expected: str, actual: str) -> None:
+        super().__init__(f"The destination belongs to project {actual}, the Session to {expected}")
+        self.expected = expected
+        self.actual = actual
+
+
+class ChangesNotMoved(SessionError):
+    """`step` says how far it came: before `reset` nothing has moved; at `reset` the changes exist in both places."""
+
+    def __init__(self, step: str, directory: str, reason: str) -> None:
+        super().__init__(f"Moving the changes failed ({step}, {directory}): {reason}")
+        self.step = step
+        self.directory = directory
+
+    @property
+    def tag(self) -> str:  # type: ignore[override]
+        names = {"capture": "CaptureChanges", "apply": "ApplyChanges", "reset": "ResetSourceChanges"}
+        return f"MoveSession.{names[self.step]}Error"
 
 
 class Interrupted(SessionError):

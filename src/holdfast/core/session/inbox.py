@@ -9,22 +9,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from holdfast.core.database.errors import Refused
-from holdfast.core.session.errors import LifecycleConflict, PromptConflict
-from holdfast.core.session.projector import LIFECYCLE_CONFLICT, MESSAGE_EXISTS
+from holdfast.core.database.unit import Statement
+from holdfast.core.session.errors import InboxFull, InputNotPending, LifecycleConflict, PromptConflict
+from holdfast.core.session.projector import LIFECYCLE_CONFLICT, MESSAGE_EXISTS, NOT_PENDING
 from holdfast.schema.codec import encode
 from holdfast.schema.prompt import Admission, Delivery, Prompt
-from holdfast.schema.session_event import PromptAdmitted, Prompted
+from holdfast.schema.session_event import InputWithdrawn, PromptAdmitted, Prompted
 
 if TYPE_CHECKING:
     from holdfast.core.clock import Clock, Ids
     from holdfast.core.event.log import EventLog
-    from holdfast.core.session.ownership import Lease
+    from holdfast.core.session.runner.outbox import Outbox
     from holdfast.core.session.store import SessionStore
     from holdfast.schema.location import Location
 
 Boundary = Literal["steer", "queue"]
 
 STEER_BATCH = 100
+PENDING_LIMIT = 10_000
+INBOX_FULL = "inbox full"
 
 
 class Inbox:
@@ -35,13 +38,15 @@ class Inbox:
         self._clock = clock
 
     async def admit(
-        self, session_id: str, prompt: Prompt, *, id: str | None, delivery: Delivery, location: Location
+        self, session_id: str, prompt: Prompt, *, id: str | None, delivery: Delivery, location: Location, wake: bool
     ) -> Admission:
-        """Accept a prompt. The same id, Session, prompt and delivery again gives the same receipt."""
+        """Accept a prompt. The same id, Session, prompt and delivery again gives the same receipt. `wake` is kept
+        beside it: should the process die before the wake, the next one knows that it was asked for."""
         prompt = Prompt(text=prompt.text, files=prompt.files or None, agents=prompt.agents or None)
         message_id = id or self._ids.message()
+        wanted = (Statement("inbox.want_wake", {"id": message_id, "session_id": session_id}),) if wake else ()
         if id is not None and (known := await self._store.admission(id)) is not None:
-            return _same(known, session_id, prompt, delivery)
+            return await self._again(_same(known, session_id, prompt, delivery), wanted)
         admitted = PromptAdmitted(
             timestamp=self._clock.now(),
             session_id=session_id,
@@ -49,15 +54,20 @@ class Inbox:
             prompt=prompt,
             delivery=delivery,
         )
+        room = Statement(
+            "inbox.overfull", {"session_id": session_id, "limit": PENDING_LIMIT}, found=False, refusal=INBOX_FULL
+        )
         try:
-            committed = await self._log.publish(admitted, location=location)
+            committed = await self._log.publish(admitted, location=location, before=(room,), local=wanted)
         except Refused as refused:
+            if refused.reason == INBOX_FULL:
+                raise InboxFull(session_id, PENDING_LIMIT) from refused
             if refused.reason != MESSAGE_EXISTS:
                 raise
             known = await self._store.admission(message_id)
             if known is None:  # the id belongs to a visible message of another kind
                 raise PromptConflict(session_id, message_id) from refused
-            return _same(known, session_id, prompt, delivery)
+            return await self._again(_same(known, session_id, prompt, delivery), wanted)
         return Admission(
             admitted_seq=committed.last,
             id=message_id,
@@ -67,7 +77,39 @@ class Inbox:
             time_created=admitted.timestamp,
         )
 
-    async def promote(self, session_id: str, boundary: Boundary, lease: Lease, location: Location) -> int:
+    async def _again(self, receipt: Admission, wanted: tuple[Statement, ...]) -> Admission:
+        if wanted and receipt.promoted_seq is None:
+            pending = Statement(
+                "inbox.is_pending",
+                {"id": receipt.id, "session_id": receipt.session_id},
+                found=True,
+                refusal=NOT_PENDING,
+            )
+            try:
+                await self._log.write(receipt.session_id, (pending,), wanted)
+            except Refused:
+                return await self._store.admission(receipt.id) or receipt
+        return receipt
+
+    async def withdraw(self, session_id: str, message_id: str, location: Location) -> None:
+        """Take a pending input back. Again is fine; once it was promoted it is too late."""
+        withdrawn = InputWithdrawn(timestamp=self._clock.now(), session_id=session_id, message_id=message_id)
+        try:
+            await self._log.publish(withdrawn, location=location)
+        except Refused as refused:
+            if refused.reason != NOT_PENDING:
+                raise
+            known = await self._store.admission(message_id)
+            if known is None or known.session_id != session_id:
+                raise InputNotPending(session_id, message_id, known=False) from refused
+            if known.promoted_seq is not None:
+                raise InputNotPending(session_id, message_id, known=True) from refused
+
+    async def hold_back(self, session_id: str) -> None:
+        """An interruption was asked for: what still waits starts only when someone says so."""
+        await self._log.write(session_id, (), (Statement("inbox.forget_wakes", {"session_id": session_id}),))
+
+    async def promote(self, session_id: str, boundary: Boundary, outbox: Outbox, location: Location) -> int:
         """Make the inputs of this boundary visible; how many that were.
 
         A queue boundary takes one queued input first. Steers follow in the order of admission, up to the sequence
@@ -80,18 +122,18 @@ class Inbox:
         if not inputs:
             return 0
         try:
-            await lease.publish(*(_prompted(item) for item in inputs), location=location)
+            await outbox.publish(*(_prompted(item) for item in inputs), location=location)
         except Refused as refused:
             if refused.reason != LIFECYCLE_CONFLICT:
                 raise
-            return await self._promote_singly(inputs, lease, location)
+            return await self._promote_singly(inputs, outbox, location)
         return len(inputs)
 
-    async def _promote_singly(self, inputs: list[Admission], lease: Lease, location: Location) -> int:
+    async def _promote_singly(self, inputs: list[Admission], outbox: Outbox, location: Location) -> int:
         promoted = 0
         for item in inputs:
             try:
-                await lease.publish(_prompted(item), location=location)
+                await outbox.publish(_prompted(item), location=location)
                 promoted += 1
             except Refused as refused:
                 if refused.reason != LIFECYCLE_CONFLICT:

@@ -21,7 +21,7 @@ from holdfast.core.database.errors import StorageError
 from holdfast.core.database.unit import Fence, Statement, Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
     from pathlib import Path
 
     from holdfast.core.clock import Clock, Ids
@@ -54,14 +54,30 @@ class Lease:
         self._take = take
         self.fence = fence
 
-    async def publish(self, *payloads: Record, location: Location) -> Committed:
-        return await self.submit(*payloads, location=location)
+    async def publish(
+        self,
+        *payloads: Record,
+        location: Location,
+        before: Sequence[Statement] = (),
+        local: Sequence[Statement] = (),
+    ) -> Committed:
+        return await self.submit(*payloads, location=location, before=before, local=local)
 
-    def submit(self, *payloads: Record, location: Location) -> asyncio.Future[Committed]:
-        before, self._take = self._take, ()
-        future = self._log.submit(*payloads, location=location, before=before, fence=self.fence)
-        if before:
-            future.add_done_callback(functools.partial(self._taken_or_not, before))
+    def submit(
+        self,
+        *payloads: Record,
+        location: Location,
+        before: Sequence[Statement] = (),
+        local: Sequence[Statement] = (),
+    ) -> asyncio.Future[Committed]:
+        take, self._take = self._take, ()
+        before = (*take, *before)
+        if payloads:
+            future = self._log.submit(*payloads, location=location, before=before, local=local, fence=self.fence)
+        else:
+            future = self._log.write(self.fence.session_id, before, local, self.fence)
+        if take:
+            future.add_done_callback(functools.partial(self._taken_or_not, take))
         return future
 
     def _taken_or_not(self, before: tuple[Statement, ...], future: asyncio.Future[Committed]) -> None:

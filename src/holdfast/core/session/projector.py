@@ -159,18 +159,8 @@ def step_ended(event: Projected) -> tuple[Statement, ...]:
         "tokens": data.tokens,
         **({"snapshot": snapshot} if snapshot else {}),
     }
-    usage: dict[str, Value] = {
-        "id": data.session_id,
-        "message_id": data.assistant_message_id,
-        "timestamp": data.timestamp,
-        "cost": data.cost,
-        "input": data.tokens.input,
-        "output": data.tokens.output,
-        "reasoning": data.tokens.reasoning,
-        "cache_read": data.tokens.cache.read,
-        "cache_write": data.tokens.cache.write,
-    }
-    return (_end_step(data, patch), Statement("session.add_usage", usage), _end_turn(data))
+    usage = {**_usage(data), "message_id": data.assistant_message_id}
+    return (_end_step(data, patch), Statement("session.add_step_usage", usage), _end_turn(data))
 
 
 def step_failed(event: Projected) -> tuple[Statement, ...]:
@@ -259,10 +249,22 @@ def tool_failed(event: Projected) -> tuple[Statement, ...]:
     return (Statement("part.tool_failed", {**_target(data, data.call_id), **_settled(data.provider, state)}),)
 
 
+def compaction_started(event: Projected) -> tuple[Statement, ...]:
+    return (_compacting(event.data, event.data.timestamp),)
+
+
 def compaction_ended(event: Projected) -> tuple[Statement, ...]:
     data: ev.CompactionEnded = event.data
     content = {"reason": data.reason, "summary": data.text, "recent": data.recent}
-    return (_message(event, data.message_id, "compaction", content),)
+    return (_message(event, data.message_id, "compaction", content), _compacting(data, None))
+
+
+def compaction_failed(event: Projected) -> tuple[Statement, ...]:
+    return (_compacting(event.data, None),)
+
+
+def usage_recorded(event: Projected) -> tuple[Statement, ...]:
+    return (Statement("session.add_usage", _usage(event.data)),)
 
 
 def revert_staged(event: Projected) -> tuple[Statement, ...]:
@@ -278,6 +280,8 @@ def revert_committed(event: Projected) -> tuple[Statement, ...]:
     boundary = {"session_id": data.session_id, "message_id": data.message_id}
     return (
         Statement("message.in_session", boundary, found=True, refusal=UNKNOWN_BOUNDARY),
+        # What the model was told after the boundary, it is not told any more.
+        Statement("session.clear_epoch_after", boundary, operational=True),
         Statement("inbox.delete_after", boundary),
         Statement("part.delete_after", boundary),
         Statement("message.delete_after", boundary),
@@ -355,8 +359,8 @@ def permission_asked(event: Projected) -> tuple[Statement, ...]:
 
 def permission_replied(event: Projected) -> tuple[Statement, ...]:
     data: ev.PermissionReplied = event.data
-    reply = {"reply": data.reply, "cause": data.cause, **({"message": data.message} if data.message else {})}
-    return (_answered(data, reply),)
+    given = {"reply": data.reply, "message": data.message, "cause": data.cause}
+    return (_answered(data, {key: value for key, value in given.items() if value is not None}),)
 
 
 def question_asked(event: Projected) -> tuple[Statement, ...]:
@@ -368,7 +372,7 @@ def question_replied(event: Projected) -> tuple[Statement, ...]:
 
 
 def question_rejected(event: Projected) -> tuple[Statement, ...]:
-    return (_answered(event.data, {"rejected": event.data.cause}),)
+    return (_answered(event.data, {"rejected": event.data.cause or "person"}),)
 
 
 _PROJECTORS: dict[type[Record], Projector] = {
@@ -397,7 +401,10 @@ _PROJECTORS: dict[type[Record], Projector] = {
     ev.ToolProgress: tool_progress,
     ev.ToolSuccess: tool_success,
     ev.ToolFailed: tool_failed,
+    ev.CompactionStarted: compaction_started,
     ev.CompactionEnded: compaction_ended,
+    ev.CompactionFailed: compaction_failed,
+    ev.UsageRecorded: usage_recorded,
     ev.RevertStaged: revert_staged,
     ev.RevertCleared: revert_cleared,
     ev.RevertCommitted: revert_committed,
@@ -445,6 +452,23 @@ def _end_step(data: ev.StepPayload, patch: Mapping[str, Any]) -> Statement:
             "patch": _json(patch),
         },
     )
+
+
+def _usage(data: ev.StepEnded | ev.UsageRecorded) -> dict[str, Value]:
+    return {
+        "id": data.session_id,
+        "timestamp": data.timestamp,
+        "cost": data.cost,
+        "input": data.tokens.input,
+        "output": data.tokens.output,
+        "reasoning": data.tokens.reasoning,
+        "cache_read": data.tokens.cache.read,
+        "cache_write": data.tokens.cache.write,
+    }
+
+
+def _compacting(data: ev.SessionPayload, since: int | None) -> Statement:
+    return Statement("session.set_compacting", {"id": data.session_id, "since": since})
 
 
 def _end_turn(data: ev.SessionPayload) -> Statement:

@@ -156,7 +156,9 @@ class Sessions:
         self, session_id: str, prompt: Prompt, id: str | None, delivery: Delivery, resume: bool
     ) -> Admission:
         session = await self._store.get(session_id)
-        receipt = await self._inbox.admit(session_id, prompt, id=id, delivery=delivery, location=session.location)
+        receipt = await self._inbox.admit(
+            session_id, prompt, id=id, delivery=delivery, location=session.location, wake=resume
+        )
         if resume:
             self._execution.wake(session_id)
         return receipt

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 import msgspec
 
 from holdfast.core.session.errors import MessageNotFound, SessionNotFound
-from holdfast.schema.codec import decode_message, decoder, encode
+from holdfast.schema.codec import decode_any, decode_message, decoder, encode
 from holdfast.schema.location import Location
 from holdfast.schema.model import DEFAULT_VARIANT, ModelRef
 from holdfast.schema.prompt import Admission, Prompt
-from holdfast.schema.session import CacheTokens, Revert, Session, SessionTime, Tokens
+from holdfast.schema.session import CacheTokens, RecordTime, Revert, Session, SessionRecord, SessionTime, Tokens
+from holdfast.schema.session_event import TurnDispatched
 
 if TYPE_CHECKING:
     from holdfast.core.database.database import Database
@@ -58,6 +59,25 @@ class OpenCall(NamedTuple):
     data: bytes
 
 
+class OpenTurn(NamedTuple):
+    """A turn that was dispatched and has no end. `message_id` is its answer, once that began."""
+
+    session_id: str
+    seq: int
+    agent: str
+    model: ModelRef
+    attempt: int
+    message_id: str | None
+    dispatched: int
+
+
+class Dispatch(NamedTuple):
+    """The newest dispatch of a Session, and whether a revert came after it."""
+
+    event: TurnDispatched
+    reverted: bool
+
+
 class SessionStore:
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -65,6 +85,11 @@ class SessionStore:
     async def find(self, session_id: str) -> Session | None:
         rows = await self._database.fetch("session.get", {"id": session_id})
         return _session(rows[0]) if rows else None
+
+    async def record(self, session_id: str) -> SessionRecord | None:
+        """Everything the row is made of, as the events that replace it carry it."""
+        rows = await self._database.fetch("session.record", {"id": session_id})
+        return _record(rows[0]) if rows else None
 
     async def get(self, session_id: str) -> Session:
         session = await self.find(session_id)
@@ -122,6 +147,36 @@ class SessionStore:
         rows = await self._database.fetch_large("message.active", {"session_id": session_id})
         return [_message(row) for row in rows]
 
+    async def history_after(self, session_id: str, seq: int) -> list[StoredMessage]:
+        """Messages newer than one that is already known as model history."""
+        rows = await self._database.fetch("message.after", {"session_id": session_id, "after": seq})
+        return [_message(row) for row in rows]
+
+    async def checkpoint_seq(self, session_id: str) -> int:
+        """Of the newest checkpoint; -1 without any."""
+        rows = await self._database.fetch("message.checkpoint", {"session_id": session_id})
+        return int(str(rows[0][0])) if rows and rows[0][0] is not None else -1
+
+    async def open_turn(self, session_id: str) -> OpenTurn | None:
+        rows = await self._database.fetch("turn.of", {"session_id": session_id})
+        return _open_turn(rows[0]) if rows else None
+
+    async def open_turns(self, limit: int = 1000) -> list[OpenTurn]:
+        """Every dispatched turn without an end, whoever works on it."""
+        return [_open_turn(row) for row in await self._database.fetch("turn.open", {"limit": limit})]
+
+    async def last_dispatch(self, session_id: str) -> Dispatch | None:
+        rows = await self._database.fetch("turn.last_dispatch", {"session_id": session_id})
+        if not rows:
+            return None
+        data, reverted = rows[0]
+        return Dispatch(decoder(TurnDispatched).decode(str(data)), bool(reverted))
+
+    async def dangling_compaction(self, session_id: str) -> str | None:
+        """The attempt that was started and never ended."""
+        rows = await self._database.fetch("turn.dangling_compaction", {"session_id": session_id})
+        return str(rows[0][0]) if rows else None
+
     async def open_calls(self, session_id: str) -> list[OpenCall]:
         rows = await self._database.fetch("message.unsettled_tools", {"session_id": session_id})
         return [OpenCall(str(message), str(call), str(data).encode()) for message, call, data in rows]
@@ -136,10 +191,23 @@ class SessionStore:
         )
         return [admission(row) for row in rows]
 
+    async def all_pending(self, session_id: str) -> list[Admission]:
+        """Everything that was admitted and neither promoted nor withdrawn, oldest first."""
+        return [admission(row) for row in await self._database.fetch("inbox.pending", {"session_id": session_id})]
+
+    async def lost_wakes(self, limit: int) -> list[str]:
+        """Sessions whose pending input was to be woken."""
+        return [str(row[0]) for row in await self._database.fetch("inbox.lost_wakes", {"limit": limit})]
+
     async def waiting(self, session_id: str) -> frozenset[str]:
         """Of which deliveries something waits."""
         rows = await self._database.fetch("inbox.waiting", {"session_id": session_id})
         return frozenset(str(row[0]) for row in rows)
+
+
+def _open_turn(row: Row) -> OpenTurn:
+    session_id, seq, agent, model, attempt, message_id, dispatched = _untyped(row)
+    return OpenTurn(session_id, seq, agent, decoder(ModelRef).decode(model), attempt, message_id, dispatched)
 
 
 def admission(row: Row) -> Admission:
@@ -210,6 +278,71 @@ def _session(row: Row) -> Session:
         subpath=path or None,
         revert=decoder(Revert).decode(revert) if revert else None,
     )
+
+
+def _record(row: Row) -> SessionRecord:
+    (
+        id,
+        slug,
+        project_id,
+        workspace_id,
+        directory,
+        path,
+        parent_id,
+        share_url,
+        additions,
+        deletions,
+        files,
+        diffs,
+        metadata,
+        cost,
+        tokens_input,
+        tokens_output,
+        tokens_reasoning,
+        tokens_cache_read,
+        tokens_cache_write,
+        title,
+        agent,
+        model,
+        version,
+        created,
+        updated,
+        compacting,
+        archived,
+        permission,
+        revert,
+    ) = _untyped(row)
+    summary = {"additions": additions, "deletions": deletions, "files": files, "diffs": _json(diffs)}
+    return SessionRecord(
+        id=id,
+        slug=slug,
+        project_id=project_id,
+        workspace_id=workspace_id,
+        directory=directory,
+        path=path,
+        parent_id=parent_id,
+        share={"url": share_url} if share_url is not None else None,
+        summary={key: value for key, value in summary.items() if value is not None} or None,
+        metadata=_json(metadata),
+        cost=cost,
+        tokens=Tokens(
+            input=tokens_input,
+            output=tokens_output,
+            reasoning=tokens_reasoning,
+            cache=CacheTokens(read=tokens_cache_read, write=tokens_cache_write),
+        ),
+        title=title,
+        agent=agent,
+        model=decoder(ModelRef).decode(model) if model else None,
+        version=version,
+        time=RecordTime(created=created, updated=updated, compacting=compacting, archived=archived),
+        permission=_json(permission),
+        revert=decoder(Revert).decode(revert) if revert else None,
+    )
+
+
+def _json(stored: str | None) -> Any:
+    return decode_any(stored) if stored is not None else None
 
 
 def _untyped(row: Row) -> tuple[Any, ...]:

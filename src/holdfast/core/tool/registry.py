@@ -1,63 +1,161 @@
-"""The tools of one Location, and what one turn was shown of them."""
+"""Which tools there are, and what one turn was shown of them. The registry offers; only a turn's catalog executes.
+
+Invariants
+- Of one name the newest live registration counts, in a Location before those of the application.
+- A call is answered by the very registration that was advertised to the model. If another one has its name by now, or
+  none, nothing runs.
+- While nothing changes, the same rules give the same definitions: the same objects, in the same order."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import asyncio
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgspec
-
+from holdfast.core.permission.rules import wholly_denied
+from holdfast.core.state import Batches, Phase, State
+from holdfast.core.tool.output import bound
+from holdfast.core.tool.preview import OutputLimits, bounded_text
+from holdfast.core.tool.registration import Registration
 from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure, ToolOutput
-from holdfast.llm.request import ToolDefinition
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from holdfast.core.scope import Scope
+    from holdfast.core.tool.output import OutputStore
+    from holdfast.llm.request import ToolDefinition
     from holdfast.schema.permission import Rule
+
+UNKNOWN = "Unknown tool: {name}"
+STALE = "Stale tool call: {name}"
+LAST_STEP = "Tools are disabled after the maximum agent steps"
+
+AT_ONCE = 32
+REMEMBERED = 64
+
+
+class ToolPlacement:
+    """Live registrations of one place."""
+
+    def __init__(self, batches: Batches | None = None) -> None:
+        self._state: State[dict[str, Registration]] = State(dict, batches or Batches())
+
+    def register(self, tools: Mapping[str, Tool[Any, Any]], scope: Scope) -> Callable[[], None]:
+        """All of them until the scope closes, or none: raises RegistrationError. What is returned ends it early."""
+        registrations = {name: Registration(name, tool) for name, tool in tools.items()}
+        if not registrations:
+            return lambda: None
+        return self._state.transform(lambda draft: draft.update(registrations), scope, phase=Phase.PLUGIN)
+
+    @property
+    def current(self) -> Mapping[str, Registration]:
+        """Another object after each change."""
+        return self._state.value
+
+
+class ApplicationTools(ToolPlacement):
+    """What a host offers in every Location of its process. Nobody asks before they run; they ask themselves."""
 
 
 class ToolRegistry:
-    def __init__(self) -> None:
-        self._tools: dict[str, Tool[Any, Any]] = {}
-        self._definitions: dict[str, ToolDefinition] = {}
+    """The tools of one Location."""
 
-    def register(self, tools: Mapping[str, Tool[Any, Any]], scope: Scope) -> None:
-        for name, tool in dict(tools).items():
-            self._tools[name] = tool
-            self._definitions[name] = _definition(name, tool)
+    def __init__(
+        self,
+        application: ApplicationTools | None = None,
+        store: OutputStore | None = None,
+        *,
+        limits: Callable[[], OutputLimits] = OutputLimits,
+        batches: Batches | None = None,
+        at_once: int = AT_ONCE,
+    ) -> None:
+        """`limits` is asked at each settlement, as configuration may change. Without a store, what is cut is lost."""
+        self._application = application or ApplicationTools()
+        self._own = ToolPlacement(batches)
+        self._store = store
+        self._limits = limits
+        self._at_once = at_once
+        self._catalog = _Catalog({}, {})
 
-    def materialize(self, rules: Sequence[Rule]) -> Materialized:
-        """What an agent with these rules is shown in one turn."""
-        return Materialized(self._tools, tuple(self._definitions.values()))
+    def register(self, tools: Mapping[str, Tool[Any, Any]], scope: Scope) -> Callable[[], None]:
+        """All of them until the scope closes, or none: raises RegistrationError. What is returned ends it early."""
+        return self._own.register(tools, scope)
+
+    def materialize(
+        self, rules: Sequence[Rule], *, without: frozenset[str] = frozenset(), last_step: bool = False
+    ) -> Materialized:
+        """What an agent with these rules is shown in one turn, less what the request does without."""
+        shown = NOTHING if last_step else self._current().shown(tuple(rules), without)
+        return Materialized(self, shown, last_step=last_step, slots=asyncio.Semaphore(self._at_once))
+
+    def _current(self) -> _Catalog:
+        application, own = self._application.current, self._own.current
+        if self._catalog.application is not application or self._catalog.own is not own:
+            self._catalog = _Catalog(application, own)
+        return self._catalog
 
 
 class Materialized:
-    """The advertised definitions, the same objects every turn, and the only way to execute a call."""
+    """The advertised definitions, and the only way to execute a call of theirs. One per turn."""
 
-    def __init__(self, tools: Mapping[str, Tool[Any, Any]], definitions: tuple[ToolDefinition, ...]) -> None:
-        self._tools = tools
-        self.definitions = definitions
+    def __init__(self, registry: ToolRegistry, shown: _Shown, *, last_step: bool, slots: asyncio.Semaphore) -> None:
+        self._registry = registry
+        self._shown = shown
+        self._last_step = last_step
+        self._slots = slots
+        self.definitions = shown.definitions
 
-    async def execute(self, name: str, arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
-        """The part that may be cut: decode, authorize, execute, validate, project."""
-        tool = self._tools.get(name)
-        if tool is None:
-            raise ToolFailure(f"Unknown tool: {name}")
+    async def execute(self, name: str, arguments: Any, context: ToolContext) -> ToolOutput:
+        """The part that may be cut: resolve, decode, authorize and execute, validate, project."""
         try:
-            given = msgspec.convert(arguments, tool.input)
-        except msgspec.ValidationError as error:
-            raise ToolFailure(f"Invalid tool input: {error}") from error
-        value = msgspec.to_builtins(await tool.execute(given, context))
-        structured = tool.structured(given, value) if tool.structured else value
-        content = tuple(tool.content(given, value)) if tool.content else ()
-        return ToolOutput(structured if isinstance(structured, dict) else {"value": structured}, content)
+            async with self._slots:
+                return await self._resolve(name).execute(arguments, context)
+        except ToolFailure as failure:
+            failure.args = (bounded_text(str(failure), self._registry._limits()),)
+            raise
 
     async def bound(self, output: ToolOutput) -> ToolOutput:
         """The part that may not: keep the aggregate limit, and the whole text in a managed file."""
-        return output
+        return await bound(output, self._registry._limits(), self._registry._store)
+
+    def _resolve(self, name: str) -> Registration:
+        if self._last_step:
+            raise ToolFailure(LAST_STEP)
+        advertised = self._shown.registrations.get(name)
+        if advertised is None:
+            raise ToolFailure(UNKNOWN.format(name=name))
+        if self._registry._current().registrations.get(name) is not advertised:
+            raise ToolFailure(STALE.format(name=name))
+        return advertised
 
 
-def _definition(name: str, tool: Tool[Any, Any]) -> ToolDefinition:
-    _, components = msgspec.json.schema_components([tool.input])
-    schema = {key: value for key, value in components[tool.input.__name__].items() if key != "title"}
-    return ToolDefinition(name=name, description=tool.description, input_schema=schema)
+class _Shown(NamedTuple):
+    registrations: Mapping[str, Registration]
+    definitions: tuple[ToolDefinition, ...]
+
+
+NOTHING = _Shown({}, ())
+
+
+class _Catalog:
+    """All tools between two changes, and which of them each set of rules sees."""
+
+    def __init__(self, application: Mapping[str, Registration], own: Mapping[str, Registration]) -> None:
+        self.application = application
+        self.own = own
+        self.registrations = {**application, **own}
+        self._seen: dict[tuple[tuple[Rule, ...], frozenset[str]], _Shown] = {}
+
+    def shown(self, rules: tuple[Rule, ...], without: frozenset[str]) -> _Shown:
+        if (known := self._seen.get((rules, without))) is not None:
+            return known
+        visible = {
+            name: registration
+            for name, registration in self.registrations.items()
+            if name not in without and not wholly_denied(rules, registration.action)
+        }
+        shown = _Shown(visible, tuple(registration.definition for registration in visible.values()))
+        if len(self._seen) >= REMEMBERED:
+            self._seen.clear()
+        self._seen[rules, without] = shown
+        return shown

@@ -3,12 +3,13 @@ registered, and nothing outside this package calls its executor."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    from holdfast.core.tool.codec import JsonSchema
     from holdfast.schema.session_message import ToolContent
 
 In = TypeVar("In")
@@ -31,21 +32,25 @@ class ToolContext(NamedTuple):
 @dataclass(frozen=True, slots=True, eq=False)
 class Tool(Generic[In, Out]):
     description: str
-    input: type[In]
-    """Whatever msgspec can convert to: a Struct, a dataclass, a TypedDict; or a pydantic model."""
-    output: type[Out]
+    input: type[In] | JsonSchema
+    """Whatever msgspec can convert to: a Struct, a dataclass, a TypedDict; or a pydantic model; or a bare schema."""
+    output: type[Out] | JsonSchema
     execute: Callable[[In, ToolContext], Awaitable[Out]]
     content: Callable[[In, Any], Sequence[ToolContent]] | None = None
     """What the model reads: pure, from the decoded input and the encoded output. None: the structured value, or the
     text itself when the output is a string."""
     structured: Callable[[In, Any], Any] | None = None
     """What Session consumers read, when that is not the whole encoded output: pure, as `content`."""
-    structured_type: type[Any] | None = None
+    structured_type: type[Any] | JsonSchema | None = None
     """Of what `structured` returns."""
     output_paths: Callable[[In, Any], Sequence[str]] | None = None
     """Managed files that the tool wrote itself."""
     action: str | None = None
     """The permission action that hides it from an agent; None is its registered name."""
+
+    def declaring(self, action: str) -> Tool[In, Out]:
+        """A copy with another permission action; registrations of this one keep theirs."""
+        return replace(self, action=action)
 
 
 class ToolOutput(NamedTuple):

@@ -49,3 +49,7 @@ select aggregate_id, max(position) from event where position > :position group b
 
 -- name: event.aggregates
 select aggregate_id from event_sequence order by aggregate_id
+
+-- name: event.head_is
+-- Whether nothing was appended since.
+select 1 from event_sequence where aggregate_id = :aggregate_id and seq = :head

@@ -51,9 +51,10 @@ where id = :id and session_id = :session_id and promoted_seq is null and withdra
 select 1 from session_input
 where id = :id and session_id = :session_id and promoted_seq is null and withdrawn_seq is null
 
--- name: inbox.count
-select count(*) from session_input
+-- name: inbox.overfull
+select 1 from session_input
 where session_id = :session_id and promoted_seq is null and withdrawn_seq is null
+limit 1 offset :limit - 1
 
 -- name: inbox.want_wake
 insert into session_wake (input_id, session_id) values (:id, :session_id) on conflict do nothing

@@ -196,6 +196,17 @@ where m.session_id = :session_id
   and (m.type <> 'system' or cut.baseline is null or m.seq > cut.baseline)
 order by m.seq
 
+-- name: message.after
+select m.seq, m.id, m.type, cast(m.data as blob), cast((
+  select group_concat(p.data, ',') from (
+    select data from session_message_part
+    where session_id = m.session_id and message_seq = m.seq order by idx) p
+) as blob)
+from session_message m where m.session_id = :session_id and m.seq > :after order by m.seq
+
+-- name: message.checkpoint
+select max(seq) from session_message where session_id = :session_id and type = 'compaction'
+
 -- name: message.unsettled_tools
 -- Calls that a previous drain left pending or running, with what their failure must carry.
 select m.id, p.key, p.data

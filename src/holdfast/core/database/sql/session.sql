@@ -40,7 +40,21 @@ where id = :id
 -- name: session.set_revert
 update session set revert = :revert, time_updated = :timestamp where id = :id
 
+-- name: session.set_compacting
+update session set time_compacting = :since where id = :id
+
 -- name: session.add_usage
+update session set
+  cost = cost + :cost,
+  tokens_input = tokens_input + :input,
+  tokens_output = tokens_output + :output,
+  tokens_reasoning = tokens_reasoning + :reasoning,
+  tokens_cache_read = tokens_cache_read + :cache_read,
+  tokens_cache_write = tokens_cache_write + :cache_write,
+  time_updated = :timestamp
+where id = :id
+
+-- name: session.add_step_usage
 update session set
   cost = cost + :cost,
   tokens_input = tokens_input + :input,
@@ -54,10 +68,26 @@ where id = :id and exists (select 1 from session_message where id = :message_id 
 -- name: session.clear_epoch
 delete from session_context_epoch where session_id = :id
 
+-- name: session.clear_epoch_after
+delete from session_context_epoch
+where session_id = :session_id and exists (
+  select 1 from session_message boundary
+  where boundary.id = :message_id and boundary.session_id = :session_id and (
+    session_context_epoch.baseline_seq > boundary.seq or exists (
+      select 1 from session_message later
+      where later.session_id = :session_id and later.seq > boundary.seq and later.type in ('system', 'compaction'))))
+
 -- name: session.get
 select id, parent_id, project_id, agent, model, cost, tokens_input, tokens_output, tokens_reasoning,
   tokens_cache_read, tokens_cache_write, time_created, time_updated, time_archived, title,
   directory, workspace_id, path, revert
+from session where id = :id
+
+-- name: session.record
+select id, slug, project_id, workspace_id, directory, path, parent_id, share_url, summary_additions,
+  summary_deletions, summary_files, summary_diffs, metadata, cost, tokens_input, tokens_output, tokens_reasoning,
+  tokens_cache_read, tokens_cache_write, title, agent, model, version, time_created, time_updated, time_compacting,
+  time_archived, permission, revert
 from session where id = :id
 
 -- name: session.list_desc

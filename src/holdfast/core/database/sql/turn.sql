@@ -18,3 +18,19 @@ select session_id, seq, agent, model, attempt, message_id, time_dispatched from 
 -- name: turn.open
 select turn.session_id, turn.seq, turn.agent, turn.model, turn.attempt, turn.message_id, turn.time_dispatched
 from session_turn turn order by turn.time_dispatched limit :limit
+
+-- name: turn.last_dispatch
+with last as (
+  select seq, data from event
+  where aggregate_id = :session_id and type = 'session.next.turn.dispatched.1' order by seq desc limit 1
+)
+select last.data, exists (
+  select 1 from event
+  where aggregate_id = :session_id and type = 'session.next.revert.committed.1' and seq > last.seq)
+from last
+
+-- name: turn.dangling_compaction
+select json_extract(started.data, '$.messageID') from event started
+join session on session.id = started.aggregate_id and session.time_compacting is not null
+where started.aggregate_id = :session_id and started.type = 'session.next.compaction.started.1'
+order by started.seq desc limit 1

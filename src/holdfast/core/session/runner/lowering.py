@@ -6,17 +6,22 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import UnsetType
+from msgspec.structs import replace
 
 from holdfast.llm import request as llm
 from holdfast.llm.request import Message
 from holdfast.schema import session_message as stored
-from holdfast.schema.codec import decode_any
+from holdfast.schema.codec import decode_any, encode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from holdfast.schema.model import ModelRef
     from holdfast.schema.session_message import SessionMessage
+
+
+PRUNE_OVER = 400
+PRUNED = "[This old tool result of {size} characters was removed to save room; call the tool again if it is needed.]"
 
 
 def lower(history: Iterable[SessionMessage], selected: ModelRef) -> tuple[Message, ...]:
@@ -40,6 +45,39 @@ def _lower(item: SessionMessage, selected: ModelRef) -> list[Message]:
             return _assistant(item, selected)
         case stored.AgentSwitchedMessage() | stored.ModelSwitchedMessage():
             return []
+
+
+def pruned(message: SessionMessage) -> SessionMessage:
+    """The same message with long bodies of its own tools' results replaced by a note. The record keeps them; what a
+    provider executed goes back exactly as it came."""
+    if not isinstance(message, stored.AssistantMessage):
+        return message
+    return replace(message, content=tuple(_pruned(part) for part in message.content))
+
+
+def prunable(message: SessionMessage) -> int:
+    """How many characters pruning would save."""
+    if not isinstance(message, stored.AssistantMessage):
+        return 0
+    return sum(max(0, _result_size(part) - PRUNE_OVER) for part in message.content)
+
+
+def _pruned(part: stored.Part) -> stored.Part:
+    if not isinstance(part, stored.ToolPart) or (size := _result_size(part)) <= PRUNE_OVER:
+        return part
+    note = stored.TextContent(text=PRUNED.format(size=size))
+    return replace(part, state=replace(part.state, structured={}, content=(note,)))
+
+
+def _result_size(part: stored.Part) -> int:
+    if not isinstance(part, stored.ToolPart) or (part.provider is not None and part.provider.executed):
+        return 0
+    if not isinstance(part.state, stored.ToolCompleted):
+        return 0
+    texts = sum(
+        len(item.text) if isinstance(item, stored.TextContent) else len(item.uri) for item in part.state.content
+    )
+    return texts or len(encode(part.state.structured))
 
 
 def checkpoint(summary: str, recent: str) -> str:

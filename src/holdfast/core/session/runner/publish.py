@@ -2,16 +2,17 @@
 
 Invariants
 - The assistant message starts with the first content or with a failure, and ends with exactly one terminal event.
-- Stages reach the log in order. What one network read completed is one commit.
+- What one network read completed is one commit.
 - A delta is announced only after the start of its block has been, and never after its end."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from holdfast.core.session.runner.answer import Answer
 from holdfast.llm import event as llm
 from holdfast.llm.errors import excerpt
 from holdfast.schema import session_event as ev
@@ -21,16 +22,18 @@ from holdfast.schema.session import CacheTokens, Tokens
 from holdfast.schema.session_message import UnknownError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from holdfast.core.clock import Clock, Ids
-    from holdfast.core.database.unit import Committed
     from holdfast.core.event.log import EventLog
-    from holdfast.core.session.ownership import Lease
+    from holdfast.core.session.runner.outbox import Outbox
     from holdfast.core.tool.tool import ToolOutput
     from holdfast.llm.request import ProviderMetadata
     from holdfast.schema.ids import MessageID
     from holdfast.schema.location import Location
     from holdfast.schema.model import ModelRef
     from holdfast.schema.record import Record
+    from holdfast.schema.session_message import ToolContent
 
 FLUSH_SECONDS = 0.016
 TOOL_INTERRUPTED = "Tool execution interrupted"
@@ -63,18 +66,28 @@ class _Fragment:
 
 
 class TurnPublisher:
-    def __init__(self, log: EventLog, lease: Lease, turn: TurnOf, ids: Ids, clock: Clock) -> None:
+    def __init__(
+        self,
+        log: EventLog,
+        outbox: Outbox,
+        turn: TurnOf,
+        ids: Ids,
+        clock: Clock,
+        price: Callable[[Tokens], float],
+    ) -> None:
         self._log = log
-        self._lease = lease
+        self._outbox = outbox
         self._turn = turn
         self._ids = ids
         self._clock = clock
-        self._staged: list[Record] = []
-        self._submitted: list[asyncio.Future[Committed]] = []
+        self._price = price
         self._texts: dict[str, _Fragment] = {}
         self._reasonings: dict[str, _Fragment] = {}
         self._inputs: dict[str, _Fragment] = {}
         self._flush: asyncio.TimerHandle | None = None
+        self.answer = Answer()
+        self.snapshot: str | None = None
+        """The tree before the step; known, if ever, before the first event is handled."""
         self.message_id: MessageID | None = None
         self.finish: llm.StepFinish | None = None
         self.ended = False
@@ -139,8 +152,15 @@ class TurnPublisher:
                 call_id=call_id,
                 structured=output.structured,
                 content=output.content,
+                output_paths=output.output_paths or None,
                 provider=HERE,
             )
+
+    def progress(self, call_id: str, structured: dict[str, Any], content: tuple[ToolContent, ...]) -> None:
+        """A durable checkpoint of a running call; a later failure keeps it."""
+        if call_id in self.unsettled:
+            self._stage(ev.ToolProgress, call_id=call_id, structured=structured, content=content)
+            self._outbox.submit()
 
     def fail_call(self, call_id: str, message: str) -> None:
         call = self.unsettled.pop(call_id, None)
@@ -162,33 +182,26 @@ class TurnPublisher:
 
     def end(self) -> None:
         if not self.ended and self.finish is not None:
-            self._stage(ev.StepEnded, finish=self.finish.reason, cost=0.0, tokens=_tokens(self.finish.usage))
+            tokens = stored_tokens(self.finish.usage)
+            self._stage(ev.StepEnded, finish=self.finish.reason, cost=self._price(tokens), tokens=tokens)
             self.ended = True
-
-    def submit(self) -> None:
-        """Hand what is staged to the log, in order, without waiting."""
-        if self._staged:
-            staged, self._staged = self._staged, []
-            self._submitted.append(self._lease.submit(*staged, location=self._turn.location))
-
-    async def commit(self) -> None:
-        """Everything so far is on disk, or this raises."""
-        self.submit()
-        waiting, self._submitted = self._submitted, []
-        for future in waiting:
-            await future
 
     # -- details -------------------------------------------------------------------------------------------------
 
     def _stage(self, kind: type[Record], **fields: object) -> None:
-        self._staged.append(
+        message_id = self._start()
+        self._put(
             kind(
                 timestamp=self._clock.now(),
                 session_id=self._turn.session_id,
-                assistant_message_id=self._start(),
+                assistant_message_id=message_id,
                 **fields,
             )
         )
+
+    def _put(self, event: Record) -> None:
+        self.answer.apply(event)
+        self._outbox.stage(event)
 
     def _start(self) -> MessageID:
         if self.message_id is None:
@@ -199,8 +212,9 @@ class TurnPublisher:
                 assistant_message_id=self.message_id,
                 agent=self._turn.agent,
                 model=self._turn.model,
+                snapshot=self.snapshot,
             )
-            self._staged.append(started)
+            self._put(started)
         return self.message_id
 
     def _end_text(self, id: str) -> None:
@@ -247,13 +261,13 @@ class TurnPublisher:
 
     def _flush_due(self) -> None:
         self._flush = None
-        if self._staged or not all(future.done() for future in self._submitted):
-            self._schedule_flush()  # the block's start is still on its way
-        else:
+        if self._outbox.idle:
             self._announce_deltas()
+        else:
+            self._schedule_flush()  # the block's start is still on its way
 
     def _announce_deltas(self) -> None:
-        if self._staged or not self._log.bus.observed or not all(future.done() for future in self._submitted):
+        if not self._log.bus.observed or not self._outbox.idle:
             return  # the end of the block brings the whole text anyway
         stamp = {
             "timestamp": self._clock.now(),
@@ -283,7 +297,7 @@ def _open(fragments: dict[str, _Fragment], id: str) -> None:
     fragments[id] = _Fragment()
 
 
-def _tokens(usage: llm.Usage | None) -> Tokens:
+def stored_tokens(usage: llm.Usage | None) -> Tokens:
     """Stored tokens do not overlap: input without cache, output without reasoning."""
     if usage is None:
         usage = llm.Usage()

@@ -1,119 +1,295 @@
-"""The drain of one Session: promote, take turns, until nothing more is owed. One runner per Location."""
+"""The drain of one Session: promote, take turns, until nothing more is owed. One runner per Location.
+
+Invariants
+- Input is promoted only once agent, model and baseline are there; whatever is missing leaves it pending.
+- A turn is dispatched durably before the provider is called, in one commit with the end of the turn before it.
+- A request is rebuilt at most once per turn, after a compaction; a rebuilt turn promotes nothing and costs no step."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.core.session.errors import Interrupted
-from holdfast.core.session.runner.lowering import lower
-from holdfast.core.session.runner.publish import HERE, TOOL_INTERRUPTED, TurnOf, TurnPublisher
-from holdfast.core.session.runner.turn import Turn
-from holdfast.llm.request import HttpOverlay, make_request, user
-from holdfast.schema.codec import decoder
-from holdfast.schema.session_event import Provider, ToolFailed
-from holdfast.schema.session_message import ToolPart, UnknownError
+from holdfast.core.session.compaction import Compaction, Report, Summariser, plan
+from holdfast.core.session.errors import CompactionFailed, Interrupted, NothingToCompact, TurnLimitReached
+from holdfast.core.session.recovery import close_what_broke_off
+from holdfast.core.session.runner.allowance import Allowance
+from holdfast.core.session.runner.budget import Estimate, Window
+from holdfast.core.session.runner.history import Frame, History
+from holdfast.core.session.runner.outbox import Outbox
+from holdfast.core.session.runner.prefix import Prefix
+from holdfast.core.session.runner.pruning import prune_point
+from holdfast.core.session.runner.publish import TurnOf, TurnPublisher, stored_tokens
+from holdfast.core.session.runner.retries import reported
+from holdfast.core.session.runner.trees import StepSnapshots
+from holdfast.core.session.runner.turn import Outcome, Turn
+from holdfast.llm.request import HttpOverlay, SystemPart, choice, update
 
 if TYPE_CHECKING:
-    from holdfast.core.catalog.catalog import Catalog
-    from holdfast.core.clock import Clock, Ids
-    from holdfast.core.event.log import EventLog
-    from holdfast.core.session.inbox import Boundary, Inbox
+    from holdfast.core.catalog.catalog import ResolvedModel
+    from holdfast.core.context.epoch import Epoch
+    from holdfast.core.session.inbox import Boundary
     from holdfast.core.session.interrupt import Interrupt
-    from holdfast.core.session.ownership import Lease, Ownership
-    from holdfast.core.session.store import SessionStore
-    from holdfast.core.tool.registry import ToolRegistry
-    from holdfast.llm.route.transport import Transport
-    from holdfast.schema.location import Location
+    from holdfast.core.session.ownership import Lease
+    from holdfast.core.session.runner.surroundings import Surroundings
+    from holdfast.core.session.settings import SessionSettings
+    from holdfast.core.tool.registry import Materialized
+    from holdfast.llm.stream import Prepared
+    from holdfast.schema.agent import Agent
+    from holdfast.schema.session import Session
+    from holdfast.schema.session_message import AssistantMessage
 
-DEFAULT_AGENT = "build"
-AGENT_SYSTEM = (
-    "You are a coding agent working in a project directory on the user's machine. Use the tools to look before you "
-    "answer. Be brief and exact."
+LAST_STEP = (
+    "You have used all the steps you were given. Tools are off until the user writes again. Answer now, in text only: "
+    "say that the step limit was reached, what is done, what is left, and what you recommend to do next."
 )
 
 
-# What an explicit run says when there is no history at all: every provider wants a message.
-CONTINUE = "Continue."
+class Ready(NamedTuple):
+    """A turn that only has to be sent."""
+
+    session: Session
+    agent: Agent
+    resolved: ResolvedModel
+    frame: Frame
+    prepared: Prepared
+    tools: Materialized
+    settings: SessionSettings
 
 
 class Runner:
-    def __init__(
-        self,
-        location: Location,
-        log: EventLog,
-        store: SessionStore,
-        inbox: Inbox,
-        ownership: Ownership,
-        catalog: Catalog,
-        tools: ToolRegistry,
-        transport: Transport,
-        ids: Ids,
-        clock: Clock,
-    ) -> None:
-        self._location = location
-        self._log = log
-        self._store = store
-        self._inbox = inbox
-        self._ownership = ownership
-        self._catalog = catalog
-        self._tools = tools
-        self._transport = transport
-        self._ids = ids
-        self._clock = clock
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
 
     async def drain(self, session_id: str, lease: Lease, interrupt: Interrupt) -> None:
-        boundary = await self._first_boundary(session_id)
-        await self._fail_abandoned_calls(session_id, lease)
+        async with _Drain(self._around, session_id, lease, interrupt) as drain:
+            await drain.run()
+
+    async def compact(self, session_id: str, lease: Lease, interrupt: Interrupt, instructions: str | None) -> None:
+        """Compact now, whatever the estimate says, and take no turn."""
+        async with _Drain(self._around, session_id, lease, interrupt) as drain:
+            await drain.compact(instructions)
+
+
+class _Drain:
+    def __init__(self, around: Surroundings, session_id: str, lease: Lease, interrupt: Interrupt) -> None:
+        self._around = around
+        self._session_id = session_id
+        self._lease = lease
+        self._interrupt = interrupt
+        self._outbox = Outbox(lease, around.location)
+        self._history = History(around.store, session_id)
+        self._estimate = Estimate()
+        self._allowance = Allowance(None)
+        self._turns = 0
+        self._epoch: Epoch | None = None
+        self._checkpoint_seq = -1
+        self._pruned_seq = -1
+        self._answer: AssistantMessage | None = None
+        self._prefix = Prefix(None, reverted=False)
+        self._trees = StepSnapshots(around.snapshots, self._outbox, session_id, around.clock)
+
+    async def __aenter__(self) -> _Drain:
+        last = await self._around.store.last_dispatch(self._session_id)
+        if last is not None:
+            self._pruned_seq = last.event.pruned_seq
+            self._prefix = Prefix(last.event, reverted=last.reverted)
+        self._checkpoint_seq = await self._around.store.checkpoint_seq(self._session_id)
+        await close_what_broke_off(self._around, self._session_id, self._lease)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._trees.finish()
+        await self._outbox.commit()
+
+    async def run(self) -> None:
+        store = self._around.store
+        waiting = await store.waiting(self._session_id)
+        boundary: Boundary | None = "steer" if "steer" in waiting else "queue" if "queue" in waiting else None
         while True:
-            continues = await self._turn(session_id, boundary, lease, interrupt)
-            while continues or "steer" in await self._store.waiting(session_id):
-                continues = await self._turn(session_id, "steer", lease, interrupt)
-            if "queue" not in await self._store.waiting(session_id):
+            continues = await self._turn(boundary)
+            waiting = await store.waiting(self._session_id)
+            if continues or "steer" in waiting:
+                boundary = "steer" if "steer" in waiting else None
+                self._allowance.step += 1
+            elif "queue" in waiting:
+                boundary = "queue"
+                self._allowance.renew()
+            else:
                 return
-            boundary = "queue"
+            self._check_cap(boundary)
 
-    async def _turn(self, session_id: str, boundary: Boundary | None, lease: Lease, interrupt: Interrupt) -> bool:
-        interrupt.check()
-        session = await self._store.get(session_id)
-        if session.location != self._location:
+    # -- one turn ------------------------------------------------------------------------------------------------
+
+    async def _turn(self, boundary: Boundary | None) -> bool:
+        """Whether the model is owed another turn."""
+        ready = await self._prepare(boundary)
+        compacted = await self._fit(ready)
+        if compacted:
+            ready = await self._prepare(None)
+        turn, outcome = await self._send(ready)
+        if outcome.overflow is not None:
+            report = Report(compacted=False) if compacted else await self._summarise(ready)
+            if not report.compacted:
+                await turn.give_up(outcome.overflow)
+                return False
+            ready = await self._prepare(None)
+            turn, outcome = await self._send(ready)
+            if outcome.overflow is not None:
+                await turn.give_up(outcome.overflow)
+                return False
+        self._turns += 1
+        if not outcome.continues:
+            self._around.settled(ready.session, ready.resolved)
+        return outcome.continues
+
+    async def _prepare(self, boundary: Boundary | None) -> Ready:
+        around = self._around
+        self._interrupt.check()
+        session = await around.store.get(self._session_id)
+        if session.location != around.location:
             raise Interrupted  # moved: the destination's runner takes it from here, the input is still pending
-        agent = session.agent or DEFAULT_AGENT
-        model = self._catalog.resolve(session_id, session.model)
-        if boundary is not None:
-            await self._inbox.promote(session_id, boundary, lease, self._location)
-        if not lease.taken:
-            await self._ownership.take(lease)
-        history = [stored.decode() for stored in await self._store.active_history(session_id)]
-        tools = self._tools.materialize(())
-        request = make_request(
-            system=AGENT_SYSTEM,
-            messages=lower(history, model.ref) or (user(CONTINUE),),
-            tools=tools.definitions,
-            http=HttpOverlay(headers={"x-session-affinity": session_id, "X-Session-Id": session_id}),
-        )
-        of = TurnOf(session_id, self._location, agent, model.ref)
-        publisher = TurnPublisher(self._log, lease, of, self._ids, self._clock)
-        return await Turn(of, publisher, tools, self._transport, interrupt).run(model.model, request)
-
-    async def _first_boundary(self, session_id: str) -> Boundary | None:
-        waiting = await self._store.waiting(session_id)
-        return "steer" if "steer" in waiting else "queue" if "queue" in waiting else None
-
-    async def _fail_abandoned_calls(self, session_id: str, lease: Lease) -> None:
-        """Calls of an earlier process whose outcome nobody knows. They are reported, never repeated."""
-        failures = []
-        for call in await self._store.open_calls(session_id):
-            part: ToolPart = decoder(ToolPart).decode(call.data)
-            provider = Provider(executed=part.provider.executed) if part.provider else HERE
-            failures.append(
-                ToolFailed(
-                    timestamp=self._clock.now(),
-                    session_id=session_id,
-                    assistant_message_id=call.message_id,
-                    call_id=call.call_id,
-                    error=UnknownError(message=TOOL_INTERRUPTED),
-                    provider=provider,
-                )
+        agent = around.agent(session)
+        resolved = around.catalog.resolve(self._session_id, session.model, agent)
+        epoch, fresh = await self._open_epoch(session, agent, resolved)
+        await self._promote(boundary, agent)
+        if not fresh:
+            context = await around.context(session, agent, resolved)
+            epoch = self._epoch = await around.epochs.prepare(
+                epoch, context, self._outbox, around.location, compaction_seq=self._checkpoint_seq
             )
-        if failures:
-            await lease.publish(*failures, location=self._location)
+        settings = around.settings()
+        tools = around.tools.materialize(agent.permissions)
+        frame = self._frame(session, agent, resolved, epoch, tools)
+        prepared = await self._history.request(frame, self._answer)
+        return Ready(session, agent, resolved, frame, prepared, tools, settings)
+
+    async def _open_epoch(self, session: Session, agent: Agent, resolved: ResolvedModel) -> tuple[Epoch, bool]:
+        """The Session's epoch, and whether it begins right now: then this turn has nothing to reconcile."""
+        around = self._around
+        if self._epoch is None:
+            self._epoch = await around.epochs.load(self._session_id)
+        if self._epoch is not None:
+            return self._epoch, False
+        context = await around.context(session, agent, resolved)
+        self._epoch = await around.epochs.initialize(self._session_id, context, self._outbox, around.location)
+        return self._epoch, True
+
+    async def _promote(self, boundary: Boundary | None, agent: Agent) -> None:
+        around = self._around
+        self._allowance.steps = agent.steps
+        if boundary is not None:
+            promoted = await around.inbox.promote(self._session_id, boundary, self._outbox, around.location)
+            if promoted:
+                self._allowance.renew()
+                self._turns = 0
+        if not self._lease.taken:
+            await around.ownership.take(self._lease)
+
+    def _frame(
+        self, session: Session, agent: Agent, resolved: ResolvedModel, epoch: Epoch, tools: Materialized
+    ) -> Frame:
+        system = (agent.system or resolved.family_text, epoch.baseline)
+        last_step = self._allowance.last_step
+        # On the last step no tool is offered; protocols that refuse calls in the history without a list still get it.
+        keeps_tools = not last_step or not resolved.model.route.protocol.id.startswith("openai")
+        overlay = resolved.overlay(self._session_id)
+        return Frame(
+            agent=agent.id,
+            ref=resolved.ref,
+            model=resolved.model,
+            system=tuple(SystemPart(text=text) for text in system if text),
+            tools=tools.definitions if keeps_tools else (),
+            tool_choice=choice("none") if last_step else None,
+            generation=overlay.generation,
+            options=overlay.options,
+            http=HttpOverlay(body=overlay.body or None, headers=_headers(session, overlay.headers)),
+            baseline_seq=epoch.baseline_seq,
+            checkpoint_seq=self._checkpoint_seq,
+            pruned_seq=self._pruned_seq,
+            closing=(update(LAST_STEP),) if last_step else (),
+        )
+
+    async def _send(self, ready: Ready) -> tuple[Turn, Outcome]:
+        around = self._around
+        of = TurnOf(self._session_id, around.location, ready.agent.id, ready.resolved.ref)
+        price = ready.resolved.price
+        publisher = TurnPublisher(around.log, self._outbox, of, around.ids, around.clock, price)
+        limits = ready.settings.limits
+        turn = Turn(
+            of, publisher, self._outbox, ready.tools, around.authorizer, self._interrupt, self._allowance, limits
+        )
+        if ready.settings.snapshots:
+            self._trees.begin()
+        dispatched = self._prefix.dispatch(ready.frame, self._session_id, around.clock.now(), attempt=1)
+        await self._outbox.commit(dispatched)
+        retry = reported(around.log, self._outbox, of, around.clock)
+        self._answer = None
+        outcome = await turn.run(around.transport, ready.prepared, retry, self._trees.before_step)
+        self._answer = publisher.answer.message
+        if publisher.message_id is not None and publisher.called:
+            self._trees.after_step(publisher.message_id)
+        if publisher.finish is not None:
+            self._estimate.learn(stored_tokens(publisher.finish.usage), self._history.characters)
+        return turn, outcome
+
+    # -- making room ---------------------------------------------------------------------------------------------
+
+    async def _fit(self, ready: Ready) -> bool:
+        """Whether the request had to be made smaller first, and was."""
+        settings = ready.settings.compaction
+        room = Window(ready.resolved.limit.context, ready.resolved.limit.output, settings.buffer).room
+        if not settings.auto or room is None or self._estimate.of(self._history.characters) <= room:
+            return False
+        if settings.prune and (point := await prune_point(self._around.store, self._session_id, self._pruned_seq)):
+            self._pruned_seq = point
+            self._estimate.forget()
+            return True
+        return (await self._summarise(ready)).compacted
+
+    async def _summarise(self, ready: Ready, instructions: str | None = None, *, manual: bool = False) -> Report:
+        around = self._around
+        limit = ready.resolved.limit
+        by = Summariser(
+            ready.resolved.model,
+            limit.context,
+            limit.output,
+            HttpOverlay(headers=_headers(ready.session, {})),
+            ready.resolved.price,
+        )
+        if by.room is None and not manual:
+            return Report(compacted=False)
+        history = [row.decode() for row in await around.store.active_history(self._session_id)]
+        chosen = plan(history, ready.settings.compaction.keep_tokens, by.room, instructions)
+        if chosen is None:
+            if manual:
+                raise NothingToCompact(self._session_id)
+            return Report(compacted=False)
+        compaction = Compaction(
+            self._session_id, around.location, around.log, self._outbox, around.transport, around.ids, around.clock
+        )
+        reason = "manual" if manual else "auto"
+        report = await compaction.attempt(chosen, by, reason, self._interrupt, instructions)  # type: ignore[arg-type]
+        if report.compacted:
+            self._checkpoint_seq = await around.store.checkpoint_seq(self._session_id)
+            self._answer = None
+            self._estimate.forget()
+        return report
+
+    async def compact(self, instructions: str | None) -> None:
+        await self._around.ownership.take(self._lease)
+        ready = await self._prepare(None)
+        report = await self._summarise(ready, instructions, manual=True)
+        if not report.compacted:
+            raise CompactionFailed(self._session_id, report.reason or "unknown")
+
+    # -- details -------------------------------------------------------------------------------------------------
+
+    def _check_cap(self, boundary: Boundary | None) -> None:
+        cap = self._around.settings().turns
+        if cap is not None and boundary is None and self._allowance.steps is None and self._turns >= cap:
+            raise TurnLimitReached(self._session_id, cap)
+
+
+def _headers(session: Session, configured: dict[str, str]) -> dict[str, str]:
+    parent = {"x-parent-session-id": session.parent_id} if session.parent_id else {}
+    return {**configured, "x-session-affinity": session.id, "X-Session-Id": session.id, **parent}

@@ -9,56 +9,124 @@ import asyncio
 import logging
 import secrets
 from contextlib import aclosing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.core.session.errors import Interrupted
+from holdfast.core.session.errors import Interrupted, RepeatedCalls
 from holdfast.core.session.interrupt import ABANDONED, STOPPED
+from holdfast.core.session.runner.allowance import ASK_FROM
 from holdfast.core.session.runner.publish import TOOL_INTERRUPTED
+from holdfast.core.tool.stop import Stopped
 from holdfast.core.tool.tool import ToolContext, ToolFailure
+from holdfast.llm.errors import LLMError
+from holdfast.llm.event import ProviderError
 from holdfast.llm.stream import stream
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from holdfast.core.session.interrupt import Interrupt
+    from holdfast.core.session.runner.allowance import Allowance
+    from holdfast.core.session.runner.outbox import Outbox
     from holdfast.core.session.runner.publish import TurnOf, TurnPublisher
+    from holdfast.core.tool.builtin.authorize import Authorizer
     from holdfast.core.tool.registry import Materialized
-    from holdfast.llm.event import ToolCall
-    from holdfast.llm.model import Model
-    from holdfast.llm.request import Request
+    from holdfast.core.tool.tool import ToolOutput
+    from holdfast.llm.event import Event, ToolCall
+    from holdfast.llm.route.executor import Retry
     from holdfast.llm.route.transport import Transport
+    from holdfast.llm.stream import Prepared
 
 TURN_INTERRUPTED = "Provider turn interrupted"
+LAST_STEP_CALL = "Tools are disabled after the maximum agent steps"
+OVERFLOW = "context-overflow"
 
 log = logging.getLogger(__name__)
 
 
+class Limits(NamedTuple):
+    running_calls: int = 32
+    """Of one turn at once; further ones wait in order."""
+    calls: int = 500
+    """Of one turn; what is over is recorded and fails."""
+    repeated_calls: int = 100
+    """The same call in a row; then the drain stops."""
+
+
+class Outcome(NamedTuple):
+    continues: bool
+    """Whether the model is owed another turn."""
+    overflow: LLMError | ProviderError | None = None
+    """The request did not fit and nothing was recorded: `Turn.give_up` records it, if nobody recovers."""
+
+
 class Turn:
     def __init__(
-        self, of: TurnOf, publisher: TurnPublisher, tools: Materialized, transport: Transport, interrupt: Interrupt
+        self,
+        of: TurnOf,
+        publisher: TurnPublisher,
+        outbox: Outbox,
+        tools: Materialized,
+        authorizer: Authorizer,
+        interrupt: Interrupt,
+        allowance: Allowance,
+        limits: Limits,
     ) -> None:
         self._of = of
         self._publisher = publisher
+        self._outbox = outbox
         self._tools = tools
-        self._transport = transport
+        self._authorizer = authorizer
         self._interrupt = interrupt
-        self._running: dict[asyncio.Task[None], ToolCall] = {}
+        self._allowance = allowance
+        self._limits = limits
+        self._slots = asyncio.Semaphore(limits.running_calls)
+        self._running: set[asyncio.Task[None]] = set()
+        self._calls = 0
         self._streaming = True
+        self._overflow: LLMError | ProviderError | None = None
+        self._repeated: RepeatedCalls | None = None
 
-    async def run(self, model: Model, request: Request) -> bool:
-        """Whether the model is owed another turn. Raises what ended the stream, after everything was recorded."""
+    async def run(
+        self,
+        transport: Transport,
+        prepared: Prepared,
+        retry: Retry,
+        barrier: Callable[[], Awaitable[str | None]],
+    ) -> Outcome:
+        """Raises what ended the stream, after everything was recorded. `barrier` gives the tree before the step; no
+        step starts and no tool runs before it is there."""
         publisher = self._publisher
         failure: Exception | None = None
+        consuming = self._consume(transport, prepared, retry, barrier)
         try:
-            outcome = await self._interrupt.cancellable(self._consume(model, request), name="provider stream")
-            interrupted = outcome is STOPPED or outcome is ABANDONED
+            stopped = await self._interrupt.cancellable(consuming, name="provider stream")
+            interrupted = stopped is STOPPED or stopped is ABANDONED
         except Exception as error:  # noqa: BLE001 - whatever broke the stream is recorded first, then raised
             failure, interrupted = error, False
         self._streaming = False
+        if isinstance(failure, LLMError) and failure.classification == OVERFLOW and publisher.message_id is None:
+            self._overflow = failure
+        if self._overflow is not None and not interrupted:
+            publisher.close()
+            return Outcome(continues=False, overflow=self._overflow)
+        await self._end(failure, interrupted=interrupted)
+        return Outcome(continues=publisher.called and publisher.finish is not None and not self._allowance.last_step)
+
+    async def give_up(self, error: LLMError | ProviderError) -> None:
+        """Nobody could make the request smaller: the overflow is how this turn ended."""
+        self._publisher.fail(error.message)
+        await self._outbox.commit()
+        if isinstance(error, LLMError):
+            raise error
+
+    async def _end(self, failure: Exception | None, *, interrupted: bool) -> None:
+        publisher = self._publisher
         publisher.close_fragments()
         if failure is not None or interrupted:
-            publisher.submit()
+            self._outbox.submit()
         if self._running:
             await asyncio.wait(self._running)
-        publisher.fail_open_calls(interrupted=interrupted or publisher.ended)
+        publisher.fail_open_calls(interrupted=interrupted or publisher.ended or self._interrupt.requested)
         if failure is not None:
             publisher.fail(str(failure))
         elif publisher.finish is not None:
@@ -66,51 +134,102 @@ class Turn:
         elif interrupted:
             publisher.fail(TURN_INTERRUPTED)
         publisher.close()
-        await publisher.commit()
+        if failure is None and self._repeated is None and not self._interrupt.requested and publisher.called:
+            self._outbox.soon()  # travels with the dispatch of the next turn
+            return
+        await self._outbox.commit()
         if failure is not None:
             raise failure
         if self._interrupt.requested:
             raise Interrupted
-        return publisher.called and publisher.finish is not None
+        if self._repeated is not None:
+            raise self._repeated
 
-    async def _consume(self, model: Model, request: Request) -> None:
+    async def _consume(
+        self,
+        transport: Transport,
+        prepared: Prepared,
+        retry: Retry,
+        barrier: Callable[[], Awaitable[str | None]],
+    ) -> None:
         publisher = self._publisher
-        async with aclosing(stream(self._transport, model, request)) as batches:
+        started = False
+        async with aclosing(stream(transport, prepared.model, prepared, retry=retry)) as batches:
             async for batch in batches:
+                if not started:
+                    started, publisher.snapshot = True, await barrier()
+                if self._holds_back(batch):
+                    return
                 for event in batch:
                     publisher.handle(event)
                 if publisher.fresh:
-                    await publisher.commit()  # no side effect before its call is on disk
+                    await self._outbox.commit()  # no side effect before its call is on disk
                     self._start_tools()
                 else:
-                    publisher.submit()
+                    self._outbox.submit()
+
+    def _holds_back(self, batch: list[Event]) -> bool:
+        """An overflow that the provider reports before any output is not recorded yet: it may be recovered."""
+        last = batch[-1]
+        if isinstance(last, ProviderError) and last.classification == OVERFLOW and self._publisher.message_id is None:
+            self._overflow = last
+            return True
+        return False
 
     def _start_tools(self) -> None:
         calls, self._publisher.fresh = self._publisher.fresh, []
         for call in calls:
-            task = asyncio.get_running_loop().create_task(self._execute(call), name=f"tool {call.name}")
-            self._running[task] = call
+            self._calls += 1
+            if (refusal := self._refusal(call)) is not None:
+                self._publisher.fail_call(call.id, refusal)
+                continue
+            task = asyncio.get_running_loop().create_task(self._settle(call), name=f"tool {call.name}")
+            self._running.add(task)
 
-    async def _execute(self, call: ToolCall) -> None:
+    def _refusal(self, call: ToolCall) -> str | None:
+        """Why a call is recorded but never runs."""
+        if self._allowance.last_step:
+            return LAST_STEP_CALL
+        if self._calls > self._limits.calls:
+            return f"Too many tool calls in one turn: only the first {self._limits.calls} ran"
+        return None
+
+    async def _settle(self, call: ToolCall) -> None:
+        """Exactly one settlement, whatever happens inside."""
         publisher = self._publisher
-        assert publisher.message_id is not None
-        context = ToolContext(self._of.session_id, self._of.agent, publisher.message_id, call.id)
-        work = self._tools.execute(call.name, call.input, context)
         try:
-            outcome = await self._interrupt.cancellable(work, name=f"tool {call.name}")
-        except ToolFailure as failure:
-            publisher.fail_call(call.id, str(failure))
-        except Exception as error:
-            reference = secrets.token_hex(4)
-            log.exception("tool %s failed (%s)", call.name, reference)
-            publisher.fail_call(call.id, f"Tool execution failed: {type(error).__name__} ({reference})")
-        else:
+            outcome = await self._interrupt.cancellable(self._execute(call), name=f"tool {call.name}")
             if outcome is STOPPED:
                 publisher.fail_call(call.id, TOOL_INTERRUPTED)
             elif outcome is ABANDONED:
                 publisher.fail_call(call.id, f"{TOOL_INTERRUPTED}: {call.name} did not stop, its outcome is unknown")
             else:
                 publisher.succeed(call.id, await self._tools.bound(outcome))
+        except Stopped:
+            # A person said no, which is no result: the whole turn stops here.
+            publisher.fail_call(call.id, TOOL_INTERRUPTED)
+            self._interrupt.fire()
+        except ToolFailure as failure:
+            publisher.fail_call(call.id, str(failure))
+        except RepeatedCalls as repeated:
+            publisher.fail_call(call.id, str(repeated))
+            self._repeated = repeated
+        except Exception as error:
+            reference = secrets.token_hex(4)
+            log.exception("tool %s failed (%s)", call.name, reference)
+            publisher.fail_call(call.id, f"Tool execution failed: {type(error).__name__} ({reference})")
         # The last settlement travels with the end of the step; earlier ones are committed as they come.
         if self._streaming or publisher.unsettled:
-            publisher.submit()
+            self._outbox.submit()
+
+    async def _execute(self, call: ToolCall) -> ToolOutput:
+        publisher = self._publisher
+        assert publisher.message_id is not None
+        context = ToolContext(self._of.session_id, self._of.agent, publisher.message_id, call.id)
+        times = self._allowance.times(call)
+        if times >= self._limits.repeated_calls:
+            raise RepeatedCalls(call.name, times)
+        async with self._slots:
+            if times >= ASK_FROM:
+                await self._authorizer.allow(context, "doom_loop", (call.name,))
+            return await self._tools.execute(call.name, call.input, context)

@@ -1,0 +1,75 @@
+"""The agents of one Location, and which one speaks for a Session."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast.core.agent.configured import ConfiguredAgents, configured_agents
+from holdfast.core.agent.draft import AgentDraft
+from holdfast.core.state import Phase, State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from holdfast.core.config.config import Config
+    from holdfast.core.config.document import Diagnostic
+    from holdfast.core.config.reload import LiveConfig
+    from holdfast.core.scope import Scope
+    from holdfast.core.state import Batches
+    from holdfast.schema.agent import Agent
+    from holdfast.schema.permission import Rule
+
+BUILD = "build"
+
+
+class Selection(NamedTuple):
+    id: str
+    agent: Agent | None
+    """None: nothing of that name exists. A turn must not run then, and nothing is permitted to it."""
+
+
+class Agents:
+    def __init__(self, batches: Batches, updated: Callable[[], None] | None = None) -> None:
+        self.state = State(AgentDraft, batches, updated=updated)
+        self._configured = ConfiguredAgents()
+
+    def follow(self, config: LiveConfig, environment: Mapping[str, str], scope: Scope) -> None:
+        """Agents of the configuration, now and after each reload. Raises InvalidEnvironmentRules."""
+        self._configured = configured_agents(config.current, environment)
+
+        def prepare(new: Config) -> Callable[[], None]:
+            return partial(self._take, configured_agents(new, environment))
+
+        self.state.transform(lambda draft: self._configured.transform(draft), scope, phase=Phase.CONFIG)
+        self.state.transform(lambda draft: self._configured.transform_last(draft), scope, phase=Phase.POLICY)
+        config.follow(prepare, scope)
+
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        return self._configured.diagnostics
+
+    def list(self) -> tuple[Agent, ...]:
+        return self.state.value.list()
+
+    def get(self, id: str) -> Agent | None:
+        return self.state.value.get(id)
+
+    def select(self, id: str | None) -> Selection:
+        """A named agent is taken as it is, even a hidden one; without a name the default one is."""
+        return self._default() if id is None else Selection(id, self.get(id))
+
+    def rules(self, id: str | None) -> tuple[Rule, ...] | None:
+        """What permission checks go by: those of the very agent that `select` gives, and None without one."""
+        agent = self.select(id).agent
+        return agent.permissions if agent is not None else None
+
+    def _take(self, configured: ConfiguredAgents) -> None:
+        self._configured = configured
+        self.state.reload()
+
+    def _default(self) -> Selection:
+        agents = {agent.id: agent for agent in self.list() if agent.mode != "subagent" and not agent.hidden}
+        for id in (self.state.value.default, BUILD, *agents):
+            if id in agents:
+                return Selection(id, agents[id])
+        return Selection(BUILD, None)

@@ -1,0 +1,122 @@
+"""The agents that are always there, unless configuration takes them away."""
+
+from __future__ import annotations
+
+from os.path import relpath
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from holdfast.schema.permission import Effect, Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from holdfast.core.agent.draft import AgentDraft
+    from holdfast.core.config.environment import Directories
+    from holdfast.schema.agent import Agent, AgentMode
+
+BUILD_SYSTEM = """\
+You are a software engineer working inside the user's project, with tools that read, change and run things there.
+
+Find out before you act: read the code around a change, and follow what it already does. Make the change that was \
+asked for, completely, and nothing beside it. When something can be checked (a test, a type checker, a build), check \
+it, and report the outcome as it was. If a request cannot be carried out, or its meaning would change the result, say \
+so early.
+
+Answer briefly. Name files by path, with line numbers where they help. Never put secrets into code, output or commits, \
+and take no step that is hard to undo unless it was asked for."""
+
+EXPLORE_SYSTEM = """\
+You search a code base and report what is there. You cannot change anything.
+
+Begin broad, with names and patterns, then read the parts that matter. Answer with findings: absolute paths with line \
+numbers, the few lines that carry the answer, and what you looked for without finding. Say plainly what you infer \
+rather than saw. Do not write reports into files."""
+
+COMPACTION_SYSTEM = """\
+You condense a conversation between a user and a software engineer so that the work can go on without the original. \
+Keep what was asked, what was decided and why, what has been done, which files matter and what comes next. Keep \
+constraints that the user stated in the user's own words. Answer none of the questions in it, and invent nothing."""
+
+TITLE_SYSTEM = """\
+You name conversations. Answer with one line of at most fifty characters that says what the user wants, in the user's \
+language, without quotation marks or a closing period. Keep technical terms, numbers and file names as they are. Never \
+answer the message itself."""
+
+SUMMARY_SYSTEM = """\
+You say what was done in a conversation, in two or three sentences of the kind that stand in a change description. \
+Write in the first person, name the outcome rather than the steps, and add nothing that did not happen."""
+
+
+def builtin_agents(directories: Directories, directory: Path) -> Callable[[AgentDraft], None]:
+    """The transform. `directory` is the Location's, to which the plans' paths are relative."""
+    outside = _outside(directories)
+    base = (
+        _rule("allow", "*"),
+        *outside,
+        *(_rule("deny", action) for action in ("question", "plan_enter", "plan_exit")),
+        _rule("allow", "read"),
+        _rule("ask", "read", "*.env"),
+        _rule("ask", "read", "*.env.*"),
+        _rule("allow", "read", "*.env.example"),
+    )
+    nothing = _rule("deny", "*")
+
+    def transform(draft: AgentDraft) -> None:
+        def add(id: str, rules: tuple[Rule, ...], *, mode: AgentMode = "primary", **fields: object) -> None:
+            draft.update(id, lambda agent: _filled(agent, mode=mode, permissions=rules, **fields))
+
+        add("build", (*base, *map(_allow, ("question", "plan_enter"))), description=_BUILD, system=BUILD_SYSTEM)
+        add("plan", (*base, *_planning(directories, directory)), description=_PLAN)
+        add("general", (*base, _rule("deny", "todowrite")), mode="subagent", description=_GENERAL)
+        explore = (nothing, *map(_allow, ("grep", "glob", "webfetch", "websearch", "read")), *outside)
+        add("explore", explore, mode="subagent", description=_EXPLORE, system=EXPLORE_SYSTEM)
+        add("compaction", (nothing,), hidden=True, system=COMPACTION_SYSTEM)
+        add("title", (nothing,), hidden=True, system=TITLE_SYSTEM)
+        add("summary", (nothing,), hidden=True, system=SUMMARY_SYSTEM)
+
+    return transform
+
+
+_BUILD = "Works on the project with every tool"
+_PLAN = "Looks and plans, and changes nothing but its plan"
+_GENERAL = "Takes on a task of several steps and reports its result"
+_EXPLORE = "Searches the code base quickly, read-only; say how thoroughly it should look"
+
+
+def _filled(agent: Agent, **fields: object) -> Agent:
+    """What an earlier transform said about the agent's words stays."""
+    kept = {name: value for name, value in fields.items() if name not in ("system", "description")}
+    words = {name: fields[name] for name in fields.keys() - kept.keys() if getattr(agent, name) is None}
+    return msgspec.structs.replace(agent, **kept, **words)
+
+
+def _outside(directories: Directories) -> tuple[Rule, ...]:
+    return (
+        _rule("ask", "external_directory"),
+        _rule("allow", "external_directory", f"{directories.tool_output}/*"),
+        _rule("allow", "external_directory", f"{directories.tmp}/*"),
+    )
+
+
+def _planning(directories: Directories, directory: Path) -> tuple[Rule, ...]:
+    plans = (f"{directories.plans}/*.md", f"{relpath(directories.plans, directory)}/*.md")
+    return (
+        _allow("question"),
+        _allow("plan_exit"),
+        _rule("allow", "external_directory", f"{directories.plans}/*"),
+        _rule("deny", "edit"),
+        _rule("allow", "edit", ".opencode/plans/*.md"),
+        # A file outside the Location is named by its absolute path, one inside by its relative one.
+        *(_rule("allow", "edit", pattern) for pattern in plans),
+    )
+
+
+def _allow(action: str) -> Rule:
+    return _rule("allow", action)
+
+
+def _rule(effect: Effect, action: str, resource: str = "*") -> Rule:
+    return Rule(action=action, resource=resource, effect=effect)

@@ -1,0 +1,271 @@
+"""The data of models.dev: what is on disk, else the snapshot that comes along; refreshed in the background, if at all.
+
+Invariants
+- Reading never waits for the network while there is any data.
+- The cache is replaced as a whole, under a lock, and only by data with at least one valid provider."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import os
+import random
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from holdfast.core.catalog.dev_record import DevModel, DevProvider
+from holdfast.core.catalog.shelves import shelves
+from holdfast.core.credential.file_lock import file_lock
+from holdfast.schema.live_event import ModelsDevRefreshed
+from holdfast.schema.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from holdfast.core.catalog.draft import Shelf
+    from holdfast.schema.record import Record
+
+SOURCE = "https://models.opencode.ai"
+BUNDLED = Path(__file__).with_name("models.json")
+FRESH_SECONDS = 5 * 60
+REFRESH_SECONDS = 60 * 60
+TIMEOUT_SECONDS = 10.0
+ATTEMPTS = 3
+BACKOFF_SECONDS = 0.2
+SIZE_LIMIT = 64 * 1024 * 1024
+
+log = logging.getLogger(__name__)
+
+
+class ModelsDev:
+    """One per process. `cache` is the directory in which the data is kept; without one, nothing is ever fetched."""
+
+    def __init__(
+        self,
+        cache: Path | None,
+        environment: Mapping[str, str],
+        *,
+        bundled: Path | None = BUNDLED,
+        announce: Callable[[Record], None] | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._source = environment.get("OPENCODE_MODELS_URL") or SOURCE
+        named = environment.get("OPENCODE_MODELS_PATH")
+        self._named = Path(named) if named else None
+        self._cache = cache / _file_name(self._source) if cache else None
+        self._client = environment.get("OPENCODE_CLIENT") or "cli"
+        self._may_fetch = environment.get("OPENCODE_DISABLE_MODELS_FETCH", "").lower() not in ("1", "true")
+        self._bundled = bundled
+        self._announce = announce
+        self._sleep = sleep
+        self._providers: Mapping[str, DevProvider] | None = None
+        self._shelves: Mapping[str, Shelf] | None = None
+        self._flight: asyncio.Task[bool] | None = None
+        self._listeners: list[Callable[[], None]] = []
+
+    def providers(self) -> Mapping[str, DevProvider]:
+        """What is known without asking anybody; read at the first call."""
+        if self._providers is None:
+            self._providers = self._read() or {}
+        return self._providers
+
+    def shelves(self) -> Mapping[str, Shelf]:
+        """The same as the catalog of every Location starts with it."""
+        if self._shelves is None:
+            self._shelves = shelves(self.providers())
+        return self._shelves
+
+    async def get(self) -> Mapping[str, DevProvider]:
+        """The same; asks the source only when there is nothing at all."""
+        if not self.providers() and self._may_fetch:
+            await self.refresh()
+        return self.providers()
+
+    async def refresh(self) -> bool:
+        """Whether there is newer data now. A failure is logged and changes nothing. Concurrent calls are one."""
+        if not self._may_fetch or self._cache is None:
+            return False
+        if self._flight is None:
+            refreshing = self._refresh(self._cache)
+            self._flight = asyncio.get_running_loop().create_task(refreshing, name="models.dev refresh")
+            self._flight.add_done_callback(self._landed)
+        return await asyncio.shield(self._flight)
+
+    async def keep_fresh(self) -> None:
+        """Until cancelled; whoever starts this owns its task."""
+        while True:
+            await self.refresh()
+            await self._sleep(REFRESH_SECONDS)
+
+    def on_refresh(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Called after new data can be read; what is returned ends that."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    async def close(self) -> None:
+        if self._flight is not None:
+            self._flight.cancel()
+            await asyncio.wait([self._flight])
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def _read(self) -> dict[str, DevProvider] | None:
+        if self._named is not None:
+            return _decoded(self._named)
+        found = _decoded(self._cache) if self._cache else None
+        if found is None and self._cache is not None:
+            self._cache.unlink(missing_ok=True)  # what cannot be understood will be fetched again
+        if found is None and self._bundled is not None:
+            found = _decoded(self._bundled)
+        return found
+
+    # -- refreshing ----------------------------------------------------------------------------------------------
+
+    def _landed(self, flight: asyncio.Task[bool]) -> None:
+        self._flight = None
+
+    async def _refresh(self, cache: Path) -> bool:
+        try:
+            if _is_fresh(cache):
+                return False
+            async with file_lock(cache.with_suffix(".lock")):
+                if not _is_fresh(cache):  # or another process was quicker, and its data is as good
+                    valid = await asyncio.to_thread(validated, await self._fetch())
+                    await asyncio.to_thread(_replace, cache, valid)
+        except (OSError, TimeoutError, msgspec.DecodeError, Unusable) as error:
+            log.warning("models.dev: no refresh from %s: %s", self._source, error)
+            return False
+        if self._named is not None:
+            return False
+        self._providers = self._shelves = None
+        if self._announce is not None:
+            self._announce(ModelsDevRefreshed())
+        for listener in tuple(self._listeners):
+            listener()
+        return True
+
+    async def _fetch(self) -> bytes:
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                return await self._fetch_once()
+            except (OSError, TimeoutError, Unusable) as error:
+                if attempt == ATTEMPTS:
+                    raise
+                log.info("models.dev: attempt %d failed: %s", attempt, error)
+            await self._sleep(BACKOFF_SECONDS * 2 ** (attempt - 1) * (0.8 + 0.4 * random.random()))
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
+    async def _fetch_once(self) -> bytes:
+        import aiohttp
+
+        agent = f"opencode/holdfast/{__version__}/{self._client}"
+        timeout = aiohttp.ClientTimeout(total=TIMEOUT_SECONDS)
+        try:
+            async with (
+                aiohttp.ClientSession(timeout=timeout, headers={"user-agent": agent}, trust_env=True) as session,
+                session.get(self._source.rstrip("/") + "/api.json") as response,
+            ):
+                if response.status != 200:
+                    raise Unusable(f"HTTP {response.status}")
+                data = bytearray()
+                async for chunk in response.content.iter_any():
+                    data += chunk
+                    if len(data) > SIZE_LIMIT:
+                        raise Unusable(f"more than {SIZE_LIMIT} bytes")
+                return bytes(data)
+        except aiohttp.ClientError as error:
+            raise Unusable(str(error)) from error
+
+
+class Unusable(Exception):
+    """What the source answered is not data."""
+
+
+def validated(data: bytes) -> bytes:
+    """The same without invalid providers and models. Raises Unusable when no valid provider is left."""
+    try:
+        found = msgspec.json.decode(data, type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        raise Unusable(f"not a JSON object: {error}") from error
+    valid: dict[str, Any] = {}
+    for id, provider in found.items():
+        try:
+            msgspec.convert(provider, DevProvider)
+        except msgspec.ValidationError as error:
+            log.warning("models.dev: provider %s dropped: %s", id, error)
+            continue
+        valid[id] = {**provider, "models": _valid_models(id, provider.get("models", {}))}
+    if not valid:
+        raise Unusable("no valid provider in it")
+    return msgspec.json.encode(valid)
+
+
+def _valid_models(provider_id: str, models: dict[str, Any]) -> dict[str, Any]:
+    valid = {}
+    for id, model in models.items():
+        try:
+            msgspec.convert(model, DevModel)
+        except msgspec.ValidationError as error:
+            log.warning("models.dev: model %s/%s dropped: %s", provider_id, id, error)
+        else:
+            valid[id] = model
+    return valid
+
+
+def _decoded(path: Path) -> dict[str, DevProvider] | None:
+    """None when there is no such file or no object in it. An invalid provider is dropped."""
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return None
+    try:
+        return _PROVIDERS.decode(data)
+    except msgspec.DecodeError:
+        pass
+    try:
+        entries = _ENTRIES.decode(data)
+    except msgspec.DecodeError as error:
+        log.warning("%s: not usable: %s", path, error)
+        return None
+    found = {}
+    for id, raw in entries.items():
+        try:
+            found[id] = _PROVIDER.decode(raw)
+        except msgspec.DecodeError as error:
+            log.warning("%s: provider %s dropped: %s", path, id, error)
+    return found
+
+
+def _replace(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.stem)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, path)
+    except OSError:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _file_name(source: str) -> str:
+    return "models.json" if source == SOURCE else f"models-{hashlib.sha1(source.encode()).hexdigest()}.json"
+
+
+def _is_fresh(path: Path) -> bool:
+    try:
+        return time.time() - path.stat().st_mtime < FRESH_SECONDS
+    except OSError:
+        return False
+
+
+_PROVIDERS = msgspec.json.Decoder(dict[str, DevProvider])
+_PROVIDER = msgspec.json.Decoder(DevProvider)
+_ENTRIES = msgspec.json.Decoder(dict[str, msgspec.Raw])

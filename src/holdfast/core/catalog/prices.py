@@ -1,0 +1,39 @@
+"""What a turn costs. Prices are US dollars for a million tokens; the first entry is the base, others are tiers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.schema.catalog import ModelCost
+    from holdfast.schema.session import Tokens
+
+MILLION = 1_000_000
+
+
+def cost(prices: Sequence[ModelCost], usage: Tokens, context_tokens: int | None = None) -> float:
+    """Reasoning is billed as output. `context_tokens` chooses the tier; without it, everything that was read counts."""
+    if context_tokens is None:
+        context_tokens = usage.input + usage.cache.read + usage.cache.write
+    price = _price(prices, context_tokens)
+    if price is None:
+        return 0.0
+    dollars = (
+        usage.input * price.input
+        + (usage.output + usage.reasoning) * price.output
+        + usage.cache.read * price.cache.read
+        + usage.cache.write * price.cache.write
+    )
+    return dollars / MILLION
+
+
+def _price(prices: Sequence[ModelCost], context_tokens: int) -> ModelCost | None:
+    """The tier with the largest size below the context, else the base."""
+    chosen, reached = None, -1
+    for price in prices:
+        size = price.tier.size if price.tier else 0
+        if size > reached and (price.tier is None or context_tokens > size):
+            chosen, reached = price, size
+    return chosen

@@ -1,0 +1,65 @@
+"""Records as clients may see them: without keys, and without what is likely to be one."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from holdfast.llm.errors import REDACTED, redact_url
+from holdfast.schema.catalog import ModelInfo, ProviderInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+T = TypeVar("T", ProviderInfo, ModelInfo)
+
+# A header can hold anything, so only these are shown.
+SHOWN_HEADERS = frozenset(
+    [
+        "accept",
+        "anthropic-beta",
+        "anthropic-version",
+        "content-type",
+        "http-referer",
+        "user-agent",
+        "x-cerebras-3rd-party-integration",
+        "x-title",
+    ]
+)
+_SECRET = re.compile(
+    r"auth(?!or)|api[-_]?key|access[-_]?key|private[-_]?key|secret|password|cookie|credential|token(?!s)", re.I
+)
+_USER = re.compile(r"(?<=//)[^/@]*@")
+
+
+def public(record: T) -> T:
+    api, request = record.api, record.request
+    settings = None if api.settings is None else _shown(api.settings)
+    changes: dict[str, Any] = {
+        "api": msgspec.structs.replace(api, url=_address(api.url), settings=settings),
+        "request": msgspec.structs.replace(request, headers=_headers(request.headers), body=_shown(request.body)),
+    }
+    if isinstance(record, ModelInfo):
+        changes["variants"] = tuple(
+            msgspec.structs.replace(variant, headers=_headers(variant.headers), body=_shown(variant.body))
+            for variant in record.variants
+        )
+    return msgspec.structs.replace(record, **changes)
+
+
+def _headers(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name: value if name.lower() in SHOWN_HEADERS else REDACTED for name, value in headers.items()}
+
+
+def _shown(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        key: _shown(value) if isinstance(value, dict) else value
+        for key, value in fields.items()
+        if not _SECRET.search(key)
+    }
+
+
+def _address(url: str | None) -> str | None:
+    return None if url is None else redact_url(_USER.sub("", url))

@@ -1,0 +1,121 @@
+"""From a listed model to one that a turn can be taken with: its layers put over each other, its credential found."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from holdfast.core.catalog import packages
+from holdfast.core.catalog.errors import VariantUnavailable
+from holdfast.core.catalog.options import Overlay, merge, partition
+from holdfast.core.catalog.resolved import ResolvedModel
+from holdfast.core.catalog.routes import Access, Credentials, route
+from holdfast.core.credential.store import KeyValue
+from holdfast.schema.model import DEFAULT_VARIANT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from holdfast.core.catalog.draft import Facts
+    from holdfast.core.catalog.packages import Dialect
+    from holdfast.core.credential.integrations import Variable
+    from holdfast.core.credential.store import Credential
+    from holdfast.llm.route.auth import Auth
+    from holdfast.schema.agent import Agent
+    from holdfast.schema.catalog import ModelInfo, ModelVariant, ProviderInfo
+    from holdfast.schema.model import ModelRef
+
+
+class Holder(Protocol):
+    """Who has the credentials: the Location's integrations."""
+
+    def stored(self, id: str) -> Credential | None: ...
+
+    def variable(self, id: str) -> Variable | None: ...
+
+    def auth(self, credential: Credential) -> Auth: ...
+
+
+class _Nobody:
+    def stored(self, id: str) -> None:
+        return None
+
+    def variable(self, id: str) -> None:
+        return None
+
+    def auth(self, credential: Credential) -> Auth:
+        raise AssertionError("there is no credential")
+
+
+NOBODY: Holder = _Nobody()
+
+
+class Listing(NamedTuple):
+    """`model` is as it is stored; `info` has what it inherits, and its generated variants."""
+
+    provider: ProviderInfo
+    model: ModelInfo
+    info: ModelInfo
+    facts: Facts
+
+
+class Resolution(NamedTuple):
+    resolved: ResolvedModel
+    problems: tuple[str, ...]
+
+
+def resolve_listing(
+    ref: ModelRef, listing: Listing, agent: Agent | None, holder: Holder, environment: Mapping[str, str]
+) -> Resolution:
+    """Raises VariantUnavailable and UnsupportedApi."""
+    provider, stored, info, facts = listing
+    variant = _variant(ref, info)
+    dialect, above = packages.dialect(info.api), packages.dialect(provider.api)
+    if above is packages.UNKNOWN:
+        above = dialect
+    low = partition(provider.request.body, above, provider.request.headers, provider=True)
+    own = partition(stored.request.body, dialect, stored.request.headers)
+    settings = {**(info.api.settings or {}), **low.settings, **own.settings}
+    credentials, metadata = _credentials(provider, settings, dialect, holder)
+    layers = [low, partition(metadata, dialect), own]
+    if variant is not None:
+        layers.append(partition(variant.body, dialect, variant.headers))
+    if agent is not None:
+        layers.append(partition(agent.request.body, dialect, agent.request.headers))
+    model = route(info, Access(credentials, settings, environment, facts))
+    defaults = (Overlay(options=options or {}) for options in (model.route.provider_options, model.provider_options))
+    resolved = ResolvedModel(
+        ref=ref,
+        model=model._replace(provider_options=None, route=model.route._replace(provider_options=None)),
+        info=info,
+        variant=variant.id if variant else None,
+        layers=merge(*defaults, *(layer.overlay for layer in layers)),
+    )
+    return Resolution(resolved, tuple(problem for layer in layers for problem in layer.problems))
+
+
+def _variant(ref: ModelRef, info: ModelInfo) -> ModelVariant | None:
+    named = ref.variant if ref.variant != DEFAULT_VARIANT else None
+    wanted = named or info.request.variant
+    found = next((variant for variant in info.variants if variant.id == wanted), None)
+    if named and found is None:
+        raise VariantUnavailable(ref.provider_id, ref.id, named, tuple(variant.id for variant in info.variants))
+    return found
+
+
+def _credentials(
+    provider: ProviderInfo, settings: Mapping[str, Any], dialect: Dialect, holder: Holder
+) -> tuple[Credentials, Mapping[str, Any]]:
+    """A stored one, else what is configured, else the environment's; and what has to be sent along with it."""
+    integration = provider.integration_id or provider.id
+    if (stored := holder.stored(integration)) is not None:
+        if isinstance(stored.value, KeyValue):
+            return Credentials(key=stored.value.key), stored.value.metadata or {}
+        return Credentials(oauth=holder.auth(stored)), {}
+    if isinstance(key := settings.get("apiKey"), str) and key:
+        return Credentials(key=key), {}
+    if isinstance(token := settings.get("authToken"), str) and token:
+        return Credentials(bearer=token), {}
+    if dialect is packages.BEDROCK:
+        return Credentials(), {}  # AWS has its own chain of sources
+    variable = holder.variable(integration)
+    return Credentials(key=variable.key if variable else None), {}

@@ -1,0 +1,1 @@
+"""Commands: named prompts with places for arguments."""

@@ -1,0 +1,44 @@
+"""A command, and commands while they are put together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from holdfast.schema.model import ModelRef
+from holdfast.schema.record import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Command(Record):
+    name: str
+    template: str
+    description: str | None = None
+    agent: str | None = None
+    model: ModelRef | None = None
+    subtask: bool | None = None
+
+
+class CommandDraft:
+    def __init__(self, commands: dict[str, Command] | None = None) -> None:
+        self._commands = commands or {}
+
+    def copy(self) -> CommandDraft:
+        return CommandDraft(dict(self._commands))
+
+    def list(self) -> tuple[Command, ...]:
+        return tuple(self._commands.values())
+
+    def get(self, name: str) -> Command | None:
+        return self._commands.get(name)
+
+    def update(self, name: str, change: Callable[[Command], Command]) -> None:
+        """Change a command, or make it first, with an empty template. Its name stays what it is."""
+        changed = change(self._commands.get(name) or Command(name=name, template=""))
+        self._commands[name] = msgspec.structs.replace(changed, name=name)
+
+    def remove(self, name: str) -> None:
+        self._commands.pop(name, None)

@@ -1,0 +1,50 @@
+"""Which files and folders configure a Location, low to high. Only looks upwards and at known names, so its cost does
+not depend on the size of the project."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast.core.config.document import DOT, Directory
+from holdfast.core.config.environment import config_home, switched_on
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+NAMES = ("opencode.json", "opencode.jsonc")
+
+
+class Candidate(NamedTuple):
+    """A file that counts if it exists."""
+
+    path: Path
+    trusted: bool
+
+
+def discover(directory: Path, root: Path, environment: Mapping[str, str]) -> Iterator[Candidate | Directory]:
+    home = config_home(environment)
+    yield from (Candidate(home / name, trusted=True) for name in NAMES)
+    yield Directory(home, trusted=True)
+    if named := environment.get("OPENCODE_CONFIG"):
+        yield Candidate(Path(named).expanduser(), trusted=True)
+    folders = project_folders(directory, root, environment)
+    for folder in folders:
+        yield from (Candidate(folder / name, trusted=False) for name in NAMES)
+    for folder in folders:
+        dot = folder / DOT
+        if dot.is_dir() and dot != home:
+            yield from (Candidate(dot / name, trusted=False) for name in NAMES)
+            yield Directory(dot, trusted=False)
+
+
+def project_folders(directory: Path, root: Path, environment: Mapping[str, str]) -> list[Path]:
+    """From the project's root down to the Location, both without symbolic links; none if it lies elsewhere."""
+    if switched_on(environment, "OPENCODE_DISABLE_PROJECT_CONFIG"):
+        return []
+    home = config_home(environment).resolve()
+    directory, root = directory.resolve(), root.resolve()
+    if directory == home or not directory.is_relative_to(root):
+        return []
+    folders = [directory, *directory.parents]
+    return [folder for folder in reversed(folders[: folders.index(root) + 1]) if folder != home]

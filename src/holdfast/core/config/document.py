@@ -1,0 +1,59 @@
+"""What configuration is made of: documents and directories, low to high priority. There is no merged object."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Severity: TypeAlias = Literal["warning", "error"]
+
+
+class Diagnostic(NamedTuple):
+    """One thing in a file that does not count as its author meant it. Never contains a substituted value."""
+
+    path: str
+    message: str
+    line: int | None = None
+    severity: Severity = "warning"
+    suggestion: str | None = None
+    """The nearest name that is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One file, in today's shape: V1 keys are migrated, variables are substituted, invalid entries are gone.
+
+    `data` has only keys that hold something, and is shared: nobody changes it. A V1 provider keeps its SDK options
+    verbatim in `request.body` (`headers` apart, `baseURL` in `api.url` when a package is named), because only the
+    catalog knows which of them are controls, settings or credentials; so do its models and variants."""
+
+    path: Path
+    directory: Path
+    """The folder that holds the file: what `./` means in it."""
+    trusted: bool
+    """Written by the user or the host, not by the project."""
+    data: dict[str, Any] = field(repr=False)
+    secrets: frozenset[str] = field(default=frozenset(), repr=False)
+    """What variables were replaced by: never to be shown."""
+    managed: bool = False
+    """From the host or its organisation: has the last word, also in policy."""
+
+    @property
+    def base(self) -> Path:
+        """Where its instruction paths start: a `.opencode` folder speaks for the folder around it."""
+        return self.directory.parent if self.directory.name == DOT and not self.trusted else self.directory
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """A folder that may hold agents, commands, skills and plugins; it counts after its own documents."""
+
+    path: Path
+    trusted: bool
+
+
+Entry: TypeAlias = Document | Directory
+DOT = ".opencode"

@@ -1,0 +1,266 @@
+"""Files of OpenCode's first generation, key by key, in today's shape.
+
+Only what belongs to the first generation is touched, so a mixed file keeps its newer keys, and those win. Values of a
+wrong type travel on unchanged: validation comes after this and says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+Object: TypeAlias = dict[str, Any]
+Report: TypeAlias = Callable[[tuple[str | int, ...], str], None]
+
+OLD_KEYS = frozenset(
+    """logLevel server command reference snapshot plugin autoshare disabled_providers enabled_providers small_model
+    mode agent provider permission tools attachment layout""".split()  # noqa: SIM905
+)
+WITHOUT_MEANING = ("logLevel", "server", "layout", "small_model")
+"""Recognised, and reported: nothing here reads them."""
+
+_RENAMED = {"snapshot": "snapshots", "attachment": "attachments", "command": "commands", "reference": "references"}
+_AGENT_KEYS = frozenset(
+    """name model variant prompt description temperature top_p mode hidden color steps maxSteps options permission
+    disable tools""".split()  # noqa: SIM905
+)
+_OAUTH = {
+    "clientId": "client_id",
+    "clientSecret": "client_secret",
+    "callbackPort": "callback_port",
+    "redirectUri": "redirect_uri",
+}
+
+
+def migrate(document: Object, report: Report) -> Object:
+    for key in WITHOUT_MEANING:
+        if document.get(key) is not None:
+            report((key,), "has no meaning here; ignored")
+    for id, provider in _object(document.get("provider")).items():
+        if _object(provider).get("whitelist") is not None:
+            report(("provider", id, "whitelist"), "has no meaning here; name the models to leave out instead")
+    new = {key: value for key, value in document.items() if key not in OLD_KEYS}
+    for old, renamed in _RENAMED.items():
+        if old in document:
+            new.setdefault(renamed, document[old])
+    if document.get("autoshare") is True:
+        new.setdefault("share", "auto")
+    if "plugin" in document:
+        new.setdefault("plugins", _each(document["plugin"], _plugin))
+    if isinstance(skills := document.get("skills"), dict):
+        new["skills"] = [*_list(skills.get("paths")), *_list(skills.get("urls"))]
+    _merge(new, "agents", _agents(document))
+    if "permission" in document or "tools" in document:
+        new.setdefault("permissions", migrate_permissions(document.get("permission"), document.get("tools")))
+    _merge(new, "providers", _values(document.get("provider"), migrate_provider))
+    _mcp(new)
+    _compaction(new)
+    _policies(new, document)
+    return new
+
+
+def migrate_agent(agent: Object) -> Object:
+    kept = ("model", "variant", "description", "mode", "hidden", "color")
+    new: Object = {key: agent[key] for key in kept if key in agent}
+    for old, renamed in (("prompt", "system"), ("disable", "disabled"), ("maxSteps", "steps"), ("steps", "steps")):
+        if old in agent:
+            new[renamed] = agent[old]
+    body = {**_object(agent.get("options")), **{key: agent[key] for key in agent if key not in _AGENT_KEYS}}
+    body |= {key: agent[key] for key in ("temperature", "top_p") if agent.get(key) is not None}
+    if body:
+        new["request"] = {"body": body}
+    if "permission" in agent or "tools" in agent:
+        new["permissions"] = migrate_permissions(agent.get("permission"), agent.get("tools"))
+    return new
+
+
+def migrate_permissions(permission: Any, tools: Any = None) -> Any:
+    """Rules in written order, those of `tools` first; a part that says no effect stays as it is, to be refused."""
+    rules: list[Any] = [
+        {
+            "action": "edit" if action in ("write", "patch") else action,
+            "resource": "*",
+            "effect": ("allow" if enabled else "deny") if isinstance(enabled, bool) else enabled,
+        }
+        for action, enabled in _object(tools).items()
+        if enabled is not None
+    ]
+    if isinstance(permission, str):
+        permission = {"*": permission}
+    if permission is not None and not isinstance(permission, dict):
+        return permission
+    for action, found in _object(permission).items():
+        if isinstance(found, dict):
+            rules += [{"action": action, "resource": pattern, "effect": effect} for pattern, effect in found.items()]
+        elif found is not None:
+            rules.append({"action": action, "resource": "*", "effect": found})
+    return rules
+
+
+def migrate_provider(provider: Object) -> Object:
+    options = _object(provider.get("options"))
+    body = {key: value for key, value in options.items() if key not in ("headers", "body")}
+    body |= _object(options.get("body"))
+    new: Object = {key: provider[key] for key in ("name", "env") if key in provider}
+    url = provider.get("api") or body.get("baseURL")
+    if package := provider.get("npm"):
+        body.pop("baseURL", None)
+        new["api"] = _present(type="aisdk", package=package, url=url)
+    elif url:
+        body["baseURL"] = url
+    if request := _present(headers=options.get("headers"), body=body or None):
+        new["request"] = request
+    models = _values(provider.get("models"), migrate_model)
+    for id in _list(provider.get("blacklist")):
+        models = {**_object(models), str(id): {**_object(_object(models).get(id)), "disabled": True}}
+    if models is not None:
+        new["models"] = models
+    return new
+
+
+def migrate_model(model: Object) -> Object:
+    new: Object = {key: model[key] for key in ("family", "name") if key in model}
+    named = _object(model.get("provider"))
+    if named.get("npm"):
+        new["api"] = _present(id=model.get("id"), type="aisdk", package=named["npm"], url=named.get("api"))
+    elif model.get("id") is not None:
+        new["api"] = {"id": model["id"]}
+    modalities = _object(model.get("modalities"))
+    if model.get("tool_call") is not None or modalities:
+        new["capabilities"] = {
+            "tools": model.get("tool_call") or False,
+            "input": modalities.get("input") or [],
+            "output": modalities.get("output") or [],
+        }
+    if request := _present(headers=model.get("headers"), body=model.get("options")):
+        new["request"] = request
+    if isinstance(variants := model.get("variants"), dict):
+        new["variants"] = [
+            {"id": id, "body": {key: value for key, value in _object(options).items() if key != "disabled"}}
+            for id, options in variants.items()
+            if _object(options).get("disabled") is not True
+        ]
+    if isinstance(cost := model.get("cost"), dict):
+        new["cost"] = _cost(cost)
+    if model.get("status") == "deprecated":
+        new["disabled"] = True
+    if "limit" in model:
+        new["limit"] = model["limit"]
+    return new
+
+
+def _cost(cost: Object) -> list[Object]:
+    def price(part: Object) -> Object:
+        cache = _present(read=part.get("cache_read"), write=part.get("cache_write"))
+        return _present(input=part.get("input"), output=part.get("output"), cache=cache or None)
+
+    costs = [price(cost)]
+    if isinstance(above := cost.get("context_over_200k"), dict):
+        costs.append({"tier": {"type": "context", "size": 200_000}, **price(above)})
+    return costs
+
+
+def _agents(document: Object) -> Any:
+    agents = _values(document.get("agent"), migrate_agent)
+    modes = _values(document.get("mode"), lambda agent: {**migrate_agent(agent), "mode": "primary"})
+    if isinstance(agents, dict) and isinstance(modes, dict):
+        return {**agents, **modes}
+    return agents if modes is None else modes
+
+
+def _mcp(new: Object) -> None:
+    """Servers stood directly under `mcp` once; a file with nothing else from that time is common."""
+    mcp = _object(new.get("mcp"))
+    if old := {name: item for name, item in mcp.items() if name not in ("servers", "timeout") or _is_server(item)}:
+        kept = {name: item for name, item in mcp.items() if name not in old}
+        servers = {name: _server(item) if isinstance(item, dict) else item for name, item in old.items()}
+        new["mcp"] = {**kept, "servers": {**servers, **_object(kept.get("servers"))}}
+    experimental = new.get("experimental")
+    if isinstance(experimental, dict) and "mcp_timeout" in experimental:
+        new["experimental"] = {key: value for key, value in experimental.items() if key != "mcp_timeout"}
+        mcp = _object(new.get("mcp"))
+        timeout = {"request": experimental["mcp_timeout"], **_object(mcp.get("timeout"))}
+        new["mcp"] = {**mcp, "timeout": timeout}
+
+
+def _is_server(item: Any) -> bool:
+    return isinstance(item, dict) and item.get("type") in ("local", "remote")
+
+
+def _server(server: Object) -> Object:
+    new = {key: value for key, value in server.items() if key != "enabled"}
+    if isinstance(enabled := server.get("enabled"), bool):
+        new.setdefault("disabled", not enabled)
+    if isinstance(timeout := server.get("timeout"), int):
+        new["timeout"] = {"request": timeout}
+    if isinstance(oauth := server.get("oauth"), dict):
+        new["oauth"] = {_OAUTH.get(key, key): value for key, value in oauth.items()}
+    return new
+
+
+def _compaction(new: Object) -> None:
+    compaction = new.get("compaction")
+    if not isinstance(compaction, dict) or not {"preserve_recent_tokens", "reserved", "tail_turns"} & compaction.keys():
+        return
+    kept = {key: value for key, value in compaction.items() if key in ("auto", "prune", "keep", "buffer")}
+    if "reserved" in compaction:
+        kept.setdefault("buffer", compaction["reserved"])
+    if "preserve_recent_tokens" in compaction:
+        kept.setdefault("keep", {"tokens": compaction["preserve_recent_tokens"]})
+    new["compaction"] = kept
+
+
+def _policies(new: Object, document: Object) -> None:
+    enabled, disabled = document.get("enabled_providers"), document.get("disabled_providers")
+    statements: list[Object] = []
+    if isinstance(enabled, list):
+        statements.append({"effect": "deny", "action": "provider.use", "resource": "*"})
+        statements += [{"effect": "allow", "action": "provider.use", "resource": id} for id in enabled]
+    elif enabled is not None:
+        statements.append({"effect": enabled, "action": "provider.use", "resource": "*"})
+    if isinstance(disabled, list):
+        statements += [{"effect": "deny", "action": "provider.use", "resource": id} for id in disabled]
+    elif disabled is not None:
+        statements.append({"effect": disabled, "action": "provider.use", "resource": "*"})
+    if statements:
+        experimental = _object(new.get("experimental"))
+        written = experimental.get("policies")
+        new["experimental"] = {**experimental, "policies": [*statements, *_list(written)]}
+
+
+def _plugin(plugin: Any) -> Any:
+    if isinstance(plugin, list) and plugin:
+        return _present(package=plugin[0], options=plugin[1] if len(plugin) > 1 else None)
+    return plugin
+
+
+def _merge(new: Object, key: str, old: Any) -> None:
+    """Names from both; where both have one, the newer form stands."""
+    if old is None:
+        return
+    newer = new.get(key)
+    if isinstance(old, dict) and isinstance(newer, dict):
+        new[key] = {**old, **newer}
+    elif newer is None:
+        new[key] = old
+
+
+def _values(entries: Any, change: Any) -> Any:
+    if not isinstance(entries, dict):
+        return entries
+    return {name: change(item) if isinstance(item, dict) else item for name, item in entries.items()}
+
+
+def _each(entries: Any, change: Any) -> Any:
+    return [change(item) for item in entries] if isinstance(entries, list) else entries
+
+
+def _present(**values: Any) -> Object:
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def _object(value: Any) -> Object:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

@@ -1,0 +1,44 @@
+"""Reading a small text file that may be anything: a folder, a pipe, far too large, not text."""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Unreadable(Exception):
+    """Something is there, but its text cannot be had."""
+
+
+def read_text(path: Path, limit: int) -> str | None:
+    """None when nothing is there."""
+    try:
+        # Non-blocking, so that opening a pipe returns and can be refused.
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise Unreadable(f"cannot be read: {error.strerror}") from error
+    try:
+        status = os.fstat(file)
+        if not stat.S_ISREG(status.st_mode):
+            raise Unreadable("is not a regular file")
+        if status.st_size > limit:
+            raise Unreadable(f"is larger than {limit} bytes")
+        content = os.read(file, limit + 1)
+        while len(content) <= limit and (more := os.read(file, limit + 1 - len(content))):
+            content += more
+    except OSError as error:
+        raise Unreadable(f"cannot be read: {error.strerror}") from error
+    finally:
+        os.close(file)
+    if len(content) > limit:
+        raise Unreadable(f"is larger than {limit} bytes")
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise Unreadable(f"is not UTF-8: byte {error.start}") from error

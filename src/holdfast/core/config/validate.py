@@ -1,0 +1,223 @@
+"""One document against the schema. An invalid entry goes alone; an unreadable rule closes instead of opening.
+
+Invariants
+- What is returned is valid, has no `null` and no unknown name, and is a new object.
+- Everything that was left out has been reported.
+- A rule that cannot be read counts as deny for what it still says it is about: losing a deny would be unsafe."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias, get_args
+
+import msgspec
+
+from holdfast.core.config import schema
+from holdfast.core.config.migrate import OLD_KEYS
+
+Trail: TypeAlias = tuple[str | int, ...]
+Object: TypeAlias = dict[str, Any]
+
+MOST_SUGGESTIONS = 20
+"""Per document: finding the nearest name is slow, and a file of garbage has many."""
+
+_TYPES: dict[str, Any] = {field.encode_name: field.type for field in msgspec.structs.fields(schema.ConfigFile)}
+_NAMED: dict[str, Any] = {
+    "agents": schema.Agent,
+    "commands": schema.Command,
+    "references": str | schema.Reference,
+    "providers": schema.Provider,
+}
+_RULES = frozenset(("permissions", "experimental"))
+_SUCCESSORS = {
+    "prompt": "system",
+    "disable": "disabled",
+    "permission": "permissions",
+    "tools": "permissions",
+    "maxSteps": "steps",
+    "npm": "api",
+    "options": "request",
+    "enabled": "disabled",
+}
+"""What names of the first generation are called now, where the nearest spelling would mislead."""
+
+
+class Problem(NamedTuple):
+    trail: Trail
+    message: str
+    fatal: bool = False
+    suggestion: str | None = None
+
+
+Report: TypeAlias = Callable[[Problem], None]
+
+
+def validate(document: Object, report: Report) -> Object:
+    validation = _Validation(report)
+    found = {key: validation.top(key, value) for key, value in document.items() if value is not None}
+    valid = {key: value for key, value in found.items() if value is not None}
+    if validation.closed:
+        return {key: value for key, value in valid.items() if key in _RULES}
+    return valid
+
+
+def validate_agent(agent: Object, report: Report) -> Object | None:
+    """One agent that stands in a file of its own."""
+    found: Object | None = _Validation(report).agent(agent, ())
+    return found
+
+
+def validate_command(command: Object, report: Report) -> Object | None:
+    found: Object | None = _Validation(report).entry(command, (), schema.Command)
+    return found
+
+
+def validate_rules(rules: Any, report: Report) -> list[Object]:
+    return _Validation(report).rules(rules, (), schema.Rule, {"action": "*", "resource": "*", "effect": "deny"})
+
+
+class _Validation:
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._suggestions = MOST_SUGGESTIONS
+        self.closed = False
+
+    def top(self, key: str, value: Any) -> Any:
+        if key not in _TYPES:
+            self._unknown((key,), list(_TYPES), sorted(OLD_KEYS))
+            return None
+        match key:
+            case "permissions":
+                return self._closing(value, (key,), schema.Rule, {"action": "*", "resource": "*", "effect": "deny"})
+            case "experimental":
+                return self._experimental(value)
+            case "mcp":
+                return self._mcp(value)
+            case "plugins":
+                return self._items(value, (key,), str | schema.Plugin)
+            case _ if key in _NAMED:
+                return self._entries(value, (key,), _NAMED[key])
+            case _:
+                return self._convert(value, (key,), _TYPES[key])
+
+    def agent(self, agent: Object, trail: Trail) -> Any:
+        rules = agent.get("permissions")
+        rest = {key: value for key, value in agent.items() if key != "permissions"}
+        found = self._convert(rest, trail, schema.Agent)
+        if rules is not None:
+            # Even of an agent that is otherwise wrong: its denials may restrict a built-in one.
+            deny = {"action": "*", "resource": "*", "effect": "deny"}
+            found = {**(found or {}), "permissions": self.rules(rules, (*trail, "permissions"), schema.Rule, deny)}
+        return found
+
+    def rules(self, rules: Any, trail: Trail, kind: type[Any], closed: Object) -> list[Object]:
+        if not isinstance(rules, list):
+            self._report(Problem(trail, "is not a list of rules; everything is denied", fatal=True))
+            return [closed]
+        return [self._rule(rule, (*trail, index), kind, closed) for index, rule in enumerate(rules)]
+
+    def _rule(self, rule: Any, trail: Trail, kind: type[Any], closed: Object) -> Object:
+        try:
+            return msgspec.to_builtins(msgspec.convert(rule, kind))  # type: ignore[no-any-return]
+        except msgspec.ValidationError as error:
+            said = rule if isinstance(rule, dict) else {}
+            known = {key: said[key] for key in ("action", "resource") if isinstance(said.get(key), str)}
+            self._report(Problem(trail, f"{_reason(error)}; read as deny", fatal=True))
+            return {**closed, **known}
+
+    def _closing(self, rules: Any, trail: Trail, kind: type[Any], closed: Object) -> list[Object]:
+        problems: list[Problem] = []
+        found = _Validation(problems.append).rules(rules, trail, kind, closed)
+        for problem in problems:
+            self.closed = True
+            self._report(problem._replace(message=f"{problem.message}, and the rest of this file is ignored"))
+        return found
+
+    def _experimental(self, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return self._convert(value, ("experimental",), schema.Experimental)
+        rest = {key: item for key, item in value.items() if key != "policies"}
+        found = self._convert(rest, ("experimental",), schema.Experimental) or {}
+        if (policies := value.get("policies")) is not None:
+            closed = {"effect": "deny", "action": "provider.use", "resource": "*"}
+            trail = ("experimental", "policies")
+            statements = self._closing(policies, trail, schema.Statement, closed)
+            found = {**found, "policies": [{**item, "action": "provider.use"} for item in statements]}
+        return found or None
+
+    def _mcp(self, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return self._convert(value, ("mcp",), schema.Mcp)
+        found = self._convert({key: item for key, item in value.items() if key != "servers"}, ("mcp",), schema.Mcp)
+        servers = self._entries(value.get("servers") or {}, ("mcp", "servers"), None)
+        return {**(found or {}), **({"servers": servers} if servers else {})} or None
+
+    def _entries(self, entries: Any, trail: Trail, kind: Any) -> Any:
+        if not isinstance(entries, dict):
+            self._report(Problem(trail, "is not an object; ignored"))
+            return None
+        found = {name: self.entry(item, (*trail, name), kind) for name, item in entries.items() if item is not None}
+        return {name: item for name, item in found.items() if item is not None}
+
+    def entry(self, entry: Any, trail: Trail, kind: Any) -> Any:
+        if not isinstance(entry, dict):
+            return self._convert(entry, trail, kind or schema.ServerSwitch)
+        if kind is schema.Agent:
+            return self.agent(entry, trail)
+        if kind is schema.Provider and entry.get("models") is not None:
+            rest = self._convert({key: item for key, item in entry.items() if key != "models"}, trail, kind)
+            models = self._entries(entry["models"], (*trail, "models"), schema.Model)
+            return None if rest is None else {**rest, **({} if models is None else {"models": models})}
+        if kind is None:
+            server = {"local": schema.LocalServer, "remote": schema.RemoteServer}.get(str(entry.get("type")))
+            kind = server or (schema.LocalServer | schema.RemoteServer if "type" in entry else schema.ServerSwitch)
+        return self._convert(entry, trail, kind)
+
+    def _items(self, items: Any, trail: Trail, kind: Any) -> Any:
+        if not isinstance(items, list):
+            self._report(Problem(trail, "is not a list; ignored"))
+            return None
+        found = [self._convert(item, (*trail, index), kind) for index, item in enumerate(items)]
+        return [item for item in found if item is not None]
+
+    def _convert(self, value: Any, trail: Trail, kind: Any) -> Any:
+        self._look_for_unknown(value, trail, kind)
+        try:
+            return msgspec.to_builtins(msgspec.convert(value, kind))
+        except msgspec.ValidationError as error:
+            try:
+                loose = msgspec.to_builtins(msgspec.convert(value, kind, strict=False))
+            except msgspec.ValidationError:
+                self._report(Problem(trail, f"{_reason(error)}; ignored"))
+                return None
+            self._report(Problem(trail, f"{_reason(error)}; read as if it were"))
+            return loose
+
+    def _look_for_unknown(self, value: Any, trail: Trail, kind: Any) -> None:
+        if not isinstance(value, dict):
+            return
+        structs = [part for part in (get_args(kind) or (kind,)) if isinstance(part, type)]
+        known = {name for part in structs if issubclass(part, schema.Section) for name in part.__struct_encode_fields__}
+        if known:
+            for name in value.keys() - known - {"type"}:
+                self._unknown((*trail, name), sorted(known))
+
+    def _unknown(self, trail: Trail, *known: list[str]) -> None:
+        name = str(trail[-1])
+        suggestion = _SUCCESSORS.get(name)
+        self._suggestions -= 1
+        if suggestion not in known[0] and self._suggestions >= 0:
+            import difflib
+
+            nearest = [near for names in known for near in difflib.get_close_matches(name, names, n=1)]
+            suggestion = nearest[0] if nearest else None
+        self._report(Problem(trail, "is not a known name; ignored", suggestion=suggestion))
+
+
+def _reason(error: msgspec.ValidationError) -> str:
+    """Without the value: it may be a secret."""
+    text, _, place = str(error).partition(" - at `$")
+    if text.startswith("Invalid "):
+        text = "is not one of the allowed words"
+    place = place.rstrip("`").lstrip(".")
+    return f"{place}: {text}" if place else text

@@ -1,0 +1,115 @@
+"""`{env:NAME}` and `{file:path}` in values, substituted after parsing: a value can never become structure.
+
+Invariants
+- Each variable is replaced once; what replaces it is not looked at again.
+- Keys are left alone.
+- What was substituted is remembered as secret, so that nothing which is shown contains it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from holdfast.core.config.environment import home_directory
+from holdfast.core.config.text_file import Unreadable, read_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+INSERT_LIMIT = 1024 * 1024
+HIDDEN = "***"
+
+_VARIABLE = re.compile(r"\{(env|file):([^{}]+)\}")
+
+Trail = tuple[str | int, ...]
+
+
+class Substituted(NamedTuple):
+    value: dict[str, Any]
+    secrets: frozenset[str]
+
+
+class _Dropped:
+    """In place of a value whose file is missing: the key goes with it."""
+
+
+_DROPPED: Final = _Dropped()
+
+
+class Substitution:
+    """Variables of one document. `inside` is the folder that its files must lie in; None lets them be anywhere."""
+
+    def __init__(
+        self,
+        directory: Path,
+        inside: Path | None,
+        environment: Mapping[str, str],
+        report: Callable[[Trail, str], None],
+    ) -> None:
+        self._directory = directory
+        self._inside = inside
+        self._environment = environment
+        self._report = report
+        self._secrets: set[str] = set()
+
+    def apply(self, document: dict[str, Any]) -> Substituted:
+        value = self._walk(document, ())
+        assert isinstance(value, dict)
+        return Substituted(value, frozenset(self._secrets))
+
+    def _walk(self, value: Any, trail: Trail) -> Any:
+        if isinstance(value, str):
+            return self._text(value, trail) if "{" in value else value
+        if isinstance(value, dict):
+            items = ((key, self._walk(item, (*trail, key))) for key, item in value.items())
+            return {key: item for key, item in items if item is not _DROPPED}
+        if isinstance(value, list):
+            found = (self._walk(item, (*trail, index)) for index, item in enumerate(value))
+            return [item for item in found if item is not _DROPPED]
+        return value
+
+    def _text(self, text: str, trail: Trail) -> str | _Dropped:
+        parts: list[str] = []
+        end = 0
+        for match in _VARIABLE.finditer(text):
+            found = self._variable(match[1], match[2], trail)
+            if found is None:
+                return _DROPPED
+            if found:
+                self._secrets.add(found)
+            parts += (text[end : match.start()], found)
+            end = match.end()
+        return "".join((*parts, text[end:]))
+
+    def _variable(self, kind: str, name: str, trail: Trail) -> str | None:
+        if kind == "file":
+            return self._file(name.strip(), trail)
+        found = self._environment.get(name)
+        if found is None:
+            self._report(trail, f"the variable {name} is not set; read as empty")
+        return found or ""
+
+    def _file(self, name: str, trail: Trail) -> str | None:
+        path = home_directory(self._environment) / name[2:] if name.startswith("~/") else self._directory / Path(name)
+        try:
+            if self._inside is not None and not path.resolve().is_relative_to(self._inside):
+                raise Unreadable("is outside the project")
+            text = read_text(path, INSERT_LIMIT)
+        except (Unreadable, OSError, RuntimeError, ValueError) as error:
+            self._report(trail, f"the file {name} {error if isinstance(error, Unreadable) else 'cannot be read'}")
+            return None
+        if text is None:
+            self._report(trail, f"the file {name} does not exist")
+            return None
+        return text.strip()
+
+
+def hide(text: str, secrets: frozenset[str]) -> str:
+    """For showing. A secret of three letters hides only what equals it, or every text would be unreadable."""
+    for secret in sorted(secrets, key=len, reverse=True):
+        if text == secret:
+            return HIDDEN
+        if len(secret) > 3:
+            text = text.replace(secret, HIDDEN)
+    return text

@@ -1,0 +1,123 @@
+"""Path patterns with `*`, `?`, `**` and `{a,b}`: which files match right now, in the order of their paths."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from functools import lru_cache
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from holdfast.core.context.file_cache import ABSENT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from holdfast.core.context.file_cache import FileCache
+
+ALTERNATIVE_LIMIT = 256
+DIRECTORY_LIMIT = 10_000
+
+
+class PatternTooWide(Exception):
+    """A pattern with more alternatives, or over more directories, than anyone needs for instructions."""
+
+
+def is_pattern(path: str) -> bool:
+    return any(mark in path for mark in "*?{")
+
+
+class Walk:
+    """Expands patterns below a directory. Directories that are links are entered by name, never by `**`."""
+
+    def __init__(self, files: FileCache) -> None:
+        self._files = files
+        self.directories = 0
+        """How many were looked into."""
+
+    def matches(self, start: str, pattern: str) -> list[str]:
+        """Raises OSError for a directory that cannot be listed, PatternTooWide for a hopeless pattern."""
+        found: set[str] = set()
+        for alternative in alternatives(pattern):
+            segments = [segment for segment in alternative.split("/") if segment]
+            segments = [segment for last, segment in pairwise(["", *segments]) if (last, segment) != ("**", "**")]
+            if segments:
+                found.update(self._below(start, segments))
+        return sorted(found)
+
+    def _below(self, directory: str, segments: list[str]) -> Iterator[str]:
+        segment, rest = segments[0], segments[1:]
+        if segment == "**":
+            yield from self._anywhere(directory, rest or ["*"])
+        elif not is_pattern(segment):
+            path = os.path.join(directory, segment)
+            if rest:
+                yield from self._below(path, rest)
+            elif _is_file(path):
+                yield path
+        else:
+            fits = _compiled(segment)
+            for name, kind in self._children(directory):
+                if fits.fullmatch(name) is None:
+                    continue
+                path = os.path.join(directory, name)
+                if rest:
+                    if kind in ("directory", "link"):
+                        yield from self._below(path, rest)
+                elif kind == "file" or (kind == "link" and _is_file(path)):
+                    yield path
+
+    def _anywhere(self, directory: str, rest: list[str]) -> Iterator[str]:
+        waiting = [directory]
+        while waiting:
+            current = waiting.pop()
+            yield from self._below(current, rest)
+            children = self._children(current)
+            waiting += [os.path.join(current, name) for name, kind in children if kind == "directory"]
+
+    def _children(self, directory: str) -> tuple[tuple[str, str], ...]:
+        self.directories += 1
+        if self.directories > DIRECTORY_LIMIT:
+            raise PatternTooWide(f"more than {DIRECTORY_LIMIT} directories")
+        try:
+            return self._files.children(directory)
+        except OSError as error:
+            if error.errno in ABSENT:
+                return ()
+            raise
+
+
+def alternatives(pattern: str) -> list[str]:
+    """`{a,b}` spelled out, from left to right; an unclosed brace stands for itself."""
+    done: list[str] = []
+    todo = [pattern]
+    while todo:
+        current = todo.pop(0)
+        match = _BRACES.search(current)
+        if match is None:
+            done.append(current)
+        else:
+            todo[:0] = [current[: match.start()] + choice + current[match.end() :] for choice in match[1].split(",")]
+        if len(done) + len(todo) > ALTERNATIVE_LIMIT:
+            raise PatternTooWide(f"more than {ALTERNATIVE_LIMIT} alternatives")
+    return list(dict.fromkeys(done))
+
+
+def _is_file(path: str) -> bool:
+    try:
+        return stat.S_ISREG(os.stat(path).st_mode)
+    except OSError as error:
+        if error.errno in ABSENT:
+            return False
+        raise
+
+
+@lru_cache(maxsize=256)
+def _compiled(segment: str) -> re.Pattern[str]:
+    parts = {"*": "[^/]*", "?": "[^/]"}
+    return re.compile("".join(parts.get(mark) or re.escape(mark) for mark in segment), re.DOTALL)
+
+
+# The innermost group first, so that groups may be nested.
+_BRACES = re.compile(r"\{([^{}]*)\}")

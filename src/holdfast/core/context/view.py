@@ -1,0 +1,142 @@
+"""What people may see of a Session's context: the stored epoch as it is. Nothing is observed and no loader runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from holdfast.schema.codec import decode_any
+from holdfast.schema.record import Record
+
+if TYPE_CHECKING:
+    from holdfast.core.context.epoch import Epoch, Epochs, Seen
+    from holdfast.core.context.metrics import Metrics
+    from holdfast.core.database.database import Database
+    from holdfast.core.database.unit import Value
+
+LISTED = 50
+"""How many of the newest updates and prefix breaks are shown."""
+
+
+class SourceState(Record, tag_field="type"):
+    pass
+
+
+class Current(SourceState, tag="current"):
+    pass
+
+
+class UnavailableSince(SourceState, tag="unavailable"):
+    since: int
+
+
+class RemovedSince(SourceState, tag="removed"):
+    since: int
+
+
+class SourceView(Record):
+    """`value` is what the model was told last; a source that it was never told about, or that is gone, has none."""
+
+    key: str
+    value: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    bytes: int
+    removable: bool
+    state: Current | UnavailableSince | RemovedSince
+
+
+class ContextChange(Record):
+    """A system message after the baseline, and the sources it spoke for."""
+
+    seq: int
+    keys: tuple[str, ...]
+
+
+class RecordedBreak(Record):
+    """A request that did not begin with the bytes of the one before, and why."""
+
+    seq: int
+    causes: tuple[str, ...]
+
+
+class RequestContext(Record, tag_field="status", tag="initialized"):
+    baseline: str
+    baseline_seq: int
+    sources: tuple[SourceView, ...]
+    changes: tuple[ContextChange, ...]
+    prefix_breaks: tuple[RecordedBreak, ...]
+
+
+class NotInitialized(Record, tag_field="status", tag="not initialized"):
+    """No prompt of this Session was promoted yet, or it moved since."""
+
+
+class ContextSummary(Record):
+    """Sizes and states only, fit for logs."""
+
+    baseline_bytes: int
+    baseline_seq: int
+    updates: int
+    update_bytes: int
+    outcome: str
+    """How the last boundary in this process ended; empty if there was none."""
+    sources: dict[str, tuple[int, Literal["current", "unavailable", "removed"]]]
+
+
+async def request_context(epochs: Epochs, database: Database, session_id: str) -> RequestContext | NotInitialized:
+    epoch = await epochs.load(session_id)
+    if epoch is None:
+        return NotInitialized()
+    newest: dict[str, Value] = {"session_id": session_id, "limit": LISTED}
+    changes = await database.fetch("context.changes", newest)
+    breaks = await database.fetch("context.breaks", newest)
+    return RequestContext(
+        baseline=epoch.baseline,
+        baseline_seq=epoch.baseline_seq,
+        sources=source_views(epoch),
+        changes=tuple(ContextChange(seq=int(str(seq)), keys=tuple(decode_any(str(keys)))) for seq, keys in changes),
+        prefix_breaks=tuple(
+            RecordedBreak(seq=int(str(seq)), causes=tuple(decode_any(str(causes)))) for seq, causes in breaks
+        ),
+    )
+
+
+def source_views(epoch: Epoch) -> tuple[SourceView, ...]:
+    admitted = [
+        SourceView(
+            key=key,
+            value=epoch.snapshot[key].value,
+            bytes=len(bytes(epoch.snapshot[key].value)),
+            removable=epoch.snapshot[key].removed is not None,
+            state=_state(epoch.observed.get(key)),
+        )
+        for key in epoch.snapshot
+    ]
+    others = [
+        SourceView(key=key, bytes=0, removable=False, state=_state(seen))
+        for key, seen in epoch.observed.items()
+        if key not in epoch.snapshot
+    ]
+    return (*admitted, *others)
+
+
+def summary(epoch: Epoch, metrics: Metrics) -> ContextSummary:
+    growth = metrics.of_session(epoch.session_id)
+    return ContextSummary(
+        baseline_bytes=len(epoch.baseline.encode()),
+        baseline_seq=epoch.baseline_seq,
+        updates=growth.updates,
+        update_bytes=growth.bytes,
+        outcome=growth.outcome,
+        sources={view.key: (view.bytes, _name(epoch.observed.get(view.key))) for view in source_views(epoch)},
+    )
+
+
+def _state(seen: Seen | None) -> Current | UnavailableSince | RemovedSince:
+    if seen is None:
+        return Current()
+    return UnavailableSince(since=seen.since) if seen.state == "unavailable" else RemovedSince(since=seen.since)
+
+
+def _name(seen: Seen | None) -> Literal["current", "unavailable", "removed"]:
+    return "current" if seen is None else seen.state

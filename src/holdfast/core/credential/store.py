@@ -1,0 +1,191 @@
+"""Stored credentials: one file for all Locations, which only its owner can read.
+
+Invariants
+- The file is replaced as a whole, under a lock of its own, in one step that no cancellation can split.
+- A file that cannot be understood is never written over.
+- No secret is in a repr."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import logging
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from holdfast.core.credential.errors import CredentialsUnreadable
+from holdfast.schema.record import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from holdfast.core.clock import Clock, Ids
+
+DEFAULT_LABEL = "default"
+
+log = logging.getLogger(__name__)
+
+
+class Secret(Record):
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(…)"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return []
+
+
+class KeyValue(Secret, tag_field="type", tag="key"):
+    key: str
+    metadata: dict[str, Any] | None = None
+    """Sent along with every request."""
+
+
+class OAuthValue(Secret, tag_field="type", tag="oauth"):
+    method_id: str
+    access: str
+    refresh: str
+    expires: int
+    """Milliseconds since the epoch."""
+    metadata: dict[str, Any] | None = None
+
+
+Value = KeyValue | OAuthValue
+
+
+class Credential(Record):
+    id: str
+    integration_id: str
+    label: str
+    created: int
+    value: Value
+
+
+class _File(Record):
+    version: int
+    credentials: tuple[Credential, ...]
+
+
+class CredentialStore:
+    """One per process. `path` names the file; its lock lies beside it."""
+
+    def __init__(self, path: Path, ids: Ids, clock: Clock) -> None:
+        self._path = path
+        self._ids = ids
+        self._clock = clock
+        self._seen: tuple[object, tuple[Credential, ...]] | None = None
+        self._listeners: list[Callable[[str], None]] = []
+
+    def all(self, integration_id: str) -> tuple[Credential, ...]:
+        """Newest first. Read again only when the file has changed."""
+        mine = (credential for credential in self._read() if credential.integration_id == integration_id)
+        return tuple(sorted(mine, key=lambda credential: (credential.created, credential.id), reverse=True))
+
+    def get(self, id: str) -> Credential | None:
+        return next((credential for credential in self._read() if credential.id == id), None)
+
+    def lock_path(self, id: str) -> Path:
+        """For what must happen once among all processes, such as a refresh of that credential."""
+        return self._path.with_name(f"{self._path.name}.{id}.lock")
+
+    async def create(self, integration_id: str, value: Value, label: str | None = None) -> Credential:
+        """Replaces every credential of that integration."""
+        credential = Credential(
+            id=self._ids.of("cred"),
+            integration_id=integration_id,
+            label=label or DEFAULT_LABEL,
+            created=self._clock.now(),
+            value=value,
+        )
+        await self._write(
+            lambda known: (*(other for other in known if other.integration_id != integration_id), credential)
+        )
+        self._changed(integration_id)
+        return credential
+
+    async def update(self, id: str, *, label: str | None = None, value: Value | None = None) -> None:
+        if label is None and value is None:
+            return
+        changes = {name: new for name, new in (("label", label), ("value", value)) if new is not None}
+        touched: list[str] = []
+
+        def change(credential: Credential) -> Credential:
+            if credential.id != id:
+                return credential
+            touched.append(credential.integration_id)
+            return msgspec.structs.replace(credential, **changes)
+
+        await self._write(lambda known: tuple(map(change, known)))
+        for integration_id in touched:
+            self._changed(integration_id)
+
+    async def remove(self, id: str) -> None:
+        """Also of one that is not there."""
+        gone = self.get(id)
+        if gone is not None:
+            await self._write(lambda known: tuple(credential for credential in known if credential.id != id))
+            self._changed(gone.integration_id)
+
+    def on_change(self, listener: Callable[[str], None]) -> Callable[[], None]:
+        """Told the integration, after the change can be read."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    # -- the file ------------------------------------------------------------------------------------------------
+
+    def _read(self) -> tuple[Credential, ...]:
+        try:
+            return self._load()
+        except CredentialsUnreadable as error:
+            log.error("%s", error)
+            return ()
+
+    def _load(self) -> tuple[Credential, ...]:
+        try:
+            status = self._path.stat()
+        except FileNotFoundError:
+            return ()
+        stamp = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        if self._seen is not None and self._seen[0] == stamp:
+            return self._seen[1]
+        try:
+            if status.st_mode & 0o077:
+                log.warning("%s could be read by others; it is now its owner's alone", self._path)
+                self._path.chmod(0o600)
+            found = _FILE.decode(self._path.read_bytes()).credentials
+        except (OSError, msgspec.DecodeError) as error:
+            raise CredentialsUnreadable(self._path, str(error)) from error
+        self._seen = (stamp, found)
+        return found
+
+    async def _write(self, change: Callable[[tuple[Credential, ...]], tuple[Credential, ...]]) -> None:
+        await asyncio.to_thread(self._replace, change)
+
+    def _replace(self, change: Callable[[tuple[Credential, ...]], tuple[Credential, ...]]) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        lock = os.open(self._path.with_name(self._path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # held for one small write, never across a request
+            data = msgspec.json.encode(_File(version=1, credentials=change(self._load())))
+            handle, name = tempfile.mkstemp(dir=self._path.parent, prefix=self._path.name)  # mode 0600
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.replace(name, self._path)
+            except OSError:
+                Path(name).unlink(missing_ok=True)
+                raise
+        finally:
+            os.close(lock)
+
+    def _changed(self, integration_id: str) -> None:
+        for listener in list(self._listeners):
+            listener(integration_id)
+
+
+_FILE = msgspec.json.Decoder(_File)

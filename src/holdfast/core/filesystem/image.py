@@ -1,0 +1,123 @@
+"""Images: what they are by their first bytes, and a form that a model accepts. Decoders see only what passed the header
+check."""
+
+from __future__ import annotations
+
+import io
+import struct
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from PIL.Image import Image
+
+MAX_PIXELS = 50_000_000
+MAX_SIZES = 32
+SHRINK = 0.75
+QUALITIES = (80, 85, 70, 55, 40)
+FORMATS = ("PNG", "JPEG", "GIF", "WEBP")
+DECODING_FAILURES = (OSError, SyntaxError, ValueError, EOFError, IndexError, OverflowError, struct.error)
+
+
+@dataclass(frozen=True, slots=True)
+class ImageLimits:
+    max_width: int = 2000
+    max_height: int = 2000
+    max_base64_bytes: int = 5 * 1024 * 1024
+    auto_resize: bool = True
+
+
+class ImageError(Exception):
+    """The image is broken, or does not fit; the message says which."""
+
+
+def image_type(head: bytes) -> str | None:
+    if head.startswith(b"\x89PNG\r\n\x1a\n"):
+        return "image/png"
+    if head.startswith(b"\xff\xd8\xff"):
+        return "image/jpeg"
+    if head.startswith(b"GIF8"):
+        return "image/gif"
+    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
+        return "image/webp"
+    return None
+
+
+def normalize(data: bytes, mime: str, resource: str, limits: ImageLimits) -> tuple[bytes, str]:
+    """The image as it is when it fits, else the first smaller form that does. Takes long: to be run in a thread."""
+    image = _open(data, resource)
+    width, height = image.size
+    if width <= limits.max_width and height <= limits.max_height and _base64_size(data) <= limits.max_base64_bytes:
+        return data, mime
+    if limits.auto_resize:
+        for candidate, candidate_mime in _candidates(image, limits):
+            if _base64_size(candidate) <= limits.max_base64_bytes:
+                return candidate, candidate_mime
+    raise ImageError(
+        f"Image {resource} is {width}x{height} with base64 size {_base64_size(data)}, exceeding configured limits "
+        f"{limits.max_width}x{limits.max_height}/{limits.max_base64_bytes} bytes"
+    )
+
+
+def _open(data: bytes, resource: str) -> Image:
+    from PIL import Image
+
+    try:
+        with warnings.catch_warnings():
+            # Pillow only warns where we refuse.
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+            image = Image.open(io.BytesIO(data), formats=FORMATS)
+            if image.width * image.height > MAX_PIXELS:
+                raise Image.DecompressionBombError
+            image.load()
+    except Image.DecompressionBombError:
+        raise ImageError(f"Image {resource} has more than {MAX_PIXELS // 1_000_000} megapixels") from None
+    except DECODING_FAILURES:
+        raise ImageError(f"Image could not be decoded: {resource}") from None
+    return image
+
+
+def _candidates(image: Image, limits: ImageLimits) -> Iterator[tuple[bytes, str]]:
+    from PIL import Image, ImageOps
+
+    upright = ImageOps.exif_transpose(image)
+    plain = upright.convert("RGBA" if upright.has_transparency_data else "RGB")
+    for size in _sizes(plain.size, limits):
+        resized = plain if size == plain.size else plain.resize(size, Image.Resampling.LANCZOS)
+        yield _encoded(resized, "PNG"), "image/png"
+        opaque = _on_white(resized)
+        for quality in QUALITIES:
+            yield _encoded(opaque, "JPEG", quality=quality), "image/jpeg"
+
+
+def _sizes(size: tuple[int, int], limits: ImageLimits) -> Iterator[tuple[int, int]]:
+    scale = min(1.0, limits.max_width / size[0], limits.max_height / size[1])
+    width, height = (max(1, int(side * scale)) for side in size)
+    for _ in range(MAX_SIZES):
+        yield width, height
+        if (width, height) == (1, 1):
+            return
+        width, height = max(1, int(width * SHRINK)), max(1, int(height * SHRINK))
+
+
+def _on_white(image: Image) -> Image:
+    from PIL import Image
+
+    if image.mode != "RGBA":
+        return image
+    white = Image.new("RGB", image.size, "white")
+    white.paste(image, mask=image.getchannel("A"))
+    return white
+
+
+def _encoded(image: Image, format: str, **options: int) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, format, **options)
+    return buffer.getvalue()
+
+
+def _base64_size(data: bytes) -> int:
+    return (len(data) + 2) // 3 * 4

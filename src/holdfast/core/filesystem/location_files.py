@@ -1,0 +1,57 @@
+"""The files of one Location as its tools see them: path resolution under the present settings, changes, read marks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from holdfast.core.filesystem.image import ImageLimits
+from holdfast.core.filesystem.location_path import Access, LocationPaths, Target
+from holdfast.core.filesystem.locks import PROCESS_LOCKS, FileLocks
+from holdfast.core.filesystem.marks import ReadMarks
+from holdfast.core.filesystem.mutation import FileMutations
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class FileSettings:
+    external_paths: Literal["ask", "deny"] = "ask"
+    """Whether an absolute path outside the Location may be asked for at all."""
+    binary_files: Literal["refuse", "base64"] = "refuse"
+    image: ImageLimits = field(default_factory=ImageLimits)
+    output_lines: int = 2000
+    output_bytes: int = 50 * 1024
+    """The limits of Model Tool Output, so that a page fits them."""
+    line_endings: Literal["as_given", "as_before"] = "as_given"
+    """What `write` does with LF content for a file that has CRLF throughout."""
+    stale_guard: bool = False
+    patch_moves: bool = True
+    patch_atomic: bool = False
+
+
+class LocationFiles:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        settings: Callable[[], FileSettings] = FileSettings,
+        managed: Callable[[Path], bool] = lambda path: False,
+        references: Callable[[], Mapping[str, Path]] = dict,
+        on_edit: Callable[[Path], None] = lambda path: None,
+        locks: FileLocks = PROCESS_LOCKS,
+    ) -> None:
+        self._paths = LocationPaths(directory, managed=managed, references=references)
+        self.root = self._paths.root
+        self.settings = settings
+        self.mutations = FileMutations(locks=locks, on_edit=on_edit)
+        self.marks = ReadMarks()
+
+    def resolve(
+        self, path: str, access: Access = "read", *, kind: Literal["file", "directory"] = "file", follow: bool = True
+    ) -> Target:
+        """See `LocationPaths.resolve`; raises `PathError`."""
+        external = self.settings().external_paths
+        return self._paths.resolve(path, access, kind=kind, follow=follow, external=external)

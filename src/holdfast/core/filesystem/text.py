@@ -1,0 +1,148 @@
+"""Text inside bytes: encodings with their marks, line ends, and what tells a binary file. Nothing here decodes with
+replacement characters, so whatever is written back is what was read."""
+
+from __future__ import annotations
+
+import codecs
+from typing import NamedTuple
+
+BOM = "\ufeff"
+SAMPLE_BYTES = 64 * 1024
+
+
+class Encoding(NamedTuple):
+    name: str
+    mark: bytes = b""
+
+
+UTF8 = Encoding("utf-8")
+UTF8_MARKED = Encoding("utf-8", codecs.BOM_UTF8)
+# The four-byte marks first: that of UTF-32-LE begins with that of UTF-16-LE.
+MARKED = (
+    UTF8_MARKED,
+    Encoding("utf-32-le", codecs.BOM_UTF32_LE),
+    Encoding("utf-32-be", codecs.BOM_UTF32_BE),
+    Encoding("utf-16-le", codecs.BOM_UTF16_LE),
+    Encoding("utf-16-be", codecs.BOM_UTF16_BE),
+)
+# What files without a mark are really written in; among equally good guesses the first one wins.
+LEGACY = ["cp1252", "cp1250", "cp1251", "koi8_r", "cp1253", "cp1254", "cp1255", "cp1256"]
+LEGACY += ["cp932", "euc_jp", "gb18030", "big5", "euc_kr"]
+
+
+class Text(NamedTuple):
+    content: str
+    """Without its mark."""
+    encoding: Encoding
+
+    def encode(self, content: str) -> bytes:
+        """Other content in the same encoding, with one mark if it had one. UnicodeEncodeError if it cannot hold it."""
+        return self.encoding.mark + content.lstrip(BOM).encode(self.encoding.name)
+
+
+def decode(data: bytes) -> Text | None:
+    """None when the bytes are in no encoding that gives them back exactly."""
+    encoding = marked(data)
+    if encoding is not None:
+        return _decode(data, encoding)
+    return _decode(data, UTF8) or _guess(data)
+
+
+def marked(data: bytes) -> Encoding | None:
+    return next((encoding for encoding in MARKED if data.startswith(encoding.mark)), None)
+
+
+def encode_like(before: bytes | None, content: str) -> bytes:
+    """New content for a file: UTF-8, unless the old content was text in another encoding. A mark is kept, or taken
+    from the content, and there is never more than one."""
+    old = decode(before) if before else None
+    if old is not None and (old.encoding.mark or old.encoding.name != UTF8.name):
+        return old.encode(content)
+    mark = UTF8_MARKED.mark if content.startswith(BOM) else b""
+    return mark + content.lstrip(BOM).encode()
+
+
+def is_binary(sample: bytes) -> bool:
+    """By what is in it: a NUL, the mark of a PDF, or many control characters. Marked UTF-16 and UTF-32 are text."""
+    encoding = marked(sample)
+    if encoding is not None and encoding != UTF8_MARKED:
+        return False
+    if b"\0" in sample or sample.startswith(b"%PDF"):
+        return True
+    return len(sample) - len(sample.translate(None, _CONTROL)) > len(sample) * 0.3
+
+
+def guess_encoding(sample: bytes) -> str | None:
+    """Of bytes that are not UTF-8; None also for UTF-8 with a few broken bytes, which is better called broken."""
+    if _is_broken_utf8(sample):
+        return None
+    from charset_normalizer import from_bytes
+
+    matches = from_bytes(sample, cp_isolation=LEGACY)
+    best = matches.best()
+    if best is None:
+        return None
+    equals = [match for match in matches if (match.chaos, match.coherence) == (best.chaos, best.coherence)]
+    western = any(LEGACY[0] in match.could_be_from_charset for match in equals)
+    return LEGACY[0] if western else best.encoding
+
+
+def to_lf(text: str) -> str:
+    return text.replace("\r\n", "\n")
+
+
+def dominant_ending(text: str) -> str:
+    """Of most lines; `\\n` when there is none."""
+    crlf = text.count("\r\n")
+    return "\r\n" if crlf > text.count("\n") - crlf else "\n"
+
+
+def split_lines(text: str) -> list[tuple[str, str]]:
+    """Lines with their own ends; the last one may have none. Only `\\n` and `\\r\\n` end a line."""
+    *lines, last = text.split("\n")
+    ended = [(line[:-1], "\r\n") if line.endswith("\r") else (line, "\n") for line in lines]
+    return [*ended, (last, "")] if last else ended
+
+
+def fold(text: str) -> str:
+    """Typographic quotes, dashes, ellipses and spaces as ASCII."""
+    return text.translate(_TYPOGRAPHY)
+
+
+def _decode(data: bytes, encoding: Encoding) -> Text | None:
+    try:
+        content = data[len(encoding.mark) :].decode(encoding.name)
+    except UnicodeDecodeError:
+        return None
+    return Text(content, encoding)
+
+
+def _guess(data: bytes) -> Text | None:
+    if is_binary(data[:SAMPLE_BYTES]):
+        return None
+    name = guess_encoding(data[:SAMPLE_BYTES])
+    text = _decode(data, Encoding(name)) if name is not None else None
+    try:
+        exact = text is not None and text.encode(text.content) == data
+    except UnicodeEncodeError:
+        return None
+    return text if exact else None
+
+
+def _is_broken_utf8(data: bytes) -> bool:
+    text = data.decode("utf-8", "surrogateescape")
+    foreign = sum(character > "\x7f" for character in text)
+    broken = sum("\udc80" <= character <= "\udcff" for character in text)
+    return foreign >= 2 * broken
+
+
+_CONTROL = bytes([*range(9), *range(14, 32)])
+_TYPOGRAPHY = str.maketrans(
+    {
+        **dict.fromkeys("\u2018\u2019\u201a\u201b\u02bc\u2032", "'"),
+        **dict.fromkeys("\u201c\u201d\u201e\u201f\u2033", '"'),
+        **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212", "-"),
+        **dict.fromkeys("\u00a0\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000", " "),
+        "\u2026": "...",
+    }
+)

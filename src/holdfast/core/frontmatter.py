@@ -1,0 +1,90 @@
+"""Markdown with a YAML head. Forgiving about unquoted colons, which other tools let through; bounded in every way."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+NODE_LIMIT = 10_000
+
+_HEAD = re.compile(r"\A---[ \t]*\r?\n(.*?)(?:\r?\n)?^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+_ENTRY = re.compile(r"([A-Za-z_][\w-]*)[ \t]*:[ \t]*(.*)")
+
+
+class InvalidFrontmatter(ValueError):
+    pass
+
+
+class Markdown(NamedTuple):
+    data: dict[str, Any]
+    """Plain values only: whatever else YAML knows (dates, for one) is its text."""
+    body: str
+    """Everything after the head, untouched."""
+
+
+def parse_markdown(text: str) -> Markdown:
+    text = text.removeprefix("\ufeff")
+    head = _HEAD.match(text)
+    if head is None:
+        return Markdown({}, text)
+    return Markdown(_decode(head[1]), text[head.end() :])
+
+
+def _decode(head: str) -> dict[str, Any]:
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        try:
+            value = yaml.load(head, loader)
+        except yaml.YAMLError:
+            value = yaml.load(_quote_colons(head), loader)
+    # Constructing a scalar may fail in Python itself: a date with month 13, an integer of ten thousand digits.
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise InvalidFrontmatter(f"its frontmatter is not valid YAML: {_first_line(error)}") from None
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise InvalidFrontmatter("its frontmatter is not a list of names and values")
+    plain = _Plain().value(value)
+    assert isinstance(plain, dict)
+    return plain
+
+
+def _quote_colons(head: str) -> str:
+    """`description: Use when: always` becomes a block scalar."""
+    lines: list[str] = []
+    for line in head.splitlines():
+        entry = _ENTRY.fullmatch(line)
+        value = entry[2].strip() if entry else ""
+        if entry and ":" in value and value[0] not in "\"'|>":
+            lines += [f"{entry[1]}: |-", f"  {value}"]
+        else:
+            lines.append(line)
+    return "\n".join(lines)
+
+
+class _Plain:
+    """Copies with a budget: YAML aliases let a short text stand for an endless value."""
+
+    def __init__(self) -> None:
+        self._left = NODE_LIMIT
+
+    def value(self, value: Any) -> Any:
+        self._left -= 1
+        if self._left < 0:
+            raise InvalidFrontmatter(f"its frontmatter has more than {NODE_LIMIT} values")
+        match value:
+            case dict():
+                return {str(key): self.value(item) for key, item in value.items()}
+            case list() | tuple() | set():
+                return [self.value(item) for item in value]
+            case None | bool() | int() | float() | str():
+                return value
+            case _:
+                return str(value)
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).splitlines()
+    return lines[0] if lines else type(error).__name__

@@ -1,0 +1,1 @@
+"""Permissions: rules, the wildcard they are written in, and asking a person where the rules say so."""

@@ -1,0 +1,289 @@
+"""What a Session asks of a person and waits for: permission requests and questions alike.
+
+Asking and answering are durable events of the Session, so whoever has the database can answer, in whichever process.
+
+Invariants
+- A request is recorded, announced and watched, or it does not exist; a caller that goes away cannot split that.
+- A request is answered once: the commit of a second answer is refused.
+- Observers hear of an answer before the one who waits does: in the process that asked, and in the one that answered.
+- A request that nobody waits for any more is closed: its waiter was interrupted, its Session moved or the services
+  of its Location were closed. What a process left open when it died is closed by the next drain."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+
+from holdfast.core.database.errors import Refused, StorageError
+from holdfast.core.database.unit import Statement
+from holdfast.core.session.projector import ALREADY_ANSWERED
+from holdfast.schema.codec import decoder
+from holdfast.schema.permission import PermissionRequest
+from holdfast.schema.question import QuestionRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+
+    from holdfast.core.clock import Clock
+    from holdfast.core.database.database import Database
+    from holdfast.core.database.unit import Committed, Value
+    from holdfast.core.event.log import EventLog
+    from holdfast.schema.location import Location
+    from holdfast.schema.record import Record
+
+MOST_PENDING = 100
+"""Per Session and kind."""
+
+_DUPLICATE = "duplicate request"
+_TOO_MANY = "too many requests"
+_ELSEWHERE = "session elsewhere"
+
+R = TypeVar("R", PermissionRequest, QuestionRequest)
+A = TypeVar("A", bound="Record")
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+
+class TooManyRequests(Exception):
+    """As many requests of this Session wait as may."""
+
+
+class Unreachable(Exception):
+    """Nobody here could answer: the Session has left this Location, or the Location's services were closed."""
+
+
+class DuplicateRequest(ValueError):
+    """A request has that id already."""
+
+    def __init__(self, request_id: str) -> None:
+        super().__init__(f"a request {request_id} exists already")
+        self.request_id = request_id
+
+
+class Publisher(Protocol):
+    """A lease, as far as it is needed here."""
+
+    async def publish(self, *payloads: Record, location: Location) -> Committed: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[R, A]):
+    """What permission requests and questions do not share."""
+
+    name: str
+    request: type[R]
+    answer: type[A]
+    asked: Callable[[R], Record]
+    """What observers hear of a request, and then of its answer."""
+    answered: Callable[[R, A], Record]
+    cut: Callable[[R, int], Record]
+    """The durable answer, at a time, to a request that nobody waits for any more."""
+    gone: A
+    """How it reads when the Session was deleted meanwhile."""
+
+
+class Pending(NamedTuple, Generic[R]):
+    request: R
+    agent: str | None
+
+
+class Requests(Generic[R, A]):
+    """The requests of one kind at one Location."""
+
+    def __init__(self, kind: Kind[R, A], log: EventLog, database: Database, clock: Clock, location: Location) -> None:
+        self._kind: Kind[R, A] = kind
+        self._log = log
+        self._database = database
+        self._clock = clock
+        self._location = location
+        self._place: dict[str, Value] = {"directory": location.directory, "workspace_id": location.workspace_id}
+        self._watched: dict[str, tuple[R, asyncio.Task[A]]] = {}
+        self._ongoing: set[asyncio.Task[Any]] = set()
+        self._closed = False
+
+    async def wait(self, request: R, asked: Record) -> A:
+        """Ask, and return the answer. Cancelling the caller closes the request, which is recorded even so."""
+        opening = self._own(self._open(request, asked))
+        try:
+            return await asyncio.shield(await asyncio.shield(opening))
+        except asyncio.CancelledError:
+            self._own(self._withdraw(request, opening))
+            raise
+
+    async def open(self, request: R, asked: Record) -> None:
+        """Ask, and leave it at that."""
+        await self.uncut(self._open(request, asked))
+
+    async def settle(self, request: R, asked: Record, answered: Record, answer: A) -> None:
+        """Record a request that policy answers at once."""
+        await self.uncut(self._settle(request, asked, answered, answer))
+
+    async def answer(
+        self, request: R, answered: Record, *, before: Sequence[Statement] = (), local: Sequence[Statement] = ()
+    ) -> bool:
+        """Record an answer and tell observers; False when there was one already."""
+        watched = self._watched.get(request.id)
+        if not await self._commit(answered, before, local):
+            return False
+        if watched is not None:  # its watcher sees the answer and tells them
+            await asyncio.wait({watched[1]})
+        else:
+            await self._announce_stored_answer(request)
+        return True
+
+    async def find(self, session_id: str, request_id: str) -> Pending[R] | None:
+        """What waits under that id, unless it is another Session's or another Location's."""
+        found = await self._look(request_id)
+        if found is None or found.session_id != session_id or found.answer is not None or not found.here:
+            return None
+        return self._decoded(found.data, found.agent)
+
+    async def pending(self, session_id: str | None = None) -> list[Pending[R]]:
+        """What waits at this Location, oldest first; of one Session, or of all."""
+        rows = await self._database.fetch("request.open_of_location", self._place)
+        return [
+            self._decoded(data, agent)
+            for of, _, kind, agent, data, _, _ in rows
+            if kind == self._kind.name and session_id in (None, of)
+        ]
+
+    async def abandon(self, session_id: str, lease: Publisher) -> None:
+        """Close what earlier processes left open. Fenced, so that it cannot close what a newer owner has just asked."""
+        for request, _ in await self.pending(session_id):
+            if request.id in self._watched:
+                continue
+            try:
+                await lease.publish(self._kind.cut(request, self._clock.now()), location=self._location)
+            except Refused as refused:
+                if refused.reason != ALREADY_ANSWERED:
+                    raise
+            else:
+                await self._announce_stored_answer(request)
+
+    async def uncut(self, work: Coroutine[Any, Any, T]) -> T:
+        """Finish this even if the caller does not wait for it."""
+        return await asyncio.shield(self._own(work))
+
+    async def close(self) -> None:
+        """Close everything that was asked here and still waits."""
+        self._closed = True
+        while self._ongoing:
+            for request, watching in tuple(self._watched.values()):
+                try:
+                    await self.answer(request, self._kind.cut(request, self._clock.now()))
+                except StorageError:
+                    watching.cancel()  # it cannot be recorded; the next drain will
+            if self._ongoing:
+                await asyncio.wait(self._ongoing, return_when=asyncio.FIRST_COMPLETED)
+
+    # -- details -------------------------------------------------------------------------------------------------
+
+    async def _open(self, request: R, asked: Record) -> asyncio.Task[A]:
+        if self._closed:
+            raise Unreachable(request.session_id)
+        await self._record(request, asked)
+        watching = self._own(self._watch(request))
+        self._watched[request.id] = (request, watching)
+        self._log.announce(self._kind.asked(request), location=self._location)
+        return watching
+
+    async def _settle(self, request: R, asked: Record, answered: Record, answer: A) -> None:
+        await self._record(request, asked, answered)
+        self._log.announce(self._kind.asked(request), location=self._location)
+        self._announce_answer(request, answer)
+
+    async def _record(self, request: R, *events: Record) -> None:
+        of_session: dict[str, Value] = {"session_id": request.session_id}
+        full: dict[str, Value] = {**of_session, "kind": self._kind.name, "most": MOST_PENDING}
+        before = (
+            Statement("request.get", {"id": request.id}, found=False, refusal=_DUPLICATE),
+            Statement("request.session_at_location", of_session | self._place, found=True, refusal=_ELSEWHERE),
+            Statement("request.surplus", full, found=False, refusal=_TOO_MANY),
+        )
+        try:
+            await self._log.publish(*events, location=self._location, before=before)
+        except Refused as refused:
+            if refused.reason == _DUPLICATE:
+                raise DuplicateRequest(request.id) from refused
+            if refused.reason == _ELSEWHERE:
+                raise Unreachable(request.session_id) from refused
+            if refused.reason == _TOO_MANY:
+                raise TooManyRequests(request.session_id) from refused
+            raise
+
+    async def _watch(self, request: R) -> A:
+        """The signal is registered before the first look: an answer is seen by a look or by the flag."""
+        try:
+            with self._log.signals.follow(request.session_id) as dirty:
+                while True:
+                    dirty.clear()
+                    found = await self._look(request.id)
+                    if found is None or found.answer is not None:
+                        break
+                    if found.here:
+                        await dirty.wait()
+                    else:
+                        await self._commit(self._kind.cut(request, self._clock.now()))
+        finally:
+            del self._watched[request.id]
+        answer = self._kind.gone if found is None or found.answer is None else found.answer
+        self._announce_answer(request, answer)
+        return answer
+
+    async def _withdraw(self, request: R, opening: asyncio.Task[asyncio.Task[A]]) -> None:
+        await asyncio.wait({opening})
+        if not opening.cancelled() and opening.exception() is None:
+            await self.answer(request, self._kind.cut(request, self._clock.now()))
+
+    async def _commit(
+        self, answered: Record, before: Sequence[Statement] = (), local: Sequence[Statement] = ()
+    ) -> bool:
+        try:
+            await self._log.publish(answered, location=self._location, before=before, local=local)
+        except Refused as refused:
+            if refused.reason != ALREADY_ANSWERED:
+                raise
+            return False
+        return True
+
+    async def _announce_stored_answer(self, request: R) -> None:
+        found = await self._look(request.id)
+        if found is not None and found.answer is not None:
+            self._announce_answer(request, found.answer)
+
+    def _announce_answer(self, request: R, answer: A) -> None:
+        self._log.announce(self._kind.answered(request, answer), location=self._location)
+
+    async def _look(self, request_id: str) -> _Found[A] | None:
+        rows = await self._database.fetch(
+            "request.at_location", {"id": request_id, "kind": self._kind.name, **self._place}
+        )
+        if not rows:
+            return None
+        session_id, agent, data, reply, here = rows[0]
+        answer = None if reply is None else decoder(self._kind.answer).decode(str(reply))
+        return _Found(session_id, agent, data, answer, bool(here))
+
+    def _decoded(self, data: Value, agent: Value) -> Pending[R]:
+        return Pending(decoder(self._kind.request).decode(str(data)), None if agent is None else str(agent))
+
+    def _own(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._ongoing.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._ongoing.discard(task)
+        if not task.cancelled() and isinstance(error := task.exception(), StorageError):
+            log.warning("a %s request of %s: %s", self._kind.name, self._location.directory, error)
+
+
+class _Found(NamedTuple, Generic[A]):
+    session_id: Value
+    agent: Value
+    data: Value
+    answer: A | None
+    here: bool

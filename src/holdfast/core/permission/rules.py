@@ -1,0 +1,100 @@
+"""What a list of rules says. The last rule that matches decides; where none does, a person is asked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from holdfast.core.permission.wildcard import matches
+from holdfast.schema.permission import Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from holdfast.schema.permission import Effect, SavedApproval
+
+DENY_EVERYTHING = (Rule(action="*", resource="*", effect="deny"),)
+HOME_ACTIONS = frozenset({"external_directory", "read", "edit"})
+"""Actions whose resources are paths. Elsewhere, as in a shell command, `~` is just text."""
+
+
+def evaluate(rules: Sequence[Rule], action: str, resource: str) -> Effect:
+    rule = deciding(rules, action, resource)
+    return rule.effect if rule is not None else "ask"
+
+
+def deciding(rules: Sequence[Rule], action: str, resource: str) -> Rule | None:
+    """The rule that decides, if any matches."""
+    for rule in reversed(rules):
+        if matches(rule.action, action) and matches(rule.resource, resource):
+            return rule
+    return None
+
+
+def configured(rules: Sequence[Rule], action: str, resources: Sequence[str]) -> Effect:
+    """What the rules alone say of all resources together: the strictest."""
+    effects = {evaluate(rules, action, resource) for resource in resources}
+    return "deny" if "deny" in effects else "ask" if "ask" in effects else "allow"
+
+
+def effective(
+    rules: Sequence[Rule],
+    saved: Sequence[SavedApproval],
+    action: str,
+    resources: Sequence[str],
+    *,
+    saved_beats_narrower_ask: bool = False,
+) -> Effect:
+    """What the rules and a person's saved approvals say of all resources together.
+
+    An approval turns `ask` into `allow` and never touches a configured `deny`. Nor does it touch a rule that asks for
+    something narrower than what was approved, unless told to: approving `*` was not meant for `*.env`."""
+    effect = configured(rules, action, resources)
+    if effect != "ask":
+        return effect
+    for resource in resources:
+        rule = deciding(rules, action, resource)
+        if rule is not None and rule.effect == "allow":
+            continue
+        asks_for = None if rule is None or saved_beats_narrower_ask else rule.resource
+        if not any(_covers(approval, action, resource, asks_for) for approval in saved):
+            return "ask"
+    return "allow"
+
+
+def applicable(rules: Iterable[Rule], saved: Iterable[SavedApproval], action: str) -> tuple[Rule, ...]:
+    """Every rule with a say in this action, saved approvals last."""
+    approvals = (Rule(action=item.action, resource=item.resource, effect="allow") for item in saved)
+    return tuple(rule for rule in (*rules, *approvals) if matches(rule.action, action))
+
+
+def wholly_denied(rules: Sequence[Rule], action: str) -> bool:
+    """Whether nothing could ever be allowed: the last rule about this action denies exactly everything."""
+    for rule in reversed(rules):
+        if matches(rule.action, action):
+            return rule.resource == "*" and rule.effect == "deny"
+    return False
+
+
+def expand_home(rule: Rule, home: str) -> Rule:
+    """A configured rule about paths, with `~` or `$HOME` at its front spelled out."""
+    if rule.action not in HOME_ACTIONS:
+        return rule
+    for name, separators in (("~", "/"), ("$HOME", "/\\")):
+        rest = rule.resource.removeprefix(name)
+        if rest != rule.resource and (not rest or rest[0] in separators):
+            return msgspec.structs.replace(rule, resource=home + rest)
+    return rule
+
+
+def _covers(approval: SavedApproval, action: str, resource: str, asks_for: str | None) -> bool:
+    if not (matches(approval.action, action) and matches(approval.resource, resource)):
+        return False
+    return asks_for is None or not _narrower(asks_for, approval.resource)
+
+
+def _narrower(pattern: str, than: str) -> bool:
+    """A star takes a star along, so a pattern that matches another one's text matches all that the other does. Where
+    `?` meets `*` this may say yes too often; then a person is asked once more."""
+    return pattern != than and matches(than, pattern)

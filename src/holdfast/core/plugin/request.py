@@ -1,0 +1,139 @@
+"""Request hooks: what plugins may change about one provider request.
+
+Invariants
+- Hooks run one after the other, each on a copy: a hook that raises or takes too long has changed nothing.
+- System parts can only be appended after the baseline; messages and tools can be read and not changed."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import inspect
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import msgspec
+
+from holdfast.llm.request import Generation
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.core.scope import Scope
+    from holdfast.llm.request import Message, ToolDefinition
+
+HOOK_SECONDS = 5.0
+
+
+@dataclass
+class RequestDraft:
+    """A request as a hook sees it."""
+
+    session_id: str
+    agent: str
+    provider_id: str
+    model_id: str
+    messages: Sequence[Message] = ()
+    tools: Sequence[ToolDefinition] = ()
+    headers: dict[str, str] = field(default_factory=dict)
+    generation: Generation = field(default_factory=Generation)
+    options: dict[str, dict[str, Any]] = field(default_factory=dict)
+    system: list[str] = field(default_factory=list)
+    """Parts to append after the baseline; what earlier hooks appended is here."""
+
+
+RequestHook: TypeAlias = Callable[[RequestDraft], Awaitable[None] | None]
+
+
+class RequestHooks:
+    def __init__(self, diagnose: Callable[[str, str], None], *, timeout: float = HOOK_SECONDS) -> None:
+        """`diagnose(plugin, message)` tells a person."""
+        self._diagnose = diagnose
+        self._timeout = timeout
+        self._hooks: list[tuple[str, RequestHook]] = []
+        self._overdue: set[asyncio.Future[None]] = set()
+
+    def register(self, owner: str, hook: RequestHook, scope: Scope) -> Callable[[], None]:
+        entry = (owner, hook)
+        self._hooks.append(entry)
+        return scope.add(lambda: self._hooks.remove(entry))
+
+    def __bool__(self) -> bool:
+        return bool(self._hooks)
+
+    async def apply(self, draft: RequestDraft) -> RequestDraft:
+        for owner, hook in tuple(self._hooks):
+            draft = await self._applied(owner, hook, draft)
+        return draft
+
+    async def _applied(self, owner: str, hook: RequestHook, draft: RequestDraft) -> RequestDraft:
+        changed = _copy(draft)
+        try:
+            waiting = hook(changed)
+            if inspect.isawaitable(waiting):
+                await self._wait(waiting)
+            return _checked(changed, draft)
+        except TimeoutError:
+            self._diagnose(owner, f"its request hook took longer than {self._timeout:g} s; ignored")
+        except Exception as error:  # noqa: BLE001 - a plugin's defect is the plugin's
+            self._diagnose(owner, f"its request hook failed: {type(error).__name__}; ignored")
+        return draft
+
+    async def _wait(self, waiting: Awaitable[None]) -> None:
+        """Not beyond the bound, even for a hook that ignores its cancellation."""
+        task = asyncio.ensure_future(waiting)
+        try:
+            await asyncio.wait({task}, timeout=self._timeout)
+        finally:
+            if not task.done():
+                task.cancel()
+                self._overdue.add(task)
+                task.add_done_callback(self._forget)
+        if not task.done():
+            raise TimeoutError
+        if task.cancelled():
+            raise InterruptedError("the hook cancelled itself")
+        task.result()
+
+    def _forget(self, task: asyncio.Future[None]) -> None:
+        self._overdue.discard(task)
+        if not task.cancelled():
+            task.exception()  # seen: nobody waits for it any more
+
+
+def _copy(draft: RequestDraft) -> RequestDraft:
+    return RequestDraft(
+        session_id=draft.session_id,
+        agent=draft.agent,
+        provider_id=draft.provider_id,
+        model_id=draft.model_id,
+        messages=tuple(draft.messages),
+        tools=tuple(draft.tools),
+        headers=dict(draft.headers),
+        generation=draft.generation,
+        options=copy.deepcopy(draft.options),
+        system=list(draft.system),
+    )
+
+
+def _checked(changed: RequestDraft, before: RequestDraft) -> RequestDraft:
+    """Only what a hook may change, and only if it has the right type."""
+    headers = msgspec.convert(changed.headers, dict[str, str])
+    options = msgspec.convert(changed.options, dict[str, dict[str, Any]])
+    system = msgspec.convert(changed.system, list[str])
+    generation = msgspec.convert(msgspec.to_builtins(changed.generation), Generation)
+    if system[: len(before.system)] != before.system:
+        raise ValueError("system parts can only be appended")
+    return RequestDraft(
+        session_id=before.session_id,
+        agent=before.agent,
+        provider_id=before.provider_id,
+        model_id=before.model_id,
+        messages=before.messages,
+        tools=before.tools,
+        headers=headers,
+        generation=generation,
+        options=options,
+        system=system,
+    )

@@ -1,0 +1,1 @@
+"""Policy: which providers may be used at all."""

@@ -1,0 +1,1 @@
+"""Child processes: started in groups of their own, bounded, and gone when their call ends."""

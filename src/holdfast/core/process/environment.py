@@ -1,0 +1,40 @@
+"""The environment of child processes: an allow-list of the host's, so that credentials of the runtime stay in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+# What asks a question or opens a pager would wait for a terminal that nobody sits at.
+UNATTENDED = {
+    "OPENCODE": "1",
+    "GIT_TERMINAL_PROMPT": "0",
+    "PAGER": "cat",
+    "DEBIAN_FRONTEND": "noninteractive",
+    "NO_COLOR": "1",
+}
+
+_PERSON = "HOME LANG LANGUAGE LOGNAME PATH SHELL SSH_AUTH_SOCK TEMP TERM TMP TMPDIR TZ USER"
+_PROXY = "ALL_PROXY FTP_PROXY HTTPS_PROXY HTTP_PROXY NO_PROXY all_proxy ftp_proxy http_proxy https_proxy no_proxy"
+_CERTIFICATES = "CURL_CA_BUNDLE NODE_EXTRA_CA_CERTS REQUESTS_CA_BUNDLE SSL_CERT_DIR SSL_CERT_FILE"
+_TOOLCHAIN = (
+    "ANDROID_HOME AR ASDF_DATA_DIR ASDF_DIR BUN_INSTALL CARGO_HOME CARGO_TARGET_DIR CC CFLAGS CI CMAKE_PREFIX_PATH "
+    "CONDA_DEFAULT_ENV CONDA_PREFIX CPATH CPPFLAGS CXX CXXFLAGS DENO_DIR DOTNET_ROOT GEM_HOME GEM_PATH GOBIN GOCACHE "
+    "GOFLAGS GOMODCACHE GOPATH GOROOT GRADLE_HOME HOMEBREW_PREFIX JAVA_HOME LDFLAGS LD_LIBRARY_PATH LIBRARY_PATH "
+    "MAKEFLAGS MAVEN_HOME MISE_DATA_DIR NODE_PATH NVM_BIN NVM_DIR PIP_CACHE_DIR PKG_CONFIG_PATH PNPM_HOME PYENV_ROOT "
+    "PYTHONDONTWRITEBYTECODE PYTHONPATH RBENV_ROOT RUSTUP_HOME SDKMAN_DIR UV_CACHE_DIR VIRTUAL_ENV VOLTA_HOME"
+)
+_NAMES = frozenset(f"{_PERSON} {_PROXY} {_CERTIFICATES} {_TOOLCHAIN}".split())
+_PREFIXES = ("LC_", "XDG_")
+
+
+def child_environment(
+    host: Mapping[str, str], *, passed: Collection[str] = (), values: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Weakest first: what the list allows of the host's, answers for an absent terminal, further host variables
+    `passed` by name, then given `values`."""
+    allowed = {name: value for name, value in host.items() if name in _NAMES or name.startswith(_PREFIXES)}
+    named = {name: host[name] for name in passed if name in host}
+    return {**allowed, **UNATTENDED, **named, **(values or {})}

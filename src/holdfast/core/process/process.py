@@ -1,0 +1,330 @@
+"""Runs child processes: a bounded number at once, each with its whole tree ended before its call returns.
+
+Invariants
+- Every child leads a session and a group of its own, reads from nowhere, and inherits descriptors 0 to 2 only.
+- A call ends when the leader does. What is left of its tree is then killed, after a short grace for its last output.
+- The leader is reaped after its group was signalled, never before: its number stays ours for as long as we use it.
+- Starting is one step without an await; from there on a supervising task owns the child. Cancelling a call makes that
+  task end the tree, and the cancellation goes on only after it has."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import signal
+import subprocess
+from contextlib import suppress
+from itertools import count
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from holdfast.core.process.tree import ProcessTree
+from holdfast.core.process.watchdog import MARKER, Watchdog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    Sink = Callable[[bytes], bool]
+
+RUNNING_LIMIT = 16
+TREE_LIMIT = 1024
+TERM_SECONDS = 3.0
+DRAIN_SECONDS = 0.25
+KILL_SECONDS = 0.5
+TICK_SECONDS = 0.2
+READ_BYTES = 64 * 1024
+LAST_READS = 64
+SWEEPS = 20
+
+log = logging.getLogger(__name__)
+
+Cause = Literal["exit", "timeout", "enough", "storm", "closed", "cancelled"]
+
+
+class ProcessError(Exception):
+    """A process could not be started, or ended in a way its caller cannot use."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        reason: str,
+        *,
+        exit: int | None = None,
+        stderr: str = "",
+        cause: str = "",
+    ) -> None:
+        super().__init__(f"{command[0]}: {reason}")
+        self.command = tuple(command)
+        self.exit = exit
+        self.stderr = stderr
+        self.cause = cause
+
+
+class Ended(NamedTuple):
+    """`code` is 128 plus the number for a death by signal. `cause` says what ended it, if it was not the child."""
+
+    code: int
+    signal: str | None
+    cause: Cause
+
+
+class Capture:
+    """A sink that keeps the first `limit` bytes."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._data = bytearray()
+        self.truncated = False
+
+    def __call__(self, chunk: bytes) -> bool:
+        room = self._limit - len(self._data)
+        self._data += chunk[:room]
+        self.truncated = self.truncated or len(chunk) > room
+        return True
+
+    def bytes(self) -> bytes:
+        return bytes(self._data)
+
+    def text(self) -> str:
+        return self._data.decode("utf-8", "replace")
+
+
+class Processes:
+    """The children of one Location."""
+
+    def __init__(self, *, limit: int = RUNNING_LIMIT, tree_limit: int = TREE_LIMIT) -> None:
+        self._slots = asyncio.Semaphore(limit)
+        self._tree_limit = tree_limit
+        self._token = secrets.token_hex(8)
+        self._numbers = count(1)
+        self._watchdog = Watchdog(self._token)
+        self._running: dict[asyncio.Task[Ended], _Child] = {}
+        self._closed = False
+
+    async def run(
+        self,
+        command: Sequence[str],
+        *,
+        cwd: Path,
+        environment: Mapping[str, str],
+        output: Sink,
+        error: Sink | None = None,
+        timeout: float | None = None,
+    ) -> Ended:
+        """Run to the end, or until `timeout`, or until a sink answers False. Without `error` both streams go to
+        `output` in the order of their arrival. A call beyond the limit waits for its turn."""
+        async with self._slots:
+            child = self._start(command, cwd, environment, output, error)
+            task = asyncio.create_task(child.supervise(timeout), name=f"process {child.pid}")
+            self._running[task] = child
+            task.add_done_callback(self._forget)
+            try:
+                return await asyncio.shield(task)
+            except asyncio.CancelledError:
+                child.stop("cancelled")
+                await _until_done(task)
+                raise
+
+    async def close(self) -> None:
+        """End every tree; calls that wait for one return with the cause `closed`."""
+        self._closed = True
+        tasks = tuple(self._running)
+        for child in self._running.values():
+            child.stop("closed")
+        if tasks:
+            await asyncio.wait(tasks)
+        await self._watchdog.close()
+
+    def _start(
+        self,
+        command: Sequence[str],
+        cwd: Path,
+        environment: Mapping[str, str],
+        output: Sink,
+        error: Sink | None,
+    ) -> _Child:
+        if self._closed:
+            raise ProcessError(command, "no process can be started any more")
+        marker = f"{MARKER}={self._token}.{next(self._numbers)}"
+        name, _, value = marker.partition("=")
+        try:
+            popen = subprocess.Popen(
+                command,
+                cwd=cwd,
+                env={**environment, "PWD": str(cwd), name: value},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT if error is None else subprocess.PIPE,
+                bufsize=0,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as problem:
+            raise ProcessError(command, "cannot be started", cause=str(problem)) from problem
+        self._watchdog.watch(popen.pid)
+        tree = ProcessTree(popen.pid, f"\0{marker}\0".encode())
+        return _Child(popen, tree, output, error, self._tree_limit)
+
+    def _forget(self, task: asyncio.Task[Ended]) -> None:
+        self._watchdog.release(self._running.pop(task).pid)
+
+
+class _Child:
+    def __init__(
+        self, popen: subprocess.Popen[bytes], tree: ProcessTree, output: Sink, error: Sink | None, tree_limit: int
+    ) -> None:
+        self.pid = popen.pid
+        self._popen = popen
+        self._tree = tree
+        self._tree_limit = tree_limit
+        self._loop = asyncio.get_running_loop()
+        self._exited = self._loop.create_future()
+        self._stopped: asyncio.Future[Cause] = self._loop.create_future()
+        self._drained = self._loop.create_future()
+        self._pidfd = self._watch_exit()
+        self._pipes: dict[int, Sink] = {}
+        for pipe, sink in ((popen.stdout, output), (popen.stderr, error)):
+            if pipe is not None and sink is not None:
+                os.set_blocking(pipe.fileno(), False)
+                self._pipes[pipe.fileno()] = sink
+                self._loop.add_reader(pipe.fileno(), self._read, pipe.fileno())
+
+    def stop(self, cause: Cause) -> None:
+        """Ask for the end of the tree. The first cause is kept."""
+        if not self._stopped.done():
+            self._stopped.set_result(cause)
+
+    async def supervise(self, timeout: float | None) -> Ended:
+        try:
+            cause = await self._until_exit(timeout)
+            if cause != "exit":
+                self._signal(signal.SIGTERM)
+                await asyncio.wait({self._exited}, timeout=0 if cause == "storm" else TERM_SECONDS)
+            await asyncio.wait({self._drained}, timeout=DRAIN_SECONDS if self._exited.done() else 0)
+            await self._kill()
+            self._read_rest()
+            return self._reap(cause)
+        except asyncio.CancelledError:
+            # The loop is being torn down: there is no time left to be polite.
+            self._signal(signal.SIGKILL)
+            with suppress(subprocess.TimeoutExpired):
+                self._popen.wait(KILL_SECONDS)
+            raise
+        finally:
+            self._close()
+
+    async def _until_exit(self, timeout: float | None) -> Cause:
+        deadline = None if timeout is None else self._loop.time() + timeout
+        either: set[asyncio.Future[Cause]] = {self._exited, self._stopped}
+        while True:
+            left = TICK_SECONDS if deadline is None else min(TICK_SECONDS, deadline - self._loop.time())
+            await asyncio.wait(either, timeout=max(left, 0), return_when=asyncio.FIRST_COMPLETED)
+            if self._exited.done():
+                return "exit"
+            if self._stopped.done():
+                return self._stopped.result()
+            if deadline is not None and self._loop.time() >= deadline:
+                return "timeout"
+            if self._tree.may_exceed(self._tree_limit) and self._tree.size() > self._tree_limit:
+                return "storm"
+
+    def _signal(self, number: signal.Signals) -> bool:
+        """To the group and to those who left it; whether any of the latter was found."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, number)
+        escapees = self._tree.escapees()
+        for pid in escapees:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, number)
+        return bool(escapees)
+
+    async def _kill(self) -> None:
+        # Killing a group is one step for the kernel, finding escapees is not: look until there are none.
+        for _ in range(SWEEPS):
+            if not self._signal(signal.SIGKILL):
+                break
+            await asyncio.sleep(0.01)
+        else:
+            log.warning("process %d: children that left its group are still alive", self.pid)
+        if not self._exited.done():
+            await asyncio.wait({self._exited}, timeout=KILL_SECONDS)
+
+    def _reap(self, cause: Cause) -> Ended:
+        code = self._popen.poll()
+        if code is None:
+            log.warning("process %d was killed and has not died", self.pid)
+            code = -signal.SIGKILL
+        return Ended(code, None, cause) if code >= 0 else Ended(128 - code, _signal_name(-code), cause)
+
+    def _read(self, pipe: int) -> None:
+        try:
+            chunk = os.read(pipe, READ_BYTES)
+        except (BlockingIOError, InterruptedError):
+            return
+        if not chunk:
+            self._release(pipe)
+        elif not self._pipes[pipe](chunk):
+            self.stop("enough")
+
+    def _read_rest(self) -> None:
+        """What still stands in the pipes: a loop that was held up may have read nothing during the grace."""
+        for pipe, sink in tuple(self._pipes.items()):
+            for _ in range(LAST_READS):
+                try:
+                    chunk = os.read(pipe, READ_BYTES)
+                except (BlockingIOError, InterruptedError):
+                    break
+                if not chunk or not sink(chunk):
+                    break
+
+    def _release(self, pipe: int) -> None:
+        self._loop.remove_reader(pipe)
+        del self._pipes[pipe]
+        if not self._pipes and not self._drained.done():
+            self._drained.set_result(None)
+
+    def _watch_exit(self) -> int | None:
+        try:
+            pidfd = os.pidfd_open(self.pid)
+        except (AttributeError, OSError):
+            self._loop.call_later(0.01, self._poll_exit)
+            return None
+        self._loop.add_reader(pidfd, self._note_exit)
+        return pidfd
+
+    def _note_exit(self) -> None:
+        if self._pidfd is not None:
+            self._loop.remove_reader(self._pidfd)
+        if not self._exited.done():
+            self._exited.set_result("exit")
+
+    def _poll_exit(self) -> None:
+        if self._popen.poll() is not None:
+            self._note_exit()
+        else:
+            self._loop.call_later(0.01, self._poll_exit)
+
+    def _close(self) -> None:
+        for pipe in tuple(self._pipes):
+            self._release(pipe)
+        if self._pidfd is not None:
+            self._loop.remove_reader(self._pidfd)
+            os.close(self._pidfd)
+        for stream in (self._popen.stdout, self._popen.stderr):
+            if stream is not None:
+                stream.close()
+
+
+async def _until_done(task: asyncio.Task[Ended]) -> None:
+    """Also when the waiting one is cancelled again: the child's end is bounded, its loss would not be."""
+    while not task.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait({task})
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"SIG{number}"

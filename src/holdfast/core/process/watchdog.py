@@ -1,0 +1,83 @@
+"""A small shell that outlives this process for one purpose: to end the children which a crash would leave behind.
+
+Invariants
+- It is told all living groups in one line, so the last whole line is the truth; the end of its input is our end.
+- Only this process holds the writing end. An orderly close leaves an empty line behind, and nothing is killed.
+- Parent-death signals would reach only the leader of a group, and cost a launcher on every start."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+
+MARKER = "HOLDFAST_PROCESS"
+FAREWELL_SECONDS = 2.0
+
+_SCRIPT = f"""
+trap '' HUP INT TERM
+living=
+while read -r line; do living=$line; done
+[ -n "$living" ] || exit 0
+for group in $living; do kill -KILL -- "-$group"; done
+for found in $(grep -lsF "{MARKER}=$1." /proc/[0-9]*/environ); do
+    pid=${{found#/proc/}}
+    kill -KILL "${{pid%/environ}}"
+done
+"""
+
+
+class Watchdog:
+    """`token` begins the marker of every child it answers for."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+        self._living: set[int] = set()
+        self._shell: subprocess.Popen[bytes] | None = None
+
+    def watch(self, group: int) -> None:
+        self._living.add(group)
+        self._tell()
+
+    def release(self, group: int) -> None:
+        self._living.discard(group)
+        self._tell()
+
+    async def close(self) -> None:
+        if (shell := self._shell) is None:
+            return
+        self._shell = None
+        assert shell.stdin is not None
+        shell.stdin.close()
+        await asyncio.to_thread(shell.wait, FAREWELL_SECONDS)
+
+    def _tell(self) -> None:
+        line = (" ".join(map(str, sorted(self._living))) + "\n").encode()
+        if self._shell is None or not _write(self._shell, line):
+            self._shell = self._start()
+            _write(self._shell, line)
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        if self._shell is not None:
+            self._shell.wait()
+        return subprocess.Popen(
+            ("/bin/sh", "-c", _SCRIPT, "holdfast-watchdog", self._token),
+            bufsize=0,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            env={"PATH": os.defpath},
+            start_new_session=True,
+        )
+
+
+def _write(shell: subprocess.Popen[bytes], line: bytes) -> bool:
+    """Short lines, and a reader that does nothing else: the write neither blocks nor splits."""
+    assert shell.stdin is not None
+    try:
+        shell.stdin.write(line)
+    except BrokenPipeError:
+        shell.stdin.close()
+        return False
+    return True

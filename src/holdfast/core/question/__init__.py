@@ -1,0 +1,1 @@
+"""Questions that a model asks a person."""

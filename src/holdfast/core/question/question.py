@@ -1,0 +1,161 @@
+"""Questions of one Location: asked by a model's tool, answered or dismissed by a person."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.core.permission.requests import Kind, Publisher, Requests, TooManyRequests, Unreachable
+from holdfast.core.question.errors import (
+    NOBODY_TO_ASK,
+    TOO_MANY_WAIT,
+    Dismissed,
+    InvalidAnswers,
+    QuestionNotFound,
+    Unanswerable,
+)
+from holdfast.core.session.errors import SessionNotFound
+from holdfast.schema.live_event import QuestionAskedLive, QuestionRejectedLive, QuestionRepliedLive
+from holdfast.schema.question import Answer, QuestionRequest
+from holdfast.schema.record import Record
+from holdfast.schema.session_event import QuestionAsked, QuestionRejected, QuestionReplied
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.core.clock import Clock, Ids
+    from holdfast.core.database.database import Database
+    from holdfast.core.event.log import EventLog
+    from holdfast.core.permission.permission import Unattended
+    from holdfast.schema.location import Location
+    from holdfast.schema.question import Question, QuestionTool
+
+ANSWER_CHARACTERS = 4_000
+
+
+class QuestionAnswer(Record):
+    """How the end of a question is stored: answers, or who dismissed it."""
+
+    answers: tuple[Answer, ...] | None = None
+    rejected: str | None = None
+
+
+class Questions:
+    """With `unattended` other than `wait` nobody is asked: approving everything answers no question either."""
+
+    def __init__(
+        self,
+        *,
+        log: EventLog,
+        database: Database,
+        ids: Ids,
+        clock: Clock,
+        location: Location,
+        unattended: Unattended = "wait",
+    ) -> None:
+        self._database = database
+        self._ids = ids
+        self._clock = clock
+        self._requests = Requests(_QUESTION, log, database, clock, location)
+        self.unattended: Unattended = unattended
+
+    async def ask(
+        self, session_id: str, questions: Sequence[Question], tool: QuestionTool | None = None
+    ) -> tuple[Answer, ...]:
+        """The answers, however long they take. Raises Dismissed or Unanswerable."""
+        if not questions:
+            raise ValueError("there is nothing to ask")
+        if not await self._database.fetch("session.exists", {"id": session_id}):
+            raise SessionNotFound(session_id)
+        if self.unattended != "wait":
+            raise Unanswerable(NOBODY_TO_ASK)
+        request = QuestionRequest(id=self._ids.of("que"), session_id=session_id, questions=tuple(questions), tool=tool)
+        asked = QuestionAsked(timestamp=self._clock.now(), session_id=session_id, request=request)
+        try:
+            answer = await self._requests.wait(request, asked)
+        except TooManyRequests as error:
+            raise Unanswerable(TOO_MANY_WAIT) from error
+        except Unreachable as error:
+            raise Dismissed(request.id) from error
+        if answer.answers is None:
+            raise Dismissed(request.id)
+        return answer.answers
+
+    async def reply(self, session_id: str, request_id: str, answers: Sequence[Sequence[str]]) -> None:
+        """Answer a question of this Location, whichever process asked. Answers that do not fit leave it waiting."""
+        await self._requests.uncut(self._reply(session_id, request_id, tuple(tuple(answer) for answer in answers)))
+
+    async def reject(self, session_id: str, request_id: str) -> None:
+        await self._requests.uncut(self._reject(session_id, request_id))
+
+    async def list(self) -> tuple[QuestionRequest, ...]:
+        return tuple(request for request, _ in await self._requests.pending())
+
+    async def for_session(self, session_id: str) -> tuple[QuestionRequest, ...]:
+        return tuple(request for request, _ in await self._requests.pending(session_id))
+
+    async def abandon(self, session_id: str, lease: Publisher) -> None:
+        """At the start of a drain: questions whose process died are history."""
+        await self._requests.abandon(session_id, lease)
+
+    async def close(self) -> None:
+        """Dismiss everything that was asked here and still waits."""
+        await self._requests.close()
+
+    async def _reply(self, session_id: str, request_id: str, answers: tuple[Answer, ...]) -> None:
+        request = await self._find(session_id, request_id)
+        _check(request, answers)
+        replied = QuestionReplied(
+            timestamp=self._clock.now(), session_id=session_id, request_id=request_id, answers=answers
+        )
+        if not await self._requests.answer(request, replied):
+            raise QuestionNotFound(request_id)
+
+    async def _reject(self, session_id: str, request_id: str) -> None:
+        request = await self._find(session_id, request_id)
+        rejected = QuestionRejected(timestamp=self._clock.now(), session_id=session_id, request_id=request_id)
+        if not await self._requests.answer(request, rejected):
+            raise QuestionNotFound(request_id)
+
+    async def _find(self, session_id: str, request_id: str) -> QuestionRequest:
+        found = await self._requests.find(session_id, request_id)
+        if found is None:
+            raise QuestionNotFound(request_id)
+        return found.request
+
+
+def _check(request: QuestionRequest, answers: tuple[Answer, ...]) -> None:
+    if len(answers) > len(request.questions):
+        raise InvalidAnswers(request.id, f"{len(answers)} answers to {len(request.questions)} questions")
+    for number, (question, answer) in enumerate(zip(request.questions, answers, strict=False), start=1):
+        offered = {option.label for option in question.options}
+        if len(answer) > 1 and not question.multiple:
+            raise InvalidAnswers(request.id, f"question {number} takes one answer")
+        if question.custom is False and not offered.issuperset(answer):
+            raise InvalidAnswers(request.id, f"question {number} takes only what it offers")
+        if any(len(text) > ANSWER_CHARACTERS for text in answer):
+            raise InvalidAnswers(request.id, f"an answer has at most {ANSWER_CHARACTERS} characters")
+
+
+def _live_asked(request: QuestionRequest) -> QuestionAskedLive:
+    return QuestionAskedLive(**{name: getattr(request, name) for name in QuestionRequest.__struct_fields__})
+
+
+def _live_answered(request: QuestionRequest, answer: QuestionAnswer) -> Record:
+    if answer.answers is None:
+        return QuestionRejectedLive(session_id=request.session_id, request_id=request.id)
+    return QuestionRepliedLive(session_id=request.session_id, request_id=request.id, answers=answer.answers)
+
+
+def _cut(request: QuestionRequest, now: int) -> QuestionRejected:
+    return QuestionRejected(timestamp=now, session_id=request.session_id, request_id=request.id, cause="interrupted")
+
+
+_QUESTION = Kind(
+    name="question",
+    request=QuestionRequest,
+    answer=QuestionAnswer,
+    asked=_live_asked,
+    answered=_live_answered,
+    cut=_cut,
+    gone=QuestionAnswer(rejected="interrupted"),
+)

@@ -1,0 +1,1 @@
+"""References: further directories, local or checked out from git, that an agent may look into."""

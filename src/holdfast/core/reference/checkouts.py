@@ -1,0 +1,123 @@
+"""Checkouts of git references, one set per installation, made and refreshed in the background.
+
+Invariants
+- A checkout appears whole: it is cloned beside its place and renamed. A refresh that fails changes nothing.
+- Whoever needs a checkout never waits for one, and hears nothing of a failure but a line in the log."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+import time
+from typing import TYPE_CHECKING
+
+from holdfast.core.file_lock import try_lock
+from holdfast.core.process.environment import child_environment
+from holdfast.core.process.process import Capture, ProcessError
+from holdfast.core.reference.reference import GitSource, checkout
+from holdfast.core.reference.repository import parse_repository, remote
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
+
+    from holdfast.core.process.process import Processes
+    from holdfast.core.reference.reference import Reference
+
+REFRESH_SECONDS = 5 * 60.0
+GIT_SECONDS = 5 * 60.0
+GITHUB = "https://github.com"
+
+log = logging.getLogger(__name__)
+
+
+class GitFailed(Exception):
+    """git ended with an error; the message is what it said last."""
+
+
+class Checkouts:
+    def __init__(
+        self,
+        repositories: Path,
+        processes: Processes,
+        environment: Mapping[str, str],
+        *,
+        updated: Callable[[], None] = lambda: None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`updated` is told when a checkout has appeared."""
+        self._repositories = repositories
+        self._processes = processes
+        # How the user reaches hosts, but nothing that could point git at another repository.
+        passed = [name for name in environment if name.startswith(("GIT_CONFIG", "GIT_SSH", "GIT_SSL", "GIT_PROXY"))]
+        self._environment = child_environment(environment, passed=passed)
+        self._github = environment.get("OPENCODE_REPO_CLONE_GITHUB_BASE_URL") or GITHUB
+        self._updated = updated
+        self._now = now
+        self._due: dict[Path, float] = {}
+        self._running: dict[Path, asyncio.Task[None]] = {}
+
+    def refresh(self, references: Iterable[Reference]) -> None:
+        """Start whatever is due."""
+        for reference in references:
+            if isinstance(reference.source, GitSource):
+                path = checkout(reference.source, self._repositories)
+                if path not in self._running and self._now() >= self._due.get(path, float("-inf")):
+                    work = self._bring(reference.source, path)
+                    self._running[path] = asyncio.get_running_loop().create_task(work)
+
+    async def settled(self) -> None:
+        """Wait until nothing is being fetched."""
+        while self._running:
+            await asyncio.wait(set(self._running.values()))
+
+    async def close(self) -> None:
+        running = list(self._running.values())
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    async def _bring(self, source: GitSource, path: Path) -> None:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with try_lock(path.with_name(f"{path.name}.lock")) as mine:
+                if not mine:
+                    return
+                if path.exists():
+                    await self._fetch(source, path)
+                else:
+                    await self._clone(source, path)
+                    self._updated()
+        except (GitFailed, ProcessError, OSError) as error:
+            log.warning("reference %s could not be fetched: %s", source.repository, error)
+        finally:
+            self._due[path] = self._now() + REFRESH_SECONDS
+            del self._running[path]
+
+    async def _clone(self, source: GitSource, path: Path) -> None:
+        staging = path.with_name(f"{path.name}.new")
+        shutil.rmtree(staging, ignore_errors=True)  # of a process that died
+        branch = [] if source.branch is None else ["--branch", source.branch]
+        address = remote(parse_repository(source.repository), self._github)
+        try:
+            await self._git(path.parent, "clone", "--quiet", "--depth", "1", *branch, "--", address, str(staging))
+            os.rename(staging, path)
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+
+    async def _fetch(self, source: GitSource, path: Path) -> None:
+        # Named outright: git would look for a repository in the directories above.
+        here = (f"--git-dir={path / '.git'}", f"--work-tree={path}")
+        await self._git(path, *here, "fetch", "--quiet", "--depth", "1", "origin", source.branch or "HEAD")
+        await self._git(path, *here, "reset", "--quiet", "--hard", "FETCH_HEAD")
+
+    async def _git(self, cwd: Path, *arguments: str) -> None:
+        said = Capture(16 * 1024)
+        command = ("git", "-c", "protocol.ext.allow=never", "-c", "core.hooksPath=/dev/null", *arguments)
+        ended = await self._processes.run(
+            command, cwd=cwd, environment=self._environment, output=said, timeout=GIT_SECONDS
+        )
+        if ended.code != 0:
+            raise GitFailed(said.text().strip().rpartition("\n")[2][:300] or f"git ended with {ended.code}")

@@ -1,0 +1,112 @@
+"""A reference, how configuration declares it, and where it lies on disk."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import msgspec
+
+from holdfast.core.reference.repository import parse_repository
+from holdfast.schema.record import Record
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class ReferenceSource(Record, tag_field="type"):
+    description: str | None = None
+    hidden: bool | None = None
+
+
+class LocalSource(ReferenceSource, tag="local"):
+    path: str
+
+
+class GitSource(ReferenceSource, tag="git"):
+    repository: str
+    branch: str | None = None
+
+
+class Reference(Record):
+    name: str
+    path: str
+    description: str | None = None
+    hidden: bool | None = None
+    source: LocalSource | GitSource
+
+
+class References:
+    """What is being put together: later declarations take the place of earlier ones of the same name."""
+
+    def __init__(self, sources: dict[str, LocalSource | GitSource] | None = None) -> None:
+        self._sources = sources or {}
+
+    def add(self, name: str, source: LocalSource | GitSource) -> None:
+        self._sources[name] = source
+
+    def declare(self, declared: dict[str, Any], base: Path, home: Path) -> list[str]:
+        """Add what one document declares, paths relative to its directory; what was wrong with the rest of it."""
+        problems: list[str] = []
+        for name, value in declared.items():
+            try:
+                self.add(_name(name), _source(value, base, home))
+            except (ValueError, msgspec.ValidationError) as error:
+                problems.append(f"reference {name[:80]!r}: {error}")
+        return problems
+
+    def copy(self) -> References:
+        return References(dict(self._sources))
+
+    def resolve(self, repositories: Path) -> tuple[Reference, ...]:
+        return tuple(_resolved(name, source, repositories) for name, source in self._sources.items())
+
+
+def checkout(source: GitSource, repositories: Path) -> Path:
+    """The directory that holds a repository at a branch."""
+    repository = parse_repository(source.repository)
+    folder = repositories.joinpath(repository.host, *repository.segments)
+    return folder if source.branch is None else folder.with_name(f"{folder.name}@{quote(source.branch, safe='')}")
+
+
+def _name(name: str) -> str:
+    if not name or any(character in "/`," or character.isspace() for character in name):
+        raise ValueError("a name must not be empty or hold `/`, white space, a backtick or a comma")
+    return name
+
+
+def _source(value: object, base: Path, home: Path) -> LocalSource | GitSource:
+    if isinstance(value, str):
+        value = {"path" if value.startswith((".", "/", "~")) else "repository": value}
+    declared = msgspec.convert(value, _Declared)
+    if declared.path is not None:
+        path = home / declared.path[2:] if declared.path.startswith("~/") else base / declared.path
+        return LocalSource(path=str(path), description=declared.description, hidden=declared.hidden)
+    if declared.repository is None:
+        raise ValueError("neither a path nor a repository")
+    parse_repository(declared.repository)
+    if declared.branch is not None and (not _BRANCH.fullmatch(declared.branch) or ".." in declared.branch):
+        raise ValueError("not a valid branch")
+    return GitSource(
+        repository=declared.repository,
+        branch=declared.branch,
+        description=declared.description,
+        hidden=declared.hidden,
+    )
+
+
+def _resolved(name: str, source: LocalSource | GitSource, repositories: Path) -> Reference:
+    path = source.path if isinstance(source, LocalSource) else str(checkout(source, repositories))
+    return Reference(name=name, path=path, description=source.description, hidden=source.hidden, source=source)
+
+
+class _Declared(msgspec.Struct, frozen=True):
+    path: str | None = None
+    repository: str | None = None
+    branch: str | None = None
+    description: str | None = None
+    hidden: bool | None = None
+
+
+_BRANCH = re.compile(r"[A-Za-z0-9/_.][A-Za-z0-9/_.-]*", re.ASCII)

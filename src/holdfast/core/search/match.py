@@ -1,0 +1,186 @@
+"""The engine's stream of JSON records, read into bounded matches as it arrives."""
+
+from __future__ import annotations
+
+import base64
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+RECORD_BYTES = 64 * 1024
+LINE_CHARACTERS = 2000
+CUT = "..."
+MOST_SUBMATCHES = 100
+
+
+class Submatch(NamedTuple):
+    text: str
+    start: int
+    end: int
+
+
+class Match(NamedTuple):
+    """Positions are bytes: `offset` of the line in the file, those of submatches in the line."""
+
+    path: str
+    line: int
+    offset: int
+    text: str
+    submatches: tuple[Submatch, ...]
+
+    @property
+    def order(self) -> tuple[list[str], int]:
+        """As the engine walks: part by part of the path, then by line."""
+        return self.path.split("/"), self.line
+
+
+class MatchReader:
+    """A sink for a process. It answers False once it has `most` matches or has read too much to hold."""
+
+    def __init__(self, keep: Callable[[str], bool], most: int, most_bytes: int) -> None:
+        self.matches: list[Match] = []
+        self.complete = False
+        """Whether the engine came to its end; it says so whether or not it had trouble on the way."""
+        self._keep = keep
+        self._most = most
+        self._left = most_bytes
+        self._kept: dict[str, bool] = {}
+        self._pending = bytearray()
+        self._overlong: _Overlong | None = None
+
+    def __call__(self, chunk: bytes) -> bool:
+        *ends, rest = chunk.split(b"\n")
+        for end in ends:
+            self._record_end(end)
+            if len(self.matches) >= self._most or self._left < 0:
+                return False
+        self._gather(rest)
+        return True
+
+    def _gather(self, part: bytes) -> None:
+        if self._overlong is not None:
+            self._overlong.add(part)
+            return
+        self._pending += part
+        if len(self._pending) > RECORD_BYTES:
+            self._overlong = _Overlong(bytes(self._pending))
+            self._pending.clear()
+
+    def _record_end(self, end: bytes) -> None:
+        self._gather(end)
+        if self._overlong is not None:
+            match = self._overlong.match()
+            self._overlong = None
+        elif self._pending.startswith(_MATCH):
+            match = _match(bytes(self._pending))
+        else:
+            self.complete = self.complete or b'"type":"summary"' in self._pending
+            match = None
+        self._pending.clear()
+        if match is not None and self._wanted(match.path):
+            self.matches.append(match)
+            self._left -= len(match.text) + sum(len(one.text) for one in match.submatches)
+
+    def _wanted(self, path: str) -> bool:
+        if path not in self._kept:
+            self._kept[path] = self._keep(path)
+        return self._kept[path]
+
+
+class _Text(msgspec.Struct):
+    text: str | None = None
+    bytes: str | None = None
+
+    def decode(self) -> str:
+        if self.text is not None:
+            return self.text
+        return base64.b64decode(self.bytes or "").decode("utf-8", "replace")
+
+
+class _Submatch(msgspec.Struct):
+    match: _Text
+    start: int
+    end: int
+
+
+class _Data(msgspec.Struct):
+    path: _Text
+    lines: _Text
+    line_number: int
+    absolute_offset: int
+    submatches: list[_Submatch]
+
+
+class _Record(msgspec.Struct):
+    data: _Data
+
+
+_MATCH = b'{"type":"match"'
+_decoder = msgspec.json.Decoder(_Record)
+
+
+def _match(record: bytes) -> Match:
+    data = _decoder.decode(record).data
+    return Match(
+        _relative(data.path.decode()),
+        data.line_number,
+        data.absolute_offset,
+        _line(data.lines.decode()),
+        tuple(Submatch(_cut(one.match.decode()), one.start, one.end) for one in data.submatches[:MOST_SUBMATCHES]),
+    )
+
+
+class _Overlong:
+    """A record that is not held as a whole: its beginning, and the place of the match when it comes by."""
+
+    def __init__(self, beginning: bytes) -> None:
+        self._beginning = beginning
+        self._place = _PLACE.search(beginning)
+        self._window = beginning[-_PLACE_BYTES:]
+
+    def add(self, part: bytes) -> None:
+        if self._place is None:
+            self._window += part
+            self._place = _PLACE.search(self._window)
+            self._window = self._window[-_PLACE_BYTES:]
+
+    def match(self) -> Match | None:
+        head = _HEAD.match(self._beginning)
+        if head is None or self._place is None:
+            return None
+        path = msgspec.json.decode(head[1], type=_Text).decode()
+        text = _beginning_of(head[2] == b"bytes", self._beginning[head.end() :])
+        return Match(_relative(path), int(self._place[1]), int(self._place[2]), _line(text), ())
+
+
+# A quote inside the engine's strings is always escaped, so neither can be forged by what is in a file.
+_HEAD = re.compile(
+    rb'\{"type":"match","data":\{"path":(\{"(?:text|bytes)":"(?:[^"\\]|\\.)*"\}),"lines":\{"(text|bytes)":"'
+)
+_PLACE = re.compile(rb'"\},"line_number":(\d+),"absolute_offset":(\d+),')
+_PLACE_BYTES = 128
+
+
+def _beginning_of(is_base64: bool, encoded: bytes) -> str:
+    """As much as is needed of a string whose end is missing."""
+    if is_base64:
+        return base64.b64decode(encoded[: 4 * LINE_CHARACTERS]).decode("utf-8", "replace")
+    whole = re.match(rb'(?:[^"\\\x80-\xff]|[\x80-\xff]+(?=[^\x80-\xff])|\\u[0-9a-f]{4}|\\[^u])*', encoded)
+    assert whole is not None
+    return msgspec.json.decode(b'"' + whole[0] + b'"', type=str)
+
+
+def _relative(path: str) -> str:
+    return path.removeprefix("./")
+
+
+def _line(text: str) -> str:
+    return _cut(text.removesuffix("\n").removesuffix("\r"))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LINE_CHARACTERS else text[:LINE_CHARACTERS] + CUT

@@ -1,0 +1,196 @@
+"""Searching a directory: files by a glob, newest first; lines by a regular expression, in the order of their paths.
+
+Invariants
+- The engine decides what is ignored; a caller's glob is applied to what it found, so it only ever narrows.
+- A result does not depend on the engine's threads. A search with very many matches is begun again in path order, where
+  the first of them come at once."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+import sysconfig
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from holdfast.core.process.process import Capture, ProcessError
+from holdfast.core.search.match import MatchReader
+from holdfast.core.search.query import Query
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from holdfast.core.process.process import Ended, Processes
+    from holdfast.core.search.glob import Glob
+    from holdfast.core.search.match import Match
+
+MOST_RESULTS = 10_000
+MOST_BYTES = 8 * 1024 * 1024
+TIMEOUT_SECONDS = 30.0
+ERROR_BYTES = 8 * 1024
+FALLBACK = "holdfast.core.search.fallback"
+
+
+class InvalidPattern(Exception):
+    """The engine cannot read the expression; the message is the engine's."""
+
+
+class SearchFailed(Exception):
+    """The engine could not search at all."""
+
+
+class Files(NamedTuple):
+    paths: list[str]
+    total: int
+    partial: bool
+    """Whether time ran out before everything was looked at."""
+
+
+class Lines(NamedTuple):
+    matches: list[Match]
+    cut: bool
+    partial: bool
+
+
+class Search:
+    """`ripgrep` is the binary's path, or None for the Python engine."""
+
+    def __init__(
+        self,
+        processes: Processes,
+        environment: Mapping[str, str],
+        ripgrep: str | None,
+        *,
+        timeout: float = TIMEOUT_SECONDS,
+    ) -> None:
+        self._processes = processes
+        self._environment = environment
+        self._ripgrep = ripgrep
+        self._timeout = timeout
+
+    async def files(self, directory: Path, glob: Glob, limit: int) -> Files:
+        reader = _FileReader(directory, glob, limit)
+        ended, error = await self._run(Query(hidden=glob.hidden), directory, reader)
+        if ended.cause == "exit" and ended.code not in (0, 1) and not reader.seen:
+            raise SearchFailed(error)
+        return Files(reader.newest(), reader.total, ended.cause == "timeout")
+
+    async def lines(
+        self,
+        directory: Path,
+        pattern: str,
+        limit: int,
+        *,
+        name: str | None = None,
+        include: str | None = None,
+        keep: Callable[[str], bool],
+    ) -> Lines:
+        """`keep` is asked once per file with matches."""
+        query = Query(pattern=pattern, name=name, hidden=True, names=_file_names(include))
+        reader = MatchReader(keep, MOST_RESULTS, MOST_BYTES)
+        ended = await self._match(query, directory, reader)
+        if ended.cause == "enough":
+            reader = MatchReader(keep, limit + 1, MOST_BYTES)
+            ended = await self._match(msgspec.structs.replace(query, ordered=True), directory, reader)
+        matches = sorted(reader.matches, key=lambda match: match.order)
+        cut = len(matches) > limit or ended.cause == "enough"
+        return Lines(matches[:limit], cut, ended.cause == "timeout")
+
+    async def _match(self, query: Query, directory: Path, reader: MatchReader) -> Ended:
+        ended, error = await self._run(query, directory, reader)
+        if ended.cause == "exit" and not reader.complete:
+            if re.search(r"regex parse error|error parsing|regex could not|compiled regex exceeds", error):
+                raise InvalidPattern(error.strip())
+            raise SearchFailed(error.strip() or f"it ended with code {ended.code}")
+        return ended
+
+    async def _run(self, query: Query, directory: Path, reader: Callable[[bytes], bool]) -> tuple[Ended, str]:
+        command = _fallback(query) if self._ripgrep is None else _ripgrep(self._ripgrep, query)
+        errors = Capture(ERROR_BYTES)
+        try:
+            ended = await self._processes.run(
+                command,
+                cwd=directory,
+                environment=self._environment,
+                output=reader,
+                error=errors,
+                timeout=self._timeout,
+            )
+        except ProcessError as problem:
+            raise SearchFailed(problem.cause or str(problem)) from problem
+        return ended, errors.text()
+
+
+def find_ripgrep(environment: Mapping[str, str]) -> str | None:
+    """The one that was installed with this package, else one on the path. Nothing is ever fetched."""
+    beside = shutil.which("rg", path=sysconfig.get_path("scripts"))
+    return beside or shutil.which("rg", path=environment.get("PATH"))
+
+
+def _ripgrep(binary: str, query: Query) -> Sequence[str]:
+    command = [binary, "--no-config", "--no-ignore-global", "--color=never", "--glob=!.git"]
+    if query.hidden:
+        command.append("--hidden")
+    if query.names is not None:
+        # A type narrows what ignore rules leave; a glob would overrule them.
+        command += [f"--type-add=named:{query.names}", "--type=named"]
+    if query.ordered:
+        command.append("--sort=path")
+    command += ["--files", "--null"] if query.pattern is None else ["--json"]
+    command.append("--")
+    if query.pattern is not None:
+        command.append(query.pattern)
+    return [*command, "./" if query.name is None else f"./{query.name}"]
+
+
+def _fallback(query: Query) -> Sequence[str]:
+    return [sys.executable, "-I", "-m", FALLBACK, msgspec.json.encode(query).decode()]
+
+
+def _file_names(include: str | None) -> str | None:
+    """The glob, if it is about names alone and means the same to the engine."""
+    return include if include is not None and re.fullmatch(r"[\w.*?{},-]+", include) else None
+
+
+class _FileReader:
+    """A sink for NUL-separated paths that keeps the newest."""
+
+    def __init__(self, directory: Path, glob: Glob, limit: int) -> None:
+        self.seen = 0
+        self.total = 0
+        self._root = f"{directory}/"
+        self._glob = glob
+        self._limit = limit
+        self._pending = b""
+        self._found: list[tuple[int, str]] = []
+
+    def __call__(self, chunk: bytes) -> bool:
+        *paths, self._pending = (self._pending + chunk).split(b"\0")
+        self.seen += len(paths)
+        for raw in paths:
+            path = os.fsdecode(raw).removeprefix("./")
+            if self._glob.matches(path):
+                self.total += 1
+                self._found.append((-_modified(self._root + path), os.fsencode(path).decode("utf-8", "replace")))
+        if len(self._found) > 4 * self._limit + 1000:
+            self._trim()
+        return True
+
+    def newest(self) -> list[str]:
+        self._trim()
+        return [path for _, path in self._found]
+
+    def _trim(self) -> None:
+        self._found.sort()
+        del self._found[self._limit :]
+
+
+def _modified(path: str) -> int:
+    try:
+        return os.lstat(path).st_mtime_ns
+    except OSError:
+        return 0

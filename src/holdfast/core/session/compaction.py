@@ -1,0 +1,239 @@
+"""Compaction: older history is replaced, for the model only, by a summary and the newest messages word for word.
+
+Invariants
+- Only a complete, smaller checkpoint moves the boundary. Whatever else happens, the history stays as it was.
+- A started attempt always ends durably: a checkpoint, or a failure with its reason.
+- Pending input, todos and the transcript are not touched."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from holdfast.core.session.errors import Interrupted
+from holdfast.core.session.interrupt import Stop
+from holdfast.core.session.runner.lowering import checkpoint
+from holdfast.core.session.runner.publish import stored_tokens
+from holdfast.core.session.transcript import OMITTED, join, select, serialise, summary_prompt, tokens
+from holdfast.llm import event as llm
+from holdfast.llm.errors import LLMError
+from holdfast.llm.request import Generation, make_request
+from holdfast.llm.stream import stream
+from holdfast.schema.live_event import CompactionDelta
+from holdfast.schema.session_event import CompactionEnded, CompactionFailed, CompactionStarted, UsageRecorded
+from holdfast.schema.session_message import CompactionMessage, UnknownError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from holdfast.core.clock import Clock, Ids
+    from holdfast.core.event.log import EventLog
+    from holdfast.core.session.interrupt import Interrupt
+    from holdfast.core.session.runner.outbox import Outbox
+    from holdfast.llm.model import Model
+    from holdfast.llm.request import HttpOverlay
+    from holdfast.llm.route.transport import Transport
+    from holdfast.schema.location import Location
+    from holdfast.schema.session import Tokens
+    from holdfast.schema.session_message import SessionMessage
+
+SUMMARY_TOKENS = 4096
+PASSES = 8
+SHORT_RESULT = 200
+INTERRUPTED = "interrupted"
+
+Reason = Literal["auto", "manual"]
+
+
+class Summariser(NamedTuple):
+    """With what a summary is made: the turn's own model and headers."""
+
+    model: Model
+    context: int
+    """The window in tokens; not positive means unknown, and then nothing is compacted on its own."""
+    output: int
+    http: HttpOverlay
+    price: Callable[[Tokens], float]
+
+    @property
+    def allowed(self) -> int:
+        """How long the summary may be."""
+        return min(self.output or SUMMARY_TOKENS, SUMMARY_TOKENS)
+
+    @property
+    def room(self) -> int | None:
+        """How long one prompt may be."""
+        return self.context - self.allowed if self.context > 0 else None
+
+
+class Plan(NamedTuple):
+    """What would be summarised and what would be kept."""
+
+    passes: list[list[str]]
+    """The conversation to summarise: one as a rule; each further one starts from the notes so far."""
+    prior: str | None
+    recent: str
+    before: int
+    """The estimate of what the checkpoint would replace, in tokens."""
+
+
+class Report(NamedTuple):
+    compacted: bool
+    reason: str | None = None
+
+
+class _NoSummary(Exception):
+    """An attempt that gave nothing usable."""
+
+
+class Compaction:
+    """Of one drain."""
+
+    def __init__(
+        self,
+        session_id: str,
+        location: Location,
+        log: EventLog,
+        outbox: Outbox,
+        transport: Transport,
+        ids: Ids,
+        clock: Clock,
+    ) -> None:
+        self._session_id = session_id
+        self._location = location
+        self._log = log
+        self._outbox = outbox
+        self._transport = transport
+        self._ids = ids
+        self._clock = clock
+
+    async def attempt(
+        self, plan: Plan, by: Summariser, reason: Reason, interrupt: Interrupt, instructions: str | None = None
+    ) -> Report:
+        """Raises Interrupted when it was cut; everything else that goes wrong is a report."""
+        message_id = self._ids.message()
+        stamp = {"session_id": self._session_id, "message_id": message_id}
+        started = CompactionStarted(timestamp=self._clock.now(), reason=reason, **stamp)
+        await self._outbox.commit(started)
+        try:
+            summary = await self._summarise(plan, instructions, by, message_id, interrupt)
+            if tokens(len(checkpoint(summary, plan.recent))) >= plan.before:
+                raise _NoSummary("the summary is not smaller than what it stands for")
+        except (TimeoutError, _NoSummary, LLMError, OSError) as error:
+            why = UnknownError(message=str(error) or type(error).__name__)
+            await self._outbox.commit(CompactionFailed(timestamp=self._clock.now(), error=why, **stamp))
+            if interrupt.requested:
+                raise Interrupted from None
+            return Report(compacted=False, reason=why.message)
+        ended = CompactionEnded(timestamp=self._clock.now(), reason=reason, text=summary, recent=plan.recent, **stamp)
+        await self._outbox.commit(ended)
+        return Report(compacted=True)
+
+    async def _summarise(
+        self,
+        plan: Plan,
+        instructions: str | None,
+        by: Summariser,
+        message_id: str,
+        interrupt: Interrupt,
+    ) -> str:
+        prior = plan.prior
+        for conversation in plan.passes:
+            asked = summary_prompt(conversation, prior, instructions)
+            answer = await interrupt.cancellable(self._ask(asked, by, message_id), name="summary")
+            if isinstance(answer, Stop):
+                raise _NoSummary(INTERRUPTED)
+            if not answer.strip():
+                raise _NoSummary("the model gave an empty summary")
+            prior = answer.strip()
+        assert prior is not None
+        return prior
+
+    async def _ask(self, asked: str, by: Summariser, message_id: str) -> str:
+        request = make_request(prompt=asked, http=by.http, generation=Generation(max_tokens=by.allowed))
+        pieces: list[str] = []
+        usage: llm.Usage | None = None
+        failure: str | None = None
+        async with aclosing(stream(self._transport, by.model, request)) as batches:
+            async for batch in batches:
+                fresh = "".join(event.text for event in batch if isinstance(event, llm.TextDelta))
+                if fresh:
+                    pieces.append(fresh)
+                    self._announce(message_id, fresh)
+                for event in batch:
+                    if isinstance(event, llm.ProviderError):
+                        failure = event.message
+                    elif isinstance(event, llm.StepFinish):
+                        usage = event.usage
+        self._account(usage, by)
+        if failure is not None:
+            raise _NoSummary(failure)
+        return "".join(pieces)
+
+    def _announce(self, message_id: str, text: str) -> None:
+        delta = CompactionDelta(
+            timestamp=self._clock.now(), session_id=self._session_id, message_id=message_id, text=text
+        )
+        self._log.announce(delta, location=self._location)
+
+    def _account(self, usage: llm.Usage | None, by: Summariser) -> None:
+        if usage is not None:
+            used = stored_tokens(usage)
+            self._outbox.stage(
+                UsageRecorded(
+                    timestamp=self._clock.now(),
+                    session_id=self._session_id,
+                    purpose="compaction",
+                    cost=by.price(used),
+                    tokens=used,
+                )
+            )
+
+
+def plan(
+    history: Sequence[SessionMessage], keep_tokens: int, room: int | None = None, instructions: str | None = None
+) -> Plan | None:
+    """None when there is nothing that a summary could stand for. `room` is how many tokens one prompt may have: what
+    does not fit loses the bodies of its tool results, then is summarised in passes, then loses its oldest part."""
+    checkpoints = [item for item in history if isinstance(item, CompactionMessage)]
+    prior = checkpoints[-1] if checkpoints else None
+    others = [item for item in history if not isinstance(item, CompactionMessage) and serialise(item)]
+    items = [serialise(item) for item in others]
+    selection = select(items, keep_tokens)
+    if not items or (not selection.head and prior is None):
+        return None
+    before = tokens(len(join(items)) + (len(checkpoint(prior.summary, prior.recent)) if prior else 0))
+    folded = [prior.recent] if prior is not None and prior.recent else []
+    notes = prior.summary if prior is not None else None
+    head = [*folded, *selection.head]
+    if room is not None and _size(head, notes, instructions) > room:
+        cut = others[: len(selection.head)]
+        head = [*folded, *(serialise(item, result_characters=SHORT_RESULT) for item in cut)]
+    passes = [head] if room is None or _size(head, notes, instructions) <= room else _passes(head, room, instructions)
+    return Plan(passes, notes, join(selection.recent), before)
+
+
+def _passes(conversation: Sequence[str], room: int, instructions: str | None) -> list[list[str]]:
+    spare = max(room - _size([], "", instructions) - SUMMARY_TOKENS, 256)  # each carries the notes of the one before
+    passes: list[list[str]] = []
+    size = spare
+    for piece in (piece for item in conversation for piece in _split(item, spare)):
+        needed = tokens(len(piece) + 2)
+        if size + needed > spare:
+            passes.append([])
+            size = 0
+        passes[-1].append(piece)
+        size += needed
+    if len(passes) > PASSES:
+        passes = passes[-PASSES:]
+        passes[0] = [OMITTED, *passes[0][1:]]
+    return passes
+
+
+def _size(conversation: Sequence[str], prior: str | None, instructions: str | None) -> int:
+    return tokens(len(summary_prompt(conversation, prior, instructions)))
+
+
+def _split(item: str, room: int) -> list[str]:
+    span = 4 * (room - 8)
+    return [item[start : start + span] for start in range(0, len(item), span)]

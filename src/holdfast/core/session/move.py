@@ -1,0 +1,71 @@
+"""Moving a Session to another directory of its project. Its work is interrupted first; the epoch ends with the move."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from holdfast.core.session.errors import DestinationMismatch
+from holdfast.core.snapshot import transfer
+from holdfast.schema.location import Location
+from holdfast.schema.session_event import Moved
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from holdfast.core.clock import Clock
+    from holdfast.core.event.log import EventLog
+    from holdfast.core.location.project import Project
+    from holdfast.core.session.execution import Execution
+    from holdfast.core.session.store import SessionStore
+
+
+class Moves:
+    def __init__(
+        self,
+        log: EventLog,
+        store: SessionStore,
+        execution: Execution,
+        project: Callable[[Location], Awaitable[Project]],
+        clock: Clock,
+    ) -> None:
+        self._log = log
+        self._store = store
+        self._execution = execution
+        self._project = project
+        self._clock = clock
+
+    async def move(self, session_id: str, directory: str, *, move_changes: bool = False) -> None:
+        session = await self._store.get(session_id)
+        if directory == session.location.directory:
+            return
+        destination = Location(directory=directory)
+        project = await self._project(destination)
+        if project.id != session.project_id:
+            raise DestinationMismatch(session.project_id, project.id)
+        await self._execution.interrupt(session_id)
+        source = await self._project(session.location)
+        changes = None
+        if move_changes and source.store is not None and source.directory != project.directory:
+            changes = await transfer.capture(source.directory, Path(session.location.directory))
+            await transfer.apply(changes, project.directory)
+        moved = Moved(
+            timestamp=self._clock.now(),
+            session_id=session_id,
+            location=destination,
+            subdirectory=_below(directory, project.directory),
+        )
+        await self._log.publish(moved, location=destination)
+        try:
+            if changes is not None:
+                await transfer.discard(changes)
+        finally:
+            self._execution.wake(session_id)
+
+
+def _below(directory: str, root: Path) -> str:
+    try:
+        path = Path(directory).relative_to(root).as_posix()
+    except ValueError:
+        return ""
+    return "" if path == "." else path

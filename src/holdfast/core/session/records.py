@@ -1,0 +1,105 @@
+"""The Session's own record: its agent, model, title, archive mark, and its end. Every change is an event; one that
+replaces the whole record is refused if anything else was recorded meanwhile, and tried again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from holdfast.core.database.errors import Refused
+from holdfast.core.database.unit import Statement
+from holdfast.core.session.errors import SessionNotFound
+from holdfast.schema.model import DEFAULT_VARIANT
+from holdfast.schema.session_event import AgentSwitched, ModelSwitched, SessionDeleted, SessionUpdated
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from holdfast.core.clock import Clock, Ids
+    from holdfast.core.event.log import EventLog
+    from holdfast.core.session.store import SessionStore
+    from holdfast.schema.model import ModelRef
+    from holdfast.schema.session import Session, SessionRecord
+
+DEFAULT_TITLE = "New session - "
+TITLE_CHARACTERS = 200
+MOVED_ON = "record moved on"
+ATTEMPTS = 50
+
+
+class SessionRecords:
+    def __init__(self, log: EventLog, store: SessionStore, ids: Ids, clock: Clock) -> None:
+        self._log = log
+        self._store = store
+        self._ids = ids
+        self._clock = clock
+
+    async def switch_agent(self, session_id: str, agent: str) -> None:
+        """From the next turn on. Saying it again records it again."""
+        session = await self._store.get(session_id)
+        switched = AgentSwitched(
+            timestamp=self._clock.now(), session_id=session_id, message_id=self._ids.message(), agent=agent
+        )
+        await self._log.publish(switched, location=session.location)
+
+    async def switch_model(self, session_id: str, model: ModelRef) -> None:
+        """From the next turn on; the history stays. The model that is already selected changes nothing."""
+        session = await self._store.get(session_id)
+        if session.model is not None and _same(session.model, model):
+            return
+        switched = ModelSwitched(
+            timestamp=self._clock.now(), session_id=session_id, message_id=self._ids.message(), model=model
+        )
+        await self._log.publish(switched, location=session.location)
+
+    async def rename(self, session_id: str, title: str) -> Session:
+        return await self._update(session_id, lambda record: replace(record, title=title[:TITLE_CHARACTERS]))
+
+    async def name(self, session_id: str, title: str) -> None:
+        """Give a title that nobody chose; one that a person gave stays."""
+
+        def change(record: SessionRecord) -> SessionRecord | None:
+            return replace(record, title=title[:TITLE_CHARACTERS]) if record.title.startswith(DEFAULT_TITLE) else None
+
+        await self._update(session_id, change)
+
+    async def archive(self, session_id: str, *, archived: bool = True) -> Session:
+        now = self._clock.now() if archived else None
+        return await self._update(session_id, lambda record: replace(record, time=replace(record.time, archived=now)))
+
+    async def delete(self, session_id: str) -> None:
+        """The Session and all that is projected of it; its events stay until they are removed on purpose."""
+        record = await self._store.record(session_id)
+        if record is None:
+            raise SessionNotFound(session_id)
+        await self._log.publish(SessionDeleted(session_id=session_id, info=record))
+
+    async def _update(self, session_id: str, change: Callable[[SessionRecord], SessionRecord | None]) -> Session:
+        for _ in range(ATTEMPTS):
+            head = await self._log.latest(session_id)
+            record = await self._store.record(session_id)
+            if record is None:
+                raise SessionNotFound(session_id)
+            changed = change(record)
+            if changed is None:
+                break
+            info = replace(changed, time=replace(changed.time, updated=self._clock.now()))
+            unmoved = Statement(
+                "event.head_is", {"aggregate_id": session_id, "head": head}, found=True, refusal=MOVED_ON
+            )
+            try:
+                await self._log.publish(SessionUpdated(session_id=session_id, info=info), before=(unmoved,))
+            except Refused as refused:
+                if refused.reason != MOVED_ON:
+                    raise
+                continue
+            break
+        return await self._store.get(session_id)
+
+
+def _same(one: ModelRef, other: ModelRef) -> bool:
+    def key(ref: ModelRef) -> tuple[str, str, str]:
+        return ref.provider_id, ref.id, ref.variant or DEFAULT_VARIANT
+
+    return key(one) == key(other)

@@ -1,0 +1,102 @@
+"""Reverting: staged (files go back, messages are still there), cleared (as it was), or committed (messages leave the
+conversation; events never do)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.schema.session import Revert, RevertFile
+from holdfast.schema.session_event import RevertCleared, RevertCommitted, RevertStaged
+from holdfast.schema.session_message import AssistantMessage
+
+if TYPE_CHECKING:
+    from holdfast.core.clock import Clock
+    from holdfast.core.event.log import EventLog
+    from holdfast.core.location.service_map import ServiceMap
+    from holdfast.core.location.services import LocationServices
+    from holdfast.core.session.execution import Execution
+    from holdfast.core.session.store import SessionStore
+    from holdfast.core.snapshot.snapshot import Snapshots
+    from holdfast.schema.session import Session
+
+
+class Reverts:
+    def __init__(
+        self,
+        log: EventLog,
+        store: SessionStore,
+        execution: Execution,
+        locations: ServiceMap[LocationServices],
+        clock: Clock,
+    ) -> None:
+        self._log = log
+        self._store = store
+        self._execution = execution
+        self._locations = locations
+        self._clock = clock
+
+    async def stage(self, session_id: str, message_id: str, *, files: bool = True) -> Revert:
+        """The message stays; everything after it is what would be undone. Staging again moves the boundary exactly."""
+        await self._store.message(session_id, message_id)
+        await self._execution.interrupt(session_id)
+        session = await self._store.get(session_id)
+        async with self._locations.use(session.location) as services:
+            revert = await self._restore(session, message_id, services.snapshots, files=files)
+        staged = RevertStaged(timestamp=self._clock.now(), session_id=session_id, revert=revert)
+        await self._log.publish(staged, location=session.location)
+        return revert
+
+    async def clear(self, session_id: str) -> None:
+        session = await self._store.get(session_id)
+        if session.revert is None:
+            return
+        async with self._locations.use(session.location) as services:
+            await _set_back(session.revert, services.snapshots)
+        await self._log.publish(
+            RevertCleared(timestamp=self._clock.now(), session_id=session_id), location=session.location
+        )
+
+    async def commit(self, session_id: str) -> None:
+        session = await self._store.get(session_id)
+        if session.revert is None:
+            return
+        await self._execution.interrupt(session_id)
+        committed = RevertCommitted(
+            timestamp=self._clock.now(), session_id=session_id, message_id=session.revert.message_id
+        )
+        await self._log.publish(committed, location=session.location)
+
+    async def _restore(self, session: Session, message_id: str, snapshots: Snapshots, *, files: bool) -> Revert:
+        if not snapshots.possible:
+            return Revert(message_id=message_id)
+        before = session.revert.snapshot if session.revert else None
+        original = before or await snapshots.capture()
+        if session.revert is not None:
+            await _set_back(session.revert, snapshots)
+        plan = await self._plan(session.id, message_id) if files else {}
+        for tree in set(plan.values()):
+            await snapshots.restore(tree, [path for path, start in plan.items() if start == tree])
+        changes = await snapshots.diff(original, await snapshots.capture(), sorted(plan)) if plan else []
+        return Revert(
+            message_id=message_id,
+            snapshot=original,
+            diff="".join(change.patch for change in changes) or None,
+            files=tuple(RevertFile(**change._asdict()) for change in changes),
+        )
+
+    async def _plan(self, session_id: str, message_id: str) -> dict[str, str]:
+        """For each path that was changed after the boundary: the tree before the first of those changes."""
+        boundary = await self._store.message(session_id, message_id)
+        plan: dict[str, str] = {}
+        for row in await self._store.history_after(session_id, boundary.seq):
+            message = row.decode()
+            if isinstance(message, AssistantMessage) and message.snapshot is not None and message.snapshot.start:
+                for path in message.snapshot.files or ():
+                    plan.setdefault(path, message.snapshot.start)
+        return plan
+
+
+async def _set_back(revert: Revert, snapshots: Snapshots) -> None:
+    """Files that a stage touched, as they were before the first one."""
+    if revert.snapshot is not None and revert.files:
+        await snapshots.restore(revert.snapshot, [file.path for file in revert.files])

@@ -1,0 +1,75 @@
+"""How full the model's window is: an estimate that real usage corrects, against the window less its reserve."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast.core.session.transcript import tokens
+from holdfast.llm.request import MediaPart, ToolResultPart
+from holdfast.schema.codec import encode
+from holdfast.schema.session_message import FileContent
+
+if TYPE_CHECKING:
+    from holdfast.llm.request import Message
+    from holdfast.schema.session import Tokens
+
+# Providers count an image by its area, about this much; never by the length of its base64.
+MEDIA_CHARACTERS = 6_000
+
+
+class Window(NamedTuple):
+    context: int
+    """In tokens; not positive is unknown."""
+    output: int
+    buffer: int
+
+    @property
+    def room(self) -> int | None:
+        return self.context - max(self.output, self.buffer) if self.context > 0 else None
+
+
+class Estimate:
+    """Of one conversation. What the provider counted last, plus an estimate of what came since."""
+
+    def __init__(self) -> None:
+        self._counted = 0
+        self._at = 0
+
+    def learn(self, used: Tokens, characters: int) -> None:
+        """The provider counted this many tokens for a request of so many characters and its answer."""
+        total = used.input + used.output + used.reasoning + used.cache.read + used.cache.write
+        if total > 0:
+            self._counted, self._at = total, characters
+
+    def forget(self) -> None:
+        """The conversation is another one now."""
+        self._counted = self._at = 0
+
+    def of(self, characters: int) -> int:
+        if self._counted and characters >= self._at:
+            return self._counted + tokens(characters - self._at)
+        return tokens(characters)
+
+
+def characters(message: Message) -> int:
+    """Of its neutral JSON, media counted by what it costs."""
+    media = sum(_media(part) for part in message.content)
+    if not media:
+        return len(encode(message))
+    return len(encode(message)) - media + MEDIA_CHARACTERS * sum(map(_count, message.content))
+
+
+def _media(part: object) -> int:
+    if isinstance(part, MediaPart):
+        return len(part.data)
+    if isinstance(part, ToolResultPart) and isinstance(part.result.value, (list, tuple)):
+        return sum(len(item.uri) for item in part.result.value if isinstance(item, FileContent))
+    return 0
+
+
+def _count(part: object) -> int:
+    if isinstance(part, MediaPart):
+        return 1
+    if isinstance(part, ToolResultPart) and isinstance(part.result.value, (list, tuple)):
+        return sum(1 for item in part.result.value if isinstance(item, FileContent))
+    return 0

@@ -1,0 +1,111 @@
+"""The conversation of one Session as a request in the making: lowered and encoded once, then only extended.
+
+Invariants
+- Hot equals cold: after any sequence of extensions the body is what a fresh load of the active history encodes.
+- What is encoded never changes again inside one frame. Another frame is another request, encoded anew."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from holdfast.core.session.runner.budget import characters
+from holdfast.core.session.runner.lowering import lower, pruned
+from holdfast.llm.request import Generation, HttpOverlay, SystemPart, ToolDefinition, make_request, user
+from holdfast.llm.stream import prepare
+from holdfast.schema.codec import encode
+from holdfast.schema.session_message import ShellMessage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from holdfast.core.session.store import SessionStore, StoredMessage
+    from holdfast.llm.model import Model
+    from holdfast.llm.request import Message, ToolChoice
+    from holdfast.llm.stream import Prepared
+    from holdfast.schema.model import ModelRef
+    from holdfast.schema.session_message import AssistantMessage, SessionMessage
+
+# What an explicit run says when there is no history at all: every provider wants a message.
+CONTINUE = "Continue."
+
+
+class Frame(NamedTuple):
+    """A request without its conversation."""
+
+    agent: str
+    ref: ModelRef
+    model: Model
+    system: tuple[SystemPart, ...]
+    tools: tuple[ToolDefinition, ...]
+    tool_choice: ToolChoice | None
+    generation: Generation | None
+    options: dict[str, dict[str, Any]] | None
+    http: HttpOverlay
+    baseline_seq: int
+    checkpoint_seq: int
+    pruned_seq: int = -1
+    closing: tuple[Message, ...] = ()
+    """Said at the end of this one request and kept nowhere."""
+
+
+class History:
+    """Lives as long as its drain."""
+
+    def __init__(self, store: SessionStore, session_id: str) -> None:
+        self._store = store
+        self._session_id = session_id
+        self._frame: Frame | None = None
+        self._prepared: Prepared | None = None
+        self._final = True
+        self.reached = -1
+        """The sequence of the last message in it."""
+        self.characters = 0
+        """Of system text, tools and lowered messages, as neutral JSON: the measure of the estimate."""
+
+    async def request(self, frame: Frame, answer: AssistantMessage | None) -> Prepared:
+        """The whole request. `answer` is the turn just ended, whose last events may still be on their way to disk;
+        that its step has started is already committed."""
+        if self._prepared is None or frame != self._frame or not self._final or frame.closing:
+            return await self._load(frame, answer)
+        rows = await self._store.history_after(self._session_id, self.reached)
+        if messages := self._lower(self._decode(rows, answer, frame), frame):
+            self._prepared.extend(messages)
+        return self._prepared
+
+    def forget(self) -> None:
+        self._prepared = None
+
+    async def _load(self, frame: Frame, answer: AssistantMessage | None) -> Prepared:
+        self._final = True
+        self.reached, self.characters = -1, len(encode(frame.system)) + len(encode(frame.tools))
+        rows = await self._store.active_history(self._session_id)
+        messages = self._lower(self._decode(rows, answer, frame), frame)
+        request = make_request(
+            system=frame.system,
+            messages=(*messages, *frame.closing) or (user(CONTINUE),),
+            tools=frame.tools,
+            tool_choice=frame.tool_choice,
+            generation=frame.generation,
+            provider_options=frame.options,
+            http=frame.http,
+        )
+        self._frame = frame
+        self._prepared = prepare(frame.model, request)
+        if not messages:
+            self._final = False  # its only message is made up, and gone as soon as there is a real one
+        return self._prepared
+
+    def _lower(self, history: Iterable[SessionMessage], frame: Frame) -> tuple[Message, ...]:
+        messages = lower(history, frame.ref)
+        self.characters += sum(characters(message) for message in messages)
+        return messages
+
+    def _decode(
+        self, rows: Sequence[StoredMessage], answer: AssistantMessage | None, frame: Frame
+    ) -> Iterable[SessionMessage]:
+        for row in rows:
+            message: SessionMessage = answer if answer is not None and row.id == answer.id else row.decode()
+            if isinstance(message, ShellMessage) and message.time.completed is None:
+                self._final = False
+            self.reached = row.seq
+            yield pruned(message) if row.seq <= frame.pruned_seq else message

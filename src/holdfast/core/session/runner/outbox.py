@@ -1,0 +1,76 @@
+"""What a drain has to say, in order. Staged events travel with the next commit, so that the end of one turn and the
+dispatch of the next are one; a short deadline bounds how long they may wait for that.
+
+Invariants
+- Events reach the log in the order in which they were staged, under the drain's lease.
+- `commit` returns only when everything staged before it is on disk; a lost one raises, and nothing after it counts."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.core.database.unit import Committed, Statement
+    from holdfast.core.session.ownership import Lease
+    from holdfast.schema.location import Location
+    from holdfast.schema.record import Record
+
+SOON_SECONDS = 0.02
+
+
+class Outbox:
+    def __init__(self, lease: Lease, location: Location) -> None:
+        self._lease = lease
+        self._location = location
+        self._staged: list[Record] = []
+        self._submitted: list[asyncio.Future[Committed]] = []
+        self._due: asyncio.TimerHandle | None = None
+
+    def stage(self, payload: Record) -> None:
+        self._staged.append(payload)
+
+    @property
+    def idle(self) -> bool:
+        """Whether everything said so far has been heard."""
+        return not self._staged and all(future.done() for future in self._submitted)
+
+    def submit(self, *payloads: Record, local: Sequence[Statement] = ()) -> None:
+        """Hand over what is staged, without waiting."""
+        self._cancel_due()
+        self._staged.extend(payloads)
+        if self._staged:
+            staged, self._staged = self._staged, []
+            self._submitted.append(self._lease.submit(*staged, location=self._location, local=local))
+
+    async def commit(self, *payloads: Record, local: Sequence[Statement] = ()) -> Committed | None:
+        """Everything so far is on disk, or this raises. What the last commit gave, if there was one."""
+        self.submit(*payloads, local=local)
+        waiting, self._submitted = self._submitted, []
+        committed = None
+        for future in waiting:
+            committed = await future
+        return committed
+
+    async def publish(
+        self,
+        *payloads: Record,
+        location: Location,
+        before: Sequence[Statement] = (),
+        local: Sequence[Statement] = (),
+    ) -> Committed:
+        """A commit of its own, which may be refused without taking along what is staged: that goes first."""
+        self.submit()
+        return await self._lease.publish(*payloads, location=location, before=before, local=local)
+
+    def soon(self) -> None:
+        """Let what is staged wait for the next commit, but not for long."""
+        if self._staged and self._due is None:
+            self._due = asyncio.get_running_loop().call_later(SOON_SECONDS, self.submit)
+
+    def _cancel_due(self) -> None:
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None

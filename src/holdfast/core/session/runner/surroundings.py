@@ -1,0 +1,52 @@
+"""What a Location gives its runner. Nothing here is keyed by a Session."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from holdfast.core.catalog.catalog import Catalog, ResolvedModel
+    from holdfast.core.clock import Clock, Ids
+    from holdfast.core.context.epoch import Epochs
+    from holdfast.core.context.system_context import SystemContext
+    from holdfast.core.event.log import EventLog
+    from holdfast.core.session.inbox import Inbox
+    from holdfast.core.session.ownership import Lease, Ownership
+    from holdfast.core.session.settings import SessionSettings
+    from holdfast.core.session.store import SessionStore
+    from holdfast.core.snapshot.snapshot import Snapshots
+    from holdfast.core.tool.builtin.authorize import Authorizer
+    from holdfast.core.tool.registry import ToolRegistry
+    from holdfast.llm.route.transport import Transport
+    from holdfast.schema.agent import Agent
+    from holdfast.schema.location import Location
+    from holdfast.schema.session import Session
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    location: Location
+    log: EventLog
+    store: SessionStore
+    inbox: Inbox
+    ownership: Ownership
+    epochs: Epochs
+    catalog: Catalog
+    tools: ToolRegistry
+    authorizer: Authorizer
+    snapshots: Snapshots
+    transport: Transport
+    ids: Ids
+    clock: Clock
+    settings: Callable[[], SessionSettings]
+    agent: Callable[[Session], Agent]
+    """The Session's agent, or the default one; raises AgentUnavailable for one without a record."""
+    context: Callable[[Session, Agent, ResolvedModel], Awaitable[SystemContext]]
+    """Everything the model is told about its surroundings, for one turn."""
+    abandon_requests: Callable[[str, Lease], Awaitable[None]]
+    """Close what an earlier process asked a person and can no longer hear."""
+    settled: Callable[[Session, ResolvedModel], None]
+    """An exchange came to its end; whoever does background work may start."""

@@ -1,0 +1,26 @@
+"""What configuration says about running Sessions."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from holdfast.core.session.runner.turn import Limits
+
+RecoveryPolicy = Literal["ask", "continue", "abandon"]
+
+
+class CompactionSettings(NamedTuple):
+    auto: bool = True
+    prune: bool = False
+    keep_tokens: int = 8_000
+    buffer: int = 20_000
+
+
+class SessionSettings(NamedTuple):
+    compaction: CompactionSettings = CompactionSettings()
+    limits: Limits = Limits()
+    snapshots: bool = True
+    titles: bool = True
+    recovery: RecoveryPolicy = "ask"
+    turns: int | None = None
+    """The safety cap on turns since the last input; None is none."""

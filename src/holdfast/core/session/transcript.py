@@ -1,0 +1,148 @@
+"""A conversation as plain text for its own summary: what each message becomes, which part is kept word for word, and
+what the summarising model is told. Pure; the compaction itself is in compaction.py."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast.schema import session_message as stored
+from holdfast.schema.codec import encode
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.schema.session_message import SessionMessage
+
+RESULT_CHARACTERS = 2000
+TRUNCATED = "[truncated]"
+OMITTED = "[Earlier material was left out here because it did not fit.]"
+
+INSTRUCTIONS = """\
+Write the working notes from which another engineer, who has seen nothing of the conversation above, carries this work \
+on without asking again.
+
+Use exactly these sections, in this order, each one present even when it has nothing to say (then write "- none"):
+
+## Objective
+What the user wants, in one or two sentences.
+
+## Important Details
+- Constraints, preferences, decisions and why they were made, facts that are needed to go on.
+
+## Work State
+### Completed
+- What is done.
+### Active
+- What is being worked on right now.
+### Blocked
+- What cannot go on, and on what it waits.
+
+## Next Move
+1. The next actions, in order.
+
+## Relevant Files
+- Path, and why it matters.
+
+Short bullets. Copy literal values exactly: paths, names of symbols, commands, error texts, links, identifiers. Say \
+nothing about these notes themselves or about how they were made. Answer with the notes only."""
+
+CARRY_FORWARD = """\
+
+The notes inside <prior-summary> are older than the conversation and will be thrown away: carry over everything in \
+them that still matters. Where they disagree with the conversation, the conversation is right. What was active and is \
+finished by now belongs under Completed."""
+
+USER_INSTRUCTIONS = "\n\nThe user also asked of these notes: "
+
+
+class Selection(NamedTuple):
+    head: list[str]
+    """To be summarised."""
+    recent: list[str]
+    """Kept word for word."""
+
+
+def tokens(characters: int) -> int:
+    """The usual estimate: four characters each, halves up."""
+    return max(0, (characters + 2) // 4)
+
+
+def serialise(message: SessionMessage, *, result_characters: int = RESULT_CHARACTERS) -> str:
+    """Empty for what says nothing to a reader."""
+    match message:
+        case stored.UserMessage():
+            attached = [f"[Attached {file.mime}: {file.name or file.uri[:200]}]" for file in message.files or ()]
+            return "\n".join([f"[User]: {message.text}", *attached])
+        case stored.SyntheticMessage():
+            return f"[Synthetic context]: {message.text}"
+        case stored.SystemMessage():
+            return f"[System update]: {message.text}"
+        case stored.ShellMessage():
+            return f"[Shell]: {message.command}\n{_cut(message.output, result_characters)}"
+        case stored.AssistantMessage():
+            return "\n".join(line for part in message.content for line in _part(part, result_characters))
+        case _:
+            return ""
+
+
+def select(items: Sequence[str], keep_tokens: int) -> Selection:
+    """The longest run of newest whole messages that fits is kept; messages are never split."""
+    kept = size = 0
+    for item in reversed(items):
+        size += tokens(len(item))
+        if size > keep_tokens:
+            break
+        kept += 1
+    cut = len(items) - kept
+    return Selection(list(items[:cut]), list(items[cut:]))
+
+
+def summary_prompt(conversation: Sequence[str], prior: str | None, instructions: str | None) -> str:
+    """The conversation first, so that the instructions are the last thing read."""
+    parts = [f"<conversation>\n{join(conversation)}\n</conversation>"]
+    if prior is not None:
+        parts.append(f"<prior-summary>\n{prior}\n</prior-summary>")
+    asked = INSTRUCTIONS + (CARRY_FORWARD if prior is not None else "")
+    if instructions:
+        asked += USER_INSTRUCTIONS + instructions
+    return "\n\n".join([*parts, asked])
+
+
+def join(items: Sequence[str]) -> str:
+    return "\n\n".join(items)
+
+
+def _part(part: stored.Part, result_characters: int) -> list[str]:
+    match part:
+        case stored.TextPart():
+            return [f"[Assistant]: {part.text}"] if part.text else []
+        case stored.ReasoningPart():
+            return [f"[Assistant reasoning]: {part.text}"] if part.text else []
+        case stored.ToolPart():
+            given = part.state.input
+            shown = given if isinstance(given, str) else encode(given).decode()
+            return [f"[Assistant tool call]: {part.name}({shown})", *_result(part.state, result_characters)]
+
+
+def _result(state: stored.ToolState, result_characters: int) -> list[str]:
+    match state:
+        case stored.ToolCompleted():
+            return [f"[Tool result]: {_body(state, result_characters)}"]
+        case stored.ToolError():
+            kept = _body(state, result_characters) if state.content or state.structured else ""
+            return [f"[Tool error]: {state.error.message}{chr(10) if kept else ''}{kept}"]
+        case _:
+            return []
+
+
+def _body(state: stored.ToolCompleted | stored.ToolError, result_characters: int) -> str:
+    """Without any base64: media is named, not quoted."""
+    texts = [item.text for item in state.content if isinstance(item, stored.TextContent)]
+    files = [item for item in state.content if isinstance(item, stored.FileContent)]
+    text = "".join(texts) if state.content else encode(state.structured).decode()
+    attached = [f"[Attached {file.mime}{': ' + file.name if file.name else ''}]" for file in files]
+    return "\n".join([_cut(text, result_characters), *attached] if text else attached)
+
+
+def _cut(text: str, characters: int) -> str:
+    return text if len(text) <= characters else f"{text[:characters]}\n{TRUNCATED}"

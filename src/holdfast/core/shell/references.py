@@ -1,0 +1,61 @@
+"""Which directories outside the working directory a command names: advice for the person who approves it, never a
+check, for a command can reach any file without naming it."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING
+
+from holdfast.core.filesystem.location_path import below
+from holdfast.core.shell.grammar import parse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from holdfast.core.shell.grammar import Script, Word
+
+MOST_DIRECTORIES = 20
+LONGEST_PATH = 4096
+
+
+def external_directories(command: str, workdir: Path, home: str) -> tuple[str, ...]:
+    """In the order of their mention, each once."""
+    script = parse(command)
+    found: dict[str, None] = {}
+    for text, is_directory in (*_mentions(script), *(_tokens(command) if script.opaque else ())):
+        path = _absolute(text, home)
+        if path is not None and not below(path, str(workdir)):
+            found[path if is_directory else os.path.dirname(path)] = None
+    return tuple(found)[:MOST_DIRECTORIES]
+
+
+def _mentions(script: Script) -> Iterator[tuple[str, bool]]:
+    """What may be a path, and whether it must be a directory then."""
+    for one in script.commands:
+        enters = bool(one.words) and one.words[0].value in ("cd", "pushd")
+        for word in one.words[1:]:
+            yield _unquoted(word), enters
+            option, equals, value = word.source.partition("=")
+            if equals and option.startswith("-"):
+                yield value.strip("\"'"), False
+    for word in (*script.outputs, *script.inputs):
+        yield _unquoted(word), False
+
+
+def _unquoted(word: Word) -> str:
+    return word.value if word.value is not None else word.source.strip("\"'")
+
+
+def _tokens(command: str) -> Iterator[tuple[str, bool]]:
+    """For what the grammar cannot read."""
+    for token in re.findall(r"""(?:[^\s"']|"[^"]*"|'[^']*')+""", command):
+        yield token.rstrip(";,|&").strip("\"'"), False
+
+
+def _absolute(text: str, home: str) -> str | None:
+    text = re.sub(r"^(?:~|\$HOME|\$\{HOME\})(?=/|$)", lambda found: home, text)
+    if not text.startswith("/") or len(text) > LONGEST_PATH or re.search(r"[\0$`]", text):
+        return None
+    return os.path.normpath(text).replace("//", "/")

@@ -1,0 +1,145 @@
+"""Reads skill files, and reads again only what has changed.
+
+Invariants
+- What was on disk before a call is what the call returns: a stamp that was young when its file was read is not trusted.
+- Nothing changed costs one `stat` per directory and skill file, and gives the very same tuple."""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast.core.context.file_cache import Stamp
+from holdfast.core.frontmatter import InvalidFrontmatter, parse_markdown
+from holdfast.core.skill.skill import Skill
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FILE_BYTES = 1024 * 1024
+ENTRIES = 20_000
+SKILL_FILE = "SKILL.md"
+
+log = logging.getLogger(__name__)
+
+
+class Found(NamedTuple):
+    """`watched`: whatever tells that other files may be found next time. `files` in order, each with the name it has
+    when it does not name itself."""
+
+    watched: tuple[str, ...]
+    files: tuple[tuple[str, str | None], ...]
+
+
+class SkillReader:
+    def __init__(self, find: Callable[[], Found]) -> None:
+        self._find = find
+        self._known: _Known | None = None
+
+    def current(self) -> tuple[Skill, ...] | None:
+        """What was read last; None when something has changed since, or might have."""
+        if self._known is None:
+            return None
+        for path, stamp in self._known.stamps.items():
+            if _stamp(path) != stamp:
+                return None
+        return self._known.skills
+
+    def read(self) -> tuple[Skill, ...]:
+        """May run in several threads: what is known is one value, replaced whole."""
+        before = self._known or _Known({}, {}, ())
+        found = self._find()
+        stamps = {path: _stamp(path) for path in found.watched}
+        parsed: dict[str, tuple[Stamp, Skill | None]] = {}
+        skills: list[Skill] = []
+        for path, fallback in found.files:
+            stamp = stamps[path] = _stamp(path)
+            if stamp is None:
+                continue
+            known = before.parsed.get(path)
+            skill = known[1] if known is not None and known[0] == stamp else _parse(path, fallback)
+            if skill is not None:
+                skills.append(skill)
+            if stamp.settled:
+                parsed[path] = (stamp, skill)
+        trusted = {path: stamp if stamp is None or stamp.settled else YOUNG for path, stamp in stamps.items()}
+        same = before.skills if before.skills == tuple(skills) else tuple(skills)
+        self._known = _Known(trusted, parsed, same)
+        return same
+
+
+class _Known(NamedTuple):
+    stamps: dict[str, Stamp | None]
+    parsed: dict[str, tuple[Stamp, Skill | None]]
+    skills: tuple[Skill, ...]
+
+
+def find_below(root: str) -> Found:
+    """`*.md` at the top and `SKILL.md` anywhere, hidden and linked ones too, sorted by path."""
+    files: dict[str, str | None] = {}
+    directories: list[str] = []
+    seen: set[tuple[int, int]] = set()
+    pending, entries = [root], 0
+    while pending:
+        directory = pending.pop()
+        directories.append(directory)
+        try:
+            status = os.stat(directory)
+            if (status.st_dev, status.st_ino) in seen:
+                continue
+            seen.add((status.st_dev, status.st_ino))
+            with os.scandir(directory) as listing:
+                for entry in listing:
+                    entries += 1
+                    if entry.is_dir():
+                        pending.append(entry.path)
+                    elif directory == root and entry.name.endswith(".md"):
+                        files[entry.path] = entry.name.removesuffix(".md")
+                    elif entry.name == SKILL_FILE:
+                        files[entry.path] = None
+        except OSError:
+            continue
+        if entries > ENTRIES:
+            log.warning("%s holds more than %d files; not all of it was searched for skills", root, ENTRIES)
+            break
+    return Found(tuple(directories), tuple(sorted(files.items())))
+
+
+def _parse(path: str, fallback: str | None) -> Skill | None:
+    try:
+        markdown = parse_markdown(_text(path))
+    except (OSError, UnicodeDecodeError, InvalidFrontmatter):
+        return None
+    name, description, slash = (markdown.data.get(field) for field in ("name", "description", "slash"))
+    name = fallback if name is None else name
+    if not isinstance(name, str) or not name.strip():
+        return None
+    if not isinstance(description, str | None) or not isinstance(slash, bool | None):
+        return None
+    if not markdown.data and not markdown.body.strip():
+        return None
+    return Skill(name=name, description=description, slash=slash, location=path, content=markdown.body)
+
+
+def _text(path: str) -> str:
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    with open(handle, "rb") as file:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError("not a regular file")
+        data = file.read(FILE_BYTES + 1)
+    if len(data) > FILE_BYTES:
+        raise OSError("too large")
+    return data.decode("utf-8")
+
+
+def _stamp(path: str) -> Stamp | None:
+    try:
+        return Stamp.of(os.stat(path))
+    except OSError:
+        return None
+
+
+YOUNG = Stamp(0, 0, -1, 0, 0)
+"""Equal to no file's."""

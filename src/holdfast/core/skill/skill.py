@@ -1,0 +1,85 @@
+"""A skill, and the places that skills come from, in the order of their priority."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast.schema.record import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+FOLDERS = ("skill", "skills")
+
+
+class Skill(Record):
+    name: str
+    description: str | None = None
+    slash: bool | None = None
+    """Whether people may call it by a slash command."""
+    location: str
+    """Its file."""
+    content: str
+    """What follows the frontmatter."""
+
+
+class DirectorySource(NamedTuple):
+    path: str
+
+
+class UrlSource(NamedTuple):
+    url: str
+
+
+class EmbeddedSource(NamedTuple):
+    skill: Skill
+
+
+SkillSource = DirectorySource | UrlSource | EmbeddedSource
+
+
+class SkillSources:
+    """What is being put together: later sources win, and equal ones count once, where they first stood."""
+
+    def __init__(self, sources: Iterable[SkillSource] = ()) -> None:
+        self._sources: dict[tuple[type, str], SkillSource] = {}
+        for source in sources:
+            self.add(source)
+
+    def add(self, source: SkillSource) -> None:
+        self._sources.setdefault(_identity(source), source)
+
+    def copy(self) -> SkillSources:
+        return SkillSources(self._sources.values())
+
+    def list(self) -> tuple[SkillSource, ...]:
+        return tuple(self._sources.values())
+
+
+def directory_sources(directories: Sequence[Path]) -> list[SkillSource]:
+    """Of configuration directories, lowest priority first."""
+    return [DirectorySource(str(directory / folder)) for directory in directories for folder in FOLDERS]
+
+
+def configured_sources(entries: Sequence[str], location: Path, home: Path) -> list[SkillSource]:
+    """Of `skills` in configuration: a URL, or a path that is relative to the Location."""
+    return [_configured(entry, location, home) for entry in entries if entry]
+
+
+def _configured(entry: str, location: Path, home: Path) -> SkillSource:
+    if entry.startswith(("http://", "https://")):
+        return UrlSource(entry)
+    if entry.startswith("~/"):
+        return DirectorySource(str(home / entry[2:]))
+    return DirectorySource(str(location / entry))
+
+
+def _identity(source: SkillSource) -> tuple[type, str]:
+    match source:
+        case DirectorySource(path):
+            return DirectorySource, path
+        case UrlSource(url):
+            return UrlSource, url
+        case EmbeddedSource(skill):
+            return EmbeddedSource, skill.name

@@ -1,0 +1,146 @@
+"""Trees of a project's files, in a git directory of our own: the user's repository and index are never touched.
+
+Invariants
+- A tree is content: taking one changes no file, and two equal states give the same tree.
+- Every path that is restored lies inside the worktree; git itself refuses anything else."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import shutil
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast.core.snapshot.errors import Operation, SnapshotError
+from holdfast.core.snapshot.git import GitFailed, git, literal, names
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from holdfast.core.location.project import Project
+
+PATCH_LIMIT = 256 * 1024
+
+
+class FileChange(NamedTuple):
+    path: str
+    status: str
+    """added, modified or deleted."""
+    additions: int
+    deletions: int
+    patch: str
+
+
+class Snapshots:
+    """Of one project. Captures of one process take turns."""
+
+    def __init__(self, project: Project, folder: Path) -> None:
+        self._worktree = project.directory
+        name = hashlib.sha256(str(project.directory).encode()).hexdigest()[:20]
+        self._store = folder / name
+        self._index = self._store / f"index.{os.getpid()}"
+        self._turn = asyncio.Lock()
+        self._ready = False
+        self.possible = project.store is not None and shutil.which("git") is not None
+        """Without a repository there is no saying which files matter."""
+
+    async def capture(self) -> str:
+        """The tree of everything that git does not ignore, right now."""
+        async with self._turn:
+            await self._prepare()
+            await self._git("capture", "add", "--all", "--ignore-errors", "--", ".")
+            return (await self._git("capture", "write-tree")).decode("ascii").strip()
+
+    async def files(self, before: str, after: str) -> list[str]:
+        """Paths that differ, relative to the worktree."""
+        out = await self._git("files", "diff-tree", "-r", "-z", "--no-renames", "--name-only", before, after)
+        return names(out)
+
+    async def diff(self, before: str, after: str, paths: Sequence[str]) -> list[FileChange]:
+        if not paths:
+            return []
+        compare = ("diff-tree", "-r", "--no-renames", before, after, "--", *literal(paths))
+        status = _pairs(await self._git("diff", *_with(compare, "-z", "--name-status")))
+        counts = await self._git("diff", *_with(compare, "-z", "--numstat"))
+        changes = []
+        for line in counts.split(b"\0"):
+            added, _, rest = line.partition(b"\t")
+            removed, _, name = rest.partition(b"\t")
+            if not name:
+                continue
+            path = os.fsdecode(name)
+            patch = await self._git("diff", "diff-tree", "-p", "--no-renames", before, after, "--", *literal([path]))
+            text = patch.decode("utf-8", "replace") if len(patch) <= PATCH_LIMIT else ""
+            changes.append(FileChange(path, status.get(path, "modified"), _count(added), _count(removed), text))
+        return changes
+
+    async def restore(self, tree: str, paths: Sequence[str]) -> None:
+        """Bring these files back to what they were in the tree; those it does not have are removed."""
+        if not paths:
+            return
+        async with self._turn:
+            await self._prepare()
+            listed = await self._git("restore", "ls-tree", "-r", "-z", "--name-only", "--full-tree", tree)
+            known = set(names(listed))
+            present = [path for path in paths if path in known]
+            if present:
+                await self._git("restore", "checkout", tree, "--", *literal(present))
+            for path in paths:
+                if path not in known:
+                    await asyncio.to_thread(self._remove, path)
+
+    def close(self) -> None:
+        """What git knows of the files' times spares the next process from reading them all."""
+        if self._index.exists():
+            os.replace(self._index, self._store / "index")
+
+    def _remove(self, path: str) -> None:
+        target = self._worktree / path
+        # The folder is resolved, the name is not: a link is removed, never what it points to.
+        folder = target.parent.resolve()
+        if folder != self._worktree and self._worktree not in folder.parents:
+            raise SnapshotError("restore", f"{path} leads outside the project")
+        try:
+            (folder / target.name).unlink(missing_ok=True)
+        except OSError as error:
+            raise SnapshotError("restore", f"{path}: {error.strerror}") from error
+
+    async def _prepare(self) -> None:
+        if self._ready:
+            return
+        if not (self._store / "HEAD").exists():
+            self._store.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            await self._git("capture", "init", "--quiet", "--bare", str(self._store))
+        if (kept := self._store / "index").exists() and not self._index.exists():
+            shutil.copyfile(kept, self._index)
+        self._ready = True
+
+    async def _git(self, operation: Operation, *arguments: str) -> bytes:
+        own = {
+            "GIT_DIR": str(self._store),
+            "GIT_WORK_TREE": str(self._worktree),
+            "GIT_INDEX_FILE": str(self._index),
+        }
+        try:
+            environment = {} if arguments[0] == "init" else own
+            return await git(arguments, directory=self._worktree, environment=environment)
+        except GitFailed as error:
+            raise SnapshotError(operation, str(error)) from error
+
+
+def _with(command: tuple[str, ...], *options: str) -> tuple[str, ...]:
+    return (command[0], *options, *command[1:])
+
+
+def _pairs(out: bytes) -> dict[str, str]:
+    words = [word for word in out.split(b"\0") if word]
+    names = {b"A": "added", b"D": "deleted"}
+    return {
+        os.fsdecode(path): names.get(kind[:1], "modified") for kind, path in zip(words[::2], words[1::2], strict=False)
+    }
+
+
+def _count(text: bytes) -> int:
+    return int(text) if text.isdigit() else 0

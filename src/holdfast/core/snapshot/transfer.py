@@ -1,0 +1,71 @@
+"""Carrying uncommitted changes from one checkout to another: captured, applied there, and only then discarded here.
+The user's index is left as it is in both places."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+from holdfast.core.session.errors import ChangesNotMoved
+from holdfast.core.snapshot.git import GitFailed, git, literal, names
+
+
+class Changes(NamedTuple):
+    """Everything below a directory that differs from the last commit, untracked files included."""
+
+    root: Path
+    patch: bytes
+    added: tuple[str, ...]
+    changed: tuple[str, ...]
+
+
+async def capture(root: Path, directory: Path) -> Changes:
+    below = os.path.relpath(directory, root)
+    spec = literal(["" if below == "." else below])
+    try:
+        with _scratch_index() as index:
+            await git(["read-tree", "HEAD"], directory=root, environment=index)
+            await git(["add", "--all", "--", *spec], directory=root, environment=index)
+            compare = ["diff-index", "--cached", "--no-renames", "HEAD"]
+            patch = await git([*compare, "--binary", "-p", "--", *spec], directory=root, environment=index)
+            new = ["--diff-filter=A", "-z", "--name-only", "--", *spec]
+            old = ["--diff-filter=a", "-z", "--name-only", "--", *spec]
+            added = names(await git([*compare, *new], directory=root, environment=index))
+            changed = names(await git([*compare, *old], directory=root, environment=index))
+    except GitFailed as error:
+        raise ChangesNotMoved("capture", str(directory), str(error)) from error
+    return Changes(root, patch, tuple(added), tuple(changed))
+
+
+async def apply(changes: Changes, root: Path) -> None:
+    if not changes.patch:
+        return
+    try:
+        await git(["apply", "--binary", "--whitespace=nowarn"], directory=root, given=changes.patch)
+    except GitFailed as error:
+        raise ChangesNotMoved("apply", str(root), str(error)) from error
+
+
+async def discard(changes: Changes) -> None:
+    try:
+        if changes.changed:
+            with _scratch_index() as index:
+                await git(["read-tree", "HEAD"], directory=changes.root, environment=index)
+                restore = ["checkout", "HEAD", "--", *literal(changes.changed)]
+                await git(restore, directory=changes.root, environment=index)
+        for path in changes.added:
+            await asyncio.to_thread((changes.root / path).unlink, missing_ok=True)
+    except (GitFailed, OSError) as error:
+        raise ChangesNotMoved("reset", str(changes.root), str(error)) from error
+
+
+class _scratch_index:
+    def __enter__(self) -> dict[str, str]:
+        self._folder = tempfile.TemporaryDirectory(prefix="holdfast-index-")
+        return {"GIT_INDEX_FILE": str(Path(self._folder.name) / "index")}
+
+    def __exit__(self, *_: object) -> None:
+        self._folder.cleanup()

@@ -1,0 +1,253 @@
+"""`bash`: one command in a fresh shell, approved by its structure, ended with everything it started."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import unicodedata
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+
+import msgspec
+
+from holdfast.core.filesystem.errors import PathError
+from holdfast.core.process.environment import child_environment
+from holdfast.core.process.process import TREE_LIMIT, ProcessError
+from holdfast.core.shell.approval import approval
+from holdfast.core.shell.output import CommandOutput
+from holdfast.core.shell.references import external_directories
+from holdfast.core.shell.select import command_shell
+from holdfast.core.tool.progress import report
+from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure
+from holdfast.schema.record import Record
+from holdfast.schema.session_message import TextContent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from holdfast.core.filesystem.location_path import LocationPaths, Target
+    from holdfast.core.process.process import Ended, Processes
+    from holdfast.core.tool.builtin.authorize import Authorizer
+    from holdfast.core.tool.output import OutputStore
+    from holdfast.schema.session_message import ToolContent
+
+DEFAULT_TIMEOUT = 120_000
+LONGEST_TIMEOUT = 600_000
+PROGRESS_SECONDS = 2.0
+PROGRESS_BYTES = 2048
+SHOWN_COMMAND = 500
+
+DESCRIPTION = (
+    "Run a command in a shell and return its output and exit code. This is no sandbox: the command has the full "
+    "authority of the user over files, processes and the network. It gets no input and no terminal, and whatever it "
+    "leaves running is ended with it."
+)
+UNABLE = "Unable to execute command: {command}"
+EXITED = "Command exited with code {code}."
+KILLED = "Command exited with code {code} (terminated by signal {signal})."
+TIMED_OUT = (
+    "Timed out after {timeout} ms; pass a larger timeout for slow commands.\nCommand timed out before completion."
+)
+TOO_MANY_PROCESSES = f"Command was stopped: it had more than {TREE_LIMIT} processes at once."
+CLOSED = "Command was stopped: its working directory was closed."
+OUTSIDE = "Command argument references external directory {directory}/*. This is advisory only."
+
+
+class BashInput(msgspec.Struct, frozen=True):
+    command: Annotated[str, msgspec.Meta(description="The command, as the shell reads it")]
+    workdir: (
+        Annotated[str, msgspec.Meta(description="Where to run it; the project directory unless given")]
+        | msgspec.UnsetType
+    ) = msgspec.UNSET
+    timeout: (
+        Annotated[int, msgspec.Meta(ge=1, le=LONGEST_TIMEOUT, description="Milliseconds until it is ended")]
+        | msgspec.UnsetType
+    ) = msgspec.UNSET
+
+
+class BashResult(Record):
+    exit: int | None = None
+    truncated: bool
+    timeout: bool = False
+
+
+class BashOutput(NamedTuple):
+    result: BashResult
+    text: str
+    remarks: str
+    path: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class BashSettings:
+    shell: str | None = None
+    external_paths: Literal["ask", "deny"] = "ask"
+    passed: tuple[str, ...] = ()
+    """Variables of the host that commands get beyond the usual ones."""
+    values: Mapping[str, str] = field(default_factory=dict)
+    """Variables that configuration or plugins set."""
+
+
+def bash_tool(
+    paths: LocationPaths,
+    processes: Processes,
+    authorizer: Authorizer,
+    *,
+    host: Mapping[str, str],
+    settings: Callable[[], BashSettings] = BashSettings,
+    store: OutputStore | None = None,
+) -> Tool[BashInput, BashOutput]:
+    """`host` is the runtime's own environment; `settings` is asked at each call."""
+    bash = _Bash(paths, processes, authorizer, host, settings, store)
+    return Tool(
+        description=DESCRIPTION,
+        input=BashInput,
+        output=BashOutput,
+        execute=bash.execute,
+        content=_content,
+        structured=lambda given, value: value[0],
+        structured_type=BashResult,
+        output_paths=lambda given, value: () if value[3] is None else (value[3],),
+    )
+
+
+class _Bash:
+    def __init__(
+        self,
+        paths: LocationPaths,
+        processes: Processes,
+        authorizer: Authorizer,
+        host: Mapping[str, str],
+        settings: Callable[[], BashSettings],
+        store: OutputStore | None,
+    ) -> None:
+        self._paths = paths
+        self._processes = processes
+        self._authorizer = authorizer
+        self._host = host
+        self._settings = settings
+        self._store = store
+
+    async def execute(self, given: BashInput, context: ToolContext) -> BashOutput:
+        settings = self._settings()
+        workdir = self._workdir(given, settings)
+        warnings = self._warnings(given.command, workdir.path)
+        await self._authorize(given.command, workdir, warnings, context)
+        # Approval may have taken hours.
+        _check_directory(given.command, workdir)
+        output = CommandOutput(self._store)
+        timeout = DEFAULT_TIMEOUT if given.timeout is msgspec.UNSET else given.timeout
+        try:
+            ended = await self._run(given.command, workdir.path, timeout, settings, output)
+        except asyncio.CancelledError:
+            _report(output)
+            output.finish()
+            raise
+        except ProcessError as problem:
+            raise _unable(given.command, problem.cause or str(problem)) from problem
+        shown = output.finish()
+        return BashOutput(_result(ended, shown.truncated), shown.text, _remarks(ended, timeout, warnings), shown.path)
+
+    def _workdir(self, given: BashInput, settings: BashSettings) -> Target:
+        if "\0" in given.command:
+            raise ToolFailure("Unable to execute command: it contains a NUL character")
+        path = "." if given.workdir is msgspec.UNSET else given.workdir
+        try:
+            target = self._paths.resolve(path, "write", kind="directory", external=settings.external_paths)
+        except PathError as problem:
+            raise _unable(given.command, f"{path}: {problem}") from problem
+        return target
+
+    def _warnings(self, command: str, workdir: Path) -> list[str]:
+        home = self._host.get("HOME", "/")
+        return [OUTSIDE.format(directory=found) for found in external_directories(command, workdir, home)]
+
+    async def _authorize(self, command: str, workdir: Target, warnings: list[str], context: ToolContext) -> None:
+        if workdir.boundary is not None:
+            boundary = (workdir.boundary,)
+            await self._authorizer.allow(context, "external_directory", boundary, save=boundary)
+        _check_directory(command, workdir)
+        resources, save = approval(command)
+        metadata = {"command": visible(command), "workdir": workdir.resource, "warnings": warnings}
+        await self._authorizer.allow(context, "bash", resources, save=save, metadata=metadata)
+
+    async def _run(
+        self, command: str, workdir: Path, timeout: int, settings: BashSettings, output: CommandOutput
+    ) -> Ended:
+        environment = child_environment(self._host, passed=settings.passed, values=settings.values)
+        shell = command_shell(settings.shell, environment)
+        with _checkpoints(output):
+            return await self._processes.run(
+                (shell, "-c", command), cwd=workdir, environment=environment, output=output, timeout=timeout / 1000
+            )
+
+
+@contextmanager
+def _checkpoints(output: CommandOutput) -> Iterator[None]:
+    """Report the newest output every few seconds."""
+    loop = asyncio.get_running_loop()
+    timers: list[asyncio.TimerHandle] = []
+
+    def checkpoint() -> None:
+        _report(output)
+        timers[:] = [loop.call_later(PROGRESS_SECONDS, checkpoint)]
+
+    timers.append(loop.call_later(PROGRESS_SECONDS, checkpoint))
+    try:
+        yield
+    finally:
+        timers[0].cancel()
+
+
+def visible(command: str) -> str:
+    """For a prompt: what a reader cannot see, or what would change the order of what he sees, is spelled out."""
+    return "".join(
+        f"\\u{{{ord(char):x}}}" if unicodedata.category(char) in _UNSEEN and char not in "\n\t" else char
+        for char in command
+    )
+
+
+_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+
+
+def _report(output: CommandOutput) -> None:
+    if output.size:
+        report({}, (TextContent(text=output.last(PROGRESS_BYTES)),))
+
+
+def _result(ended: Ended, truncated: bool) -> BashResult:
+    if ended.cause == "timeout":
+        return BashResult(truncated=truncated, timeout=True)
+    return BashResult(exit=ended.code, truncated=truncated)
+
+
+def _remarks(ended: Ended, timeout: int, warnings: list[str]) -> str:
+    lines = ["Warnings:", *(f"- {warning}" for warning in warnings), ""] if warnings else []
+    match ended.cause:
+        case "timeout":
+            lines.append(TIMED_OUT.format(timeout=timeout))
+        case "storm":
+            lines.append(TOO_MANY_PROCESSES)
+        case "closed":
+            lines.append(CLOSED)
+        case _ if ended.signal is not None:
+            lines.append(KILLED.format(code=ended.code, signal=ended.signal))
+        case _:
+            lines.append(EXITED.format(code=ended.code))
+    return "\n".join(lines)
+
+
+def _content(given: BashInput, value: Sequence[Any]) -> Sequence[ToolContent]:
+    return TextContent(text=value[1]), TextContent(text=value[2])
+
+
+def _check_directory(command: str, workdir: Target) -> None:
+    if os.path.realpath(workdir.path) != str(workdir.path) or not workdir.path.is_dir():
+        raise _unable(command, f"{workdir.resource} is not a directory")
+
+
+def _unable(command: str, reason: str) -> ToolFailure:
+    shown = command if len(command) <= SHOWN_COMMAND else f"{command[:SHOWN_COMMAND]}..."
+    return ToolFailure(f"{UNABLE.format(command=shown)}\n{reason}")

@@ -1,0 +1,123 @@
+"""`edit`: one piece of text in one file becomes another."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import msgspec
+
+from holdfast.core.filesystem.descriptor import read_file
+from holdfast.core.filesystem.diff import FileDiff, file_diff
+from holdfast.core.filesystem.errors import NotText, StaleContent
+from holdfast.core.filesystem.mutation import MAX_FILE_BYTES
+from holdfast.core.filesystem.text import decode
+from holdfast.core.tool.builtin.authorize import Authorizer, allow_outside, explaining
+from holdfast.core.tool.builtin.replacement import Mismatch, replace
+from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure
+from holdfast.schema.record import Record
+from holdfast.schema.session_message import TextContent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from holdfast.core.filesystem.location_files import LocationFiles
+    from holdfast.core.filesystem.location_path import Target
+
+DESCRIPTION = (
+    "Replace text in a file. oldString must occur in it exactly once, or give replaceAll; copy it from what `read` "
+    "showed, without the line numbers."
+)
+SAME = "Nothing to change: old and new text are the same."
+EMPTY = "oldString is empty; the write tool creates or replaces whole files."
+STALE = "The file was modified while approval was pending; read it again first."
+EDITED = "Edited file successfully: {resource}"
+LOOSELY = "oldString was not found exactly; it was matched {way}."
+PREVIEW_LINES = 6
+PREVIEW_CHARACTERS = 240
+
+
+class EditInput(msgspec.Struct, frozen=True, rename="camel"):
+    path: Annotated[str, msgspec.Meta(description="The file, relative to the working directory or absolute")]
+    old_string: Annotated[str, msgspec.Meta(description="The text to replace")]
+    new_string: Annotated[str, msgspec.Meta(description="What comes in its place")]
+    replace_all: Annotated[bool, msgspec.Meta(description="Replace every occurrence")] = False
+
+
+class EditOutput(Record):
+    files: tuple[FileDiff, ...]
+    replacements: int
+    matched: str | None = None
+    """How oldString was found, when not exactly."""
+
+
+def edit_tool(files: LocationFiles, permissions: Authorizer) -> Tool[EditInput, EditOutput]:
+    async def execute(given: EditInput, context: ToolContext) -> EditOutput:
+        if given.old_string == given.new_string:
+            raise ToolFailure(SAME)
+        if not given.old_string:
+            raise ToolFailure(EMPTY)
+        unable = f"Unable to edit {given.path}"
+        with explaining(unable):
+            target = files.resolve(given.path, "write")
+        await allow_outside(permissions, context, [target])
+        await permissions.allow(context, "edit", [target.resource], save=["*"])
+        with explaining(unable):
+            edit = await asyncio.to_thread(_prepare, target, given)
+            try:
+                await files.mutations.write_if_unchanged(target, edit.before, edit.after)
+            except StaleContent:
+                raise ToolFailure(STALE) from None
+        files.marks.note(context.session_id, target.path)
+        diff = await asyncio.to_thread(file_diff, target.resource, edit.before, edit.after)
+        return EditOutput(files=(diff,), replacements=edit.replacements, matched=edit.matched)
+
+    return Tool(
+        description=DESCRIPTION,
+        input=EditInput,
+        output=EditOutput,
+        execute=execute,
+        content=_content,
+        action="edit",
+    )
+
+
+class _Edit(NamedTuple):
+    before: bytes
+    after: bytes
+    replacements: int
+    matched: str | None
+
+
+def _prepare(target: Target, given: EditInput) -> _Edit:
+    before = read_file(target, MAX_FILE_BYTES)
+    text = decode(before)
+    if text is None:
+        raise NotText(given.path, "File is not valid UTF-8")
+    try:
+        replaced = replace(text.content, given.old_string, given.new_string, every=given.replace_all)
+        after = text.encode(replaced.content)
+    except Mismatch as mismatch:
+        raise ToolFailure(str(mismatch)) from None
+    except UnicodeEncodeError as error:
+        lacking = error.object[error.start]
+        raise NotText(given.path, f"its encoding, {error.encoding}, has no {lacking!r}") from None
+    if after == before:
+        raise ToolFailure(SAME)
+    return _Edit(before, after, replaced.replacements, replaced.way)
+
+
+def _content(given: EditInput, value: dict[str, Any]) -> Sequence[TextContent]:
+    lines = [EDITED.format(resource=value["files"][0]["file"]), f"Replacements: {value['replacements']}"]
+    if "matched" in value:
+        lines.append(LOOSELY.format(way=value["matched"]))
+    lines += ["```diff", *_preview("-", given.old_string), *_preview("+", given.new_string), "```"]
+    return [TextContent(text="\n".join(lines))]
+
+
+def _preview(sign: str, text: str) -> Iterator[str]:
+    lines = text.split("\n")
+    for line in lines[:PREVIEW_LINES]:
+        yield sign + (line if len(line) <= PREVIEW_CHARACTERS else line[:PREVIEW_CHARACTERS] + "...")
+    if len(lines) > PREVIEW_LINES:
+        yield f"{sign}..."

@@ -1,0 +1,93 @@
+"""`write`: the whole content of one file, new or replaced."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import msgspec
+
+from holdfast.core.filesystem.diff import FileDiff, file_diff
+from holdfast.core.filesystem.errors import NotText
+from holdfast.core.filesystem.mutation import MAX_FILE_BYTES
+from holdfast.core.filesystem.text import encode_like
+from holdfast.core.tool.builtin.authorize import Authorizer, allow_outside, explaining
+from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure
+from holdfast.schema.record import Record
+from holdfast.schema.session_message import TextContent
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.core.filesystem.location_files import LocationFiles
+
+DESCRIPTION = "Create a file, or replace its whole content. Missing directories are created."
+CREATED = "Created file successfully: {resource}"
+WROTE = "Wrote file successfully: {resource}"
+ENDINGS_CHANGED = "Note: the file had CRLF line endings and now has LF."
+CHANGED_SINCE_READ = "File changed since it was read. Read it again before writing."
+
+
+class WriteInput(msgspec.Struct, frozen=True):
+    path: Annotated[str, msgspec.Meta(description="The file, relative to the working directory or absolute")]
+    content: Annotated[str, msgspec.Meta(description="All of its new content")]
+
+
+class WriteOutput(Record):
+    operation: Literal["write"]
+    target: str
+    resource: str
+    existed: bool
+    files: tuple[FileDiff, ...]
+    note: str | None = None
+
+
+def write_tool(files: LocationFiles, permissions: Authorizer) -> Tool[WriteInput, WriteOutput]:
+    async def execute(given: WriteInput, context: ToolContext) -> WriteOutput:
+        unable = f"Unable to write {given.path}"
+        if len(given.content.encode(errors="surrogatepass")) > MAX_FILE_BYTES:
+            raise ToolFailure(f"{unable}: its content is larger than {MAX_FILE_BYTES} bytes")
+        with explaining(unable):
+            target = files.resolve(given.path, "write")
+        await allow_outside(permissions, context, [target])
+        await permissions.allow(context, "edit", [target.resource], save=["*"])
+        settings = files.settings()
+        if settings.stale_guard and files.marks.is_stale(context.session_id, target.path):
+            raise ToolFailure(CHANGED_SINCE_READ)
+        keep_crlf = settings.line_endings == "as_before"
+        with explaining(unable):
+            done = await files.mutations.write(target, lambda before: _encode(before, given, keep_crlf=keep_crlf))
+        files.marks.note(context.session_id, target.path)
+        known = not done.existed or done.before is not None
+        return WriteOutput(
+            operation="write",
+            target=str(target.path),
+            resource=target.resource,
+            existed=done.existed,
+            files=(await asyncio.to_thread(file_diff, target.resource, done.before, done.after),) if known else (),
+            note=ENDINGS_CHANGED if _loses_crlf(done.before or b"", done.after or b"") else None,
+        )
+
+    return Tool(
+        description=DESCRIPTION, input=WriteInput, output=WriteOutput, execute=execute, content=_content, action="edit"
+    )
+
+
+def _content(given: WriteInput, value: dict[str, Any]) -> Sequence[TextContent]:
+    text = (WROTE if value["existed"] else CREATED).format(resource=value["resource"])
+    return [TextContent(text=f"{text}\n{value['note']}" if "note" in value else text)]
+
+
+def _encode(before: bytes | None, given: WriteInput, *, keep_crlf: bool) -> bytes:
+    convert = keep_crlf and _loses_crlf(before or b"", given.content.encode())
+    try:
+        return encode_like(before, given.content.replace("\n", "\r\n") if convert else given.content)
+    except UnicodeEncodeError as error:
+        lacking = error.object[error.start]
+        raise NotText(given.path, f"its encoding, {error.encoding}, has no {lacking!r}") from None
+
+
+def _loses_crlf(before: bytes, after: bytes) -> bool:
+    """Whether every line ended in CRLF and none does now."""
+    ends = before.count(b"\n")
+    return 0 < ends == before.count(b"\r\n") and b"\n" in after and b"\r\n" not in after

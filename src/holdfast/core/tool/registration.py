@@ -1,0 +1,135 @@
+"""One tool under one name: its definition, derived once, and the part of a settlement that may be cut."""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import TYPE_CHECKING, Any
+
+from holdfast.core.tool.codec import Mismatch, Unencodable, codec_of, plain
+from holdfast.core.tool.output import StorageError
+from holdfast.core.tool.preview import pretty
+from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure, ToolOutput
+from holdfast.llm.request import ToolDefinition
+from holdfast.schema.codec import decode_any, encode
+from holdfast.schema.session_message import FileContent, TextContent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from holdfast.core.tool.codec import Codec
+    from holdfast.schema.session_message import ToolContent
+
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
+MEDIA_PARTS = 16
+MEDIA_BYTES = 20 * 1024 * 1024
+
+INVALID_INPUT = "Invalid tool input: {detail}"
+INVALID_OUTPUT = "Invalid tool output: {detail}"
+UNENCODABLE = "Tool returned a value that cannot be encoded as JSON"
+TOO_MUCH_MEDIA = f"Tool returned more media than {MEDIA_PARTS} files or {MEDIA_BYTES // 1024 // 1024} MiB"
+
+log = logging.getLogger(__name__)
+
+
+class RegistrationError(Exception):
+    """A tool that cannot be offered under this name. Nothing of the same call was registered."""
+
+    def __init__(self, name: str, message: str) -> None:
+        super().__init__(message)
+        self.name = name
+        self.message = message
+
+
+class Registration:
+    """Compared by identity: a call is answered by the registration that was advertised, or not at all."""
+
+    def __init__(self, name: str, tool: Tool[Any, Any]) -> None:
+        if NAME.fullmatch(name) is None:
+            raise RegistrationError(name, f"Invalid tool name: {name}")
+        try:
+            self._input = codec_of(tool.input)
+            self._output = codec_of(tool.output)
+            self._structured = codec_of(tool.structured_type) if tool.structured_type is not None else None
+        except TypeError as error:
+            raise RegistrationError(name, f"Invalid types of tool {name}: {error}") from error
+        if self._input.schema.get("type", "object") != "object":
+            raise RegistrationError(name, f"Invalid types of tool {name}: the input must be an object")
+        self._tool = tool
+        self.action = tool.action or name
+        self.definition = ToolDefinition(
+            name=name,
+            description=tool.description,
+            input_schema=self._input.schema,
+            output_schema=_advertised_output(tool, self._output, self._structured),
+        )
+
+    async def execute(self, arguments: Any, context: ToolContext) -> ToolOutput:
+        """Decode, execute, validate, project. Raises ToolFailure for what the model may know; a defect passes."""
+        try:
+            given = self._input.decode(arguments)
+        except Mismatch as error:
+            raise ToolFailure(INVALID_INPUT.format(detail=error)) from error
+        result = await self._tool.execute(given, context)
+        try:
+            value = self._output.encode(result)
+        except Unencodable:
+            value = result  # what the model reads may still be projected from it
+        except Mismatch as error:
+            raise ToolFailure(INVALID_OUTPUT.format(detail=error)) from error
+        return self._project(given, value)
+
+    def _project(self, given: Any, value: Any) -> ToolOutput:
+        tool = self._tool
+        content: tuple[ToolContent, ...] = (TextContent(text=value),) if isinstance(value, str) else ()
+        if tool.content is not None:
+            content = tuple(tool.content(given, value))
+        _check_media(content)
+        structured = self._storable(self._structure(given, value), content)
+        paths = tuple(tool.output_paths(given, value)) if tool.output_paths is not None else ()
+        return ToolOutput(structured if isinstance(structured, dict) else {"value": structured}, content, paths)
+
+    def _structure(self, given: Any, value: Any) -> Any:
+        if self._tool.structured is None:
+            return value
+        structured = self._tool.structured(given, value)
+        try:
+            return self._structured.encode(structured) if self._structured is not None else plain(structured)
+        except Unencodable:
+            return structured
+        except Mismatch as error:
+            raise ToolFailure(INVALID_OUTPUT.format(detail=error)) from error
+
+    def _storable(self, structured: Any, content: tuple[ToolContent, ...]) -> Any:
+        """What the log can take. The model does not read it beside content, so there it may be missing."""
+        try:
+            encode(structured)
+        except UnicodeEncodeError:
+            return decode_any("".join(pretty(structured)))  # the same without lone surrogates
+        except (TypeError, ValueError, RecursionError) as error:
+            log.error("tool %s: %s", self.definition.name, StorageError("encode", error))
+            if not content:
+                raise ToolFailure(UNENCODABLE) from error
+            return {}
+        return structured
+
+
+def _advertised_output(tool: Tool[Any, Any], output: Codec, structured: Codec | None) -> dict[str, Any] | None:
+    if structured is not None:
+        return structured.schema
+    return output.schema if tool.structured is None and output.schema else None
+
+
+def _check_media(content: Iterable[ToolContent]) -> None:
+    files = [part for part in content if isinstance(part, FileContent)]
+    if len(files) > MEDIA_PARTS or sum(_decoded_size(part.uri) for part in files) > MEDIA_BYTES:
+        raise ToolFailure(TOO_MUCH_MEDIA)
+
+
+def _decoded_size(uri: str) -> int:
+    """Of what the address itself holds."""
+    start = uri.find(",") + 1
+    if not uri.startswith("data:") or not start:
+        return 0
+    size = len(uri) - start
+    return size * 3 // 4 - uri.count("=", -2) if uri[:start].endswith(";base64,") else size

@@ -1,0 +1,1 @@
+"""Reading the web: which addresses may be reached, guarded requests, and pages as text."""

@@ -1,0 +1,22 @@
+"""Why something could not be fetched.
+
+FetchFailed
+└── AddressRefused
+"""
+
+from __future__ import annotations
+
+
+class FetchFailed(Exception):
+    """The reason is short, holds no secret, and may be shown to a model."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class AddressRefused(FetchFailed):
+    """The host is, or resolves to, something that is not on the public internet."""
+
+    def __init__(self) -> None:
+        super().__init__("address not allowed")

@@ -1,0 +1,208 @@
+"""Providers, models, integrations and credentials as clients see them. A value that is secret has no field here."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from holdfast.schema.agent import ProviderRequest
+from holdfast.schema.record import Record
+
+Status = Literal["alpha", "beta", "deprecated", "active"]
+
+
+class AisdkApi(Record, tag_field="type", tag="aisdk"):
+    """Reached as the named AI SDK package would reach it."""
+
+    package: str
+    url: str | None = None
+    settings: dict[str, Any] | None = None
+
+
+class NativeApi(Record, tag_field="type", tag="native"):
+    """Says its protocol by its address, or nothing yet."""
+
+    url: str | None = None
+    settings: dict[str, Any]
+
+
+ProviderApi = AisdkApi | NativeApi
+
+
+class AisdkModelApi(Record, tag_field="type", tag="aisdk"):
+    """`id` is the model's name on the wire."""
+
+    id: str
+    package: str
+    url: str | None = None
+    settings: dict[str, Any] | None = None
+
+
+class NativeModelApi(Record, tag_field="type", tag="native"):
+    id: str
+    url: str | None = None
+    settings: dict[str, Any]
+
+
+ModelApi = AisdkModelApi | NativeModelApi
+
+
+class ProviderInfo(Record):
+    id: str
+    integration_id: str | None = None
+    name: str
+    disabled: bool | None = None
+    api: ProviderApi
+    request: ProviderRequest
+
+
+class ModelRequest(Record):
+    headers: dict[str, str]
+    body: dict[str, Any]
+    variant: str | None = None
+    """The one that is used when nobody names another."""
+
+
+class ModelVariant(Record):
+    id: str
+    headers: dict[str, str]
+    body: dict[str, Any]
+
+
+class ModelCapabilities(Record):
+    tools: bool
+    input: tuple[str, ...]
+    output: tuple[str, ...]
+
+
+class ModelTime(Record):
+    released: int
+
+
+class CostTier(Record):
+    """Applies when the context is larger than `size` tokens."""
+
+    type: Literal["context"]
+    size: int
+
+
+class CacheCost(Record):
+    read: float
+    write: float
+
+
+class ModelCost(Record):
+    """US dollars for a million tokens."""
+
+    tier: CostTier | None = None
+    input: float
+    output: float
+    cache: CacheCost
+
+
+class ModelLimit(Record):
+    """Tokens; 0 is unknown."""
+
+    context: int
+    input: int | None = None
+    output: int
+
+
+class ModelInfo(Record):
+    id: str
+    provider_id: str
+    family: str | None = None
+    name: str
+    api: ModelApi
+    capabilities: ModelCapabilities
+    request: ModelRequest
+    variants: tuple[ModelVariant, ...]
+    time: ModelTime
+    cost: tuple[ModelCost, ...]
+    status: Status
+    enabled: bool
+    limit: ModelLimit
+
+
+class When(Record):
+    """Asked only if an earlier answer is, or is not, that value."""
+
+    key: str
+    op: Literal["eq", "neq"]
+    value: str
+
+
+class TextPrompt(Record, tag_field="type", tag="text"):
+    key: str
+    message: str
+    placeholder: str | None = None
+    when: When | None = None
+
+
+class SelectOption(Record):
+    label: str
+    value: str
+    hint: str | None = None
+
+
+class SelectPrompt(Record, tag_field="type", tag="select"):
+    key: str
+    message: str
+    options: tuple[SelectOption, ...]
+    when: When | None = None
+
+
+class OAuthMethod(Record, tag_field="type", tag="oauth"):
+    id: str
+    label: str
+    prompts: tuple[TextPrompt | SelectPrompt, ...] | None = None
+
+
+class KeyMethod(Record, tag_field="type", tag="key"):
+    label: str | None = None
+
+
+class EnvMethod(Record, tag_field="type", tag="env"):
+    names: tuple[str, ...]
+
+
+Method = OAuthMethod | KeyMethod | EnvMethod
+
+
+class CredentialConnection(Record, tag_field="type", tag="credential"):
+    id: str
+    label: str
+
+
+class EnvConnection(Record, tag_field="type", tag="env"):
+    name: str
+
+
+Connection = CredentialConnection | EnvConnection
+
+
+class IntegrationInfo(Record):
+    id: str
+    name: str
+    methods: tuple[Method, ...]
+    connections: tuple[Connection, ...]
+
+
+class AttemptTime(Record):
+    created: int
+    expires: int
+
+
+class Attempt(Record):
+    """A sign-in that a person has to finish elsewhere."""
+
+    attempt_id: str
+    url: str
+    instructions: str
+    mode: Literal["auto", "code"]
+    time: AttemptTime
+
+
+class AttemptStatus(Record):
+    status: Literal["pending", "complete", "failed", "expired"]
+    message: str | None = None
+    time: AttemptTime

@@ -1,0 +1,184 @@
+"""Sources under a test's control, and a Session whose epochs are really stored."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.conftest import ManualClock
+from tests.core.event.samples import ENSURE_PROJECT, SES, raw, record
+
+from holdfast.core.clock import Ids
+from holdfast.core.context.epoch import Epoch, Epochs
+from holdfast.core.context.metrics import Metrics
+from holdfast.core.context.source import UNAVAILABLE, JsonCodec, Source
+from holdfast.core.context.system_context import Observed, SystemContext, combine, make
+from holdfast.core.database.database import SqliteDatabase
+from holdfast.core.database.unit import Committed, Statement, Unit
+from holdfast.core.event.log import EventLog
+from holdfast.core.session.interrupt import Interrupt
+from holdfast.core.session.ownership import Lease, Ownership
+from holdfast.schema.location import Location
+from holdfast.schema.record import Record
+from holdfast.schema.session_event import SessionCreated
+
+HERE = Location(directory="/w/here")
+ANYTHING: JsonCodec[Any] = JsonCodec(object)
+
+
+class Fact:
+    """A source whose value a test sets. It counts how often it was observed, and what it was asked to render."""
+
+    def __init__(
+        self, key: str, value: Any = "v0", *, removable: bool = True, optional: bool = False, codec: Any = ANYTHING
+    ) -> None:
+        self.key = key
+        self.value = value
+        self.removable = removable
+        self.optional = optional
+        self.codec = codec
+        self.loads = 0
+        self.rendered: list[str] = []
+
+    @property
+    def name(self) -> str:
+        return self.key.partition("/")[2]
+
+    def source(self) -> Source[Any]:
+        return Source(
+            key=self.key,
+            codec=self.codec,
+            load=self._load,
+            baseline=self._baseline,
+            update=self._update,
+            removed=self._removed if self.removable else None,
+            optional=self.optional,
+        )
+
+    def context(self) -> SystemContext:
+        return make(self.source())
+
+    def lose(self) -> None:
+        self.value = UNAVAILABLE
+
+    def _load(self) -> Any:
+        self.loads += 1
+        return self.value
+
+    def _baseline(self, current: Any) -> str:
+        self.rendered.append("baseline")
+        return f"{self.name} is {current}"
+
+    def _update(self, previous: Any, current: Any) -> str:
+        self.rendered.append("update")
+        return f"{self.name} is now {current}"
+
+    def _removed(self, previous: Any) -> str:
+        self.rendered.append("removed")
+        return f"Removed {self.name}"
+
+
+def of(*facts: Fact) -> SystemContext:
+    return combine(fact.context() for fact in facts)
+
+
+def seen(*facts: Fact) -> tuple[Observed, ...]:
+    """An observation of these facts as they are."""
+    return tuple(Observed(fact.source(), fact.value) for fact in facts)
+
+
+class DrainLease(Lease):
+    """A real lease that also commits local writes without an event."""
+
+    database: SqliteDatabase
+    commits = 0
+
+    async def publish(
+        self,
+        *payloads: Record,
+        location: Location,
+        before: Sequence[Statement] = (),
+        local: Sequence[Statement] = (),
+    ) -> Committed:
+        self.commits += 1
+        take, self._take = self._take, ()
+        try:
+            if payloads:
+                return await self._log.publish(
+                    *payloads, location=location, before=(*take, *before), local=local, fence=self.fence
+                )
+            unit = Unit(self.fence.session_id, before=(*take, *before), local=tuple(local), fence=self.fence)
+            return await self.database.submit(unit)
+        except Exception:
+            self._take = take
+            raise
+
+
+class Drained:
+    """One Session with its epochs, as a drain uses them."""
+
+    def __init__(self, database: SqliteDatabase, log: EventLog, epochs: Epochs, lease: DrainLease) -> None:
+        self.database = database
+        self.log = log
+        self.epochs = epochs
+        self.lease = lease
+        self.metrics = epochs._metrics
+
+    async def initialize(self, *facts: Fact) -> Epoch:
+        return await self.epochs.initialize(SES, of(*facts), self.lease, HERE)
+
+    async def prepare(self, epoch: Epoch, *facts: Fact, compaction_seq: int = -1) -> Epoch:
+        return await self.epochs.prepare(epoch, of(*facts), self.lease, HERE, compaction_seq=compaction_seq)
+
+    async def load(self) -> Epoch:
+        epoch = await self.epochs.load(SES)
+        assert epoch is not None
+        return epoch
+
+    def rows(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        return raw(self.database.path, sql, parameters)
+
+    def told(self) -> list[str]:
+        """What the system messages of the Session say, oldest first."""
+        return [
+            str(row[0])
+            for row in self.rows(
+                "select json_extract(data, '$.text') from session_message where type = 'system' order by seq"
+            )
+        ]
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return Metrics()
+
+
+async def open_lease(ownership: Ownership, database: SqliteDatabase, log: EventLog, session_id: str) -> DrainLease:
+    async def wanted() -> bool:
+        return True
+
+    real = await ownership.acquire(session_id, Interrupt(), wanted)
+    assert real is not None
+    lease = DrainLease(log, real.fence, real._take)
+    lease.database = database
+    return lease
+
+
+@pytest.fixture
+async def ownership(
+    database: SqliteDatabase, log: EventLog, ids: Ids, clock: ManualClock, tmp_path: Path
+) -> AsyncIterator[Ownership]:
+    ownership = Ownership(database, log, ids, clock, tmp_path / "owners")
+    yield ownership
+    await ownership.close()
+
+
+@pytest.fixture
+async def drained(
+    database: SqliteDatabase, log: EventLog, ids: Ids, clock: ManualClock, metrics: Metrics, ownership: Ownership
+) -> Drained:
+    await log.publish(SessionCreated(session_id=SES, info=record(SES)), before=[ENSURE_PROJECT])
+    lease = await open_lease(ownership, database, log, SES)
+    return Drained(database, log, Epochs(database, ids, clock, metrics), lease)

@@ -1,0 +1,28 @@
+"""A Session at `/w/here`, and the permissions of that Location."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+from tests.conftest import ManualClock
+from tests.core.event.samples import Story
+from tests.core.permission.desk import Desk
+
+from holdfast.core.clock import Ids
+from holdfast.core.database.database import SqliteDatabase
+from holdfast.core.event.log import EventLog
+
+
+@pytest.fixture
+async def story(database: SqliteDatabase, log: EventLog) -> Story:
+    story = Story(database, log)
+    await story.begin()
+    return story
+
+
+@pytest.fixture
+async def desk(story: Story, ids: Ids, clock: ManualClock) -> AsyncIterator[Desk]:
+    desk = Desk(story.log, story.database, ids, clock)
+    yield desk
+    await desk.close()

@@ -1,0 +1,60 @@
+"""What a child process learns of the environment."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.core.process.environment import UNATTENDED, child_environment
+
+SECRETS = (
+    *("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "EXA_API_KEY", "PARALLEL_API_KEY", "AWS_SECRET_ACCESS_KEY"),
+    *("OPENCODE_SERVER_PASSWORD", "HOLDFAST_SERVER_PASSWORD", "GITHUB_TOKEN", "MCP_SECRET", "DATABASE_URL"),
+)
+
+
+def test_secrets_stay_behind() -> None:
+    """TOL-222: whatever is not on the list, the known secrets among it."""
+    assert child_environment(dict.fromkeys(SECRETS, "canary")) == UNATTENDED
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "PATH",
+        "HOME",
+        "USER",
+        "LANG",
+        "LC_ALL",
+        "TERM",
+        "TMPDIR",
+        "SHELL",
+        "HTTPS_PROXY",
+        "no_proxy",
+        "VIRTUAL_ENV",
+        "GOPATH",
+    ],
+)
+def test_what_commands_need_is_passed(name: str) -> None:
+    """TOL-222: the allow-list."""
+    assert child_environment({name: "here"})[name] == "here"
+
+
+def test_additions_are_explicit() -> None:
+    """TOL-222: by name from the host, or as values; a name that the host lacks adds nothing."""
+    host = {"GITHUB_TOKEN": "t", "OPENAI_API_KEY": "k"}
+    found = child_environment(host, passed=("GITHUB_TOKEN", "ABSENT"), values={"PLUGIN": "p"})
+    assert found == {**UNATTENDED, "GITHUB_TOKEN": "t", "PLUGIN": "p"}
+
+
+def test_nothing_waits_for_a_terminal() -> None:
+    """TOL-223: the host's own pager gives way, a configured one does not."""
+    host = {"PAGER": "less", "NO_COLOR": "", "GIT_TERMINAL_PROMPT": "1"}
+    found = child_environment(host, values={"NO_COLOR": "0"})
+    assert found == {
+        "OPENCODE": "1",
+        "GIT_TERMINAL_PROMPT": "0",
+        "PAGER": "cat",
+        "DEBIAN_FRONTEND": "noninteractive",
+        "NO_COLOR": "0",
+    }
+    assert child_environment(host, passed=("PAGER",))["PAGER"] == "less"

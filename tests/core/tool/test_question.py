@@ -1,0 +1,128 @@
+"""The `question` tool."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+import pytest
+
+from holdfast.core.tool.builtin.authorize import AllowAll, Denied
+from holdfast.core.tool.builtin.question import ANSWERS, QuestionInput, question_tool
+from holdfast.core.tool.tool import ToolContext
+from holdfast.schema.question import Answer, Question, QuestionTool
+
+pytestmark = pytest.mark.anyio
+
+CONTEXT = ToolContext("ses_1", "build", "msg_1", "c1")
+OPTIONS = [{"label": "A", "description": "first"}, {"label": "B", "description": "second"}]
+
+
+def encoded(value: object) -> Any:
+    """What the registry hands to the projections."""
+    return msgspec.json.decode(msgspec.json.encode(value))
+
+
+class Dismissed(Exception):
+    pass
+
+
+class Person:
+    """Answers as told; None dismisses."""
+
+    def __init__(self, answers: tuple[Answer, ...] | None) -> None:
+        self._answers = answers
+        self.asked: list[tuple[str, tuple[Question, ...], QuestionTool]] = []
+
+    async def ask(self, session_id: str, questions: Sequence[Question], tool: QuestionTool) -> tuple[Answer, ...]:
+        self.asked.append((session_id, tuple(questions), tool))
+        if self._answers is None:
+            raise Dismissed
+        return self._answers
+
+
+class Denying:
+    asked: tuple[Any, ...] = ()
+
+    async def allow(
+        self,
+        context: ToolContext,
+        action: str,
+        resources: Sequence[str],
+        *,
+        save: Sequence[str] = (),
+        metadata: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.asked = (action, tuple(resources), tuple(save))
+        raise Denied("Permission denied: question")
+
+
+def given(*questions: str, **more: Any) -> QuestionInput:
+    return msgspec.convert(
+        {"questions": [{"question": text, "header": "h", "options": OPTIONS, **more} for text in questions]},
+        QuestionInput,
+    )
+
+
+async def test_the_request_names_the_call() -> None:
+    """TOL-252: message and call, and the questions as they are."""
+    person = Person((("A",),))
+    value = await question_tool(person, AllowAll()).execute(given("Which?", multiple=True), CONTEXT)
+    session_id, (question,), call = person.asked[0]
+    assert (session_id, call) == ("ses_1", QuestionTool(message_id="msg_1", call_id="c1"))
+    assert (question.question, question.multiple, question.custom) == ("Which?", True, None)
+    assert encoded(value) == {"answers": [["A"]]}
+
+
+@pytest.mark.parametrize(
+    ("answers", "pairs"),
+    [
+        ((("A",), ("A", "B")), '"One?"="A", "Two?"="A, B"'),
+        ((("A",), ()), '"One?"="A", "Two?"="Unanswered"'),
+        ((("A",),), '"One?"="A", "Two?"="Unanswered"'),
+        ((), '"One?"="Unanswered", "Two?"="Unanswered"'),
+        (((), ('say "hi"',)), '"One?"="Unanswered", "Two?"="say \\"hi\\""'),
+    ],
+)
+async def test_what_the_model_reads(answers: tuple[Answer, ...], pairs: str) -> None:
+    """TOL-252, TOL-254: each question in order with its labels; quotes escaped."""
+    tool = question_tool(Person(answers), AllowAll())
+    asked = given("One?", "Two?")
+    value = encoded(await tool.execute(asked, CONTEXT))
+    assert tool.content is not None
+    (shown,) = tool.content(asked, value)
+    text = msgspec.to_builtins(shown)["text"]
+    assert text == ANSWERS.format(answers=pairs)
+    assert text.startswith("User answers: ")
+
+
+async def test_a_dismissed_question_is_no_result() -> None:
+    """TOL-253: what the service raises passes through."""
+    with pytest.raises(Dismissed):
+        await question_tool(Person(None), AllowAll()).execute(given("Which?"), CONTEXT)
+
+
+async def test_a_denied_question_is_not_asked() -> None:
+    """TOL-251: approval for everything, nothing to save."""
+    person, denying = Person(()), Denying()
+    with pytest.raises(Denied, match="Permission denied: question"):
+        await question_tool(person, denying).execute(given("Which?"), CONTEXT)
+    assert denying.asked == ("question", ("*",), ())
+    assert person.asked == []
+
+
+def test_the_schema_does_not_offer_custom() -> None:
+    """TOL-251: free text is always possible, and no choice of the model's."""
+    (_,), components = msgspec.json.schema_components([QuestionInput])
+    assert set(components["GivenQuestion"]["properties"]) == {"question", "header", "options", "multiple"}
+
+
+@pytest.mark.parametrize(
+    ("questions", "options"), [(0, 2), (9, 2), (1, 13)], ids=["no question", "nine questions", "thirteen options"]
+)
+def test_the_number_of_questions_and_options_is_bounded(questions: int, options: int) -> None:
+    """TOL-254: an input error, before anyone is asked."""
+    one = {"question": "?", "header": "h", "options": OPTIONS[:1] * options}
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert({"questions": [one] * questions}, QuestionInput)
