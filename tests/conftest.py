@@ -92,7 +92,11 @@ async def model() -> ScriptedTransport:
 async def runtime(tmp_path: Path, project: Path, model: ScriptedTransport) -> AsyncIterator[Runtime]:
     """A whole runtime on its own data directory, with the scripted model behind demo/echo."""
     async with Runtime(
-        paths=Paths(tmp_path / "data"), directory=project, environment={"HOME": str(tmp_path)}, transport=model
+        paths=Paths(tmp_path / "data"),
+        directory=project,
+        environment={"HOME": str(tmp_path)},
+        transport=model,
+        titles=False,
     ) as runtime:
         yield runtime
 

@@ -6,6 +6,7 @@ import re
 from typing import Any, NamedTuple
 
 NODE_LIMIT = 10_000
+DEPTH_LIMIT = 50
 
 _HEAD = re.compile(r"\A---[ \t]*\r?\n(.*?)(?:\r?\n)?^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 _ENTRY = re.compile(r"([A-Za-z_][\w-]*)[ \t]*:[ \t]*(.*)")
@@ -65,20 +66,20 @@ def _quote_colons(head: str) -> str:
 
 
 class _Plain:
-    """Copies with a budget: YAML aliases let a short text stand for an endless value."""
+    """Copies with a budget: YAML aliases let a short text stand for an endless value, or one that holds itself."""
 
     def __init__(self) -> None:
         self._left = NODE_LIMIT
 
-    def value(self, value: Any) -> Any:
+    def value(self, value: Any, depth: int = 0) -> Any:
         self._left -= 1
-        if self._left < 0:
-            raise InvalidFrontmatter(f"its frontmatter has more than {NODE_LIMIT} values")
+        if self._left < 0 or depth > DEPTH_LIMIT:
+            raise InvalidFrontmatter(f"its frontmatter has more than {NODE_LIMIT} values or {DEPTH_LIMIT} levels")
         match value:
             case dict():
-                return {str(key): self.value(item) for key, item in value.items()}
+                return {str(key): self.value(item, depth + 1) for key, item in value.items()}
             case list() | tuple() | set():
-                return [self.value(item) for item in value]
+                return [self.value(item, depth + 1) for item in value]
             case None | bool() | int() | float() | str():
                 return value
             case _:

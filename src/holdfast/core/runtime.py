@@ -6,48 +6,49 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from holdfast.core.catalog.catalog import Catalog, ResolvedModel
+from holdfast.core.catalog.models_dev import ModelsDev
 from holdfast.core.clock import Clock, Ids, SystemClock
-from holdfast.core.config.config import load_config
-from holdfast.core.context.date import date as date_source
-from holdfast.core.context.environment import environment as environment_source
+from holdfast.core.config.environment import directories
 from holdfast.core.context.epoch import Epochs
+from holdfast.core.context.file_cache import FileCache
 from holdfast.core.context.metrics import Metrics
-from holdfast.core.context.model import model as model_source
-from holdfast.core.context.registry import SystemContextRegistry, compose
-from holdfast.core.context.system_context import SystemContext, combine
+from holdfast.core.context.registry import SystemContextRegistry
+from holdfast.core.credential.store import CredentialStore
 from holdfast.core.database.database import SqliteDatabase
 from holdfast.core.event.log import EventLog, Mismatch
-from holdfast.core.filesystem.location_files import LocationFiles
+from holdfast.core.location.commons import Commons
+from holdfast.core.location.open import open_location
 from holdfast.core.location.project import Project, find_project
 from holdfast.core.location.service_map import ServiceMap
-from holdfast.core.location.services import LocationServices
-from holdfast.core.scope import Scope
+from holdfast.core.location.settings import session_settings
 from holdfast.core.session.execution import Execution
 from holdfast.core.session.inbox import Inbox
-from holdfast.core.session.ownership import Lease, Ownership
+from holdfast.core.session.move import Moves
+from holdfast.core.session.ownership import Ownership
 from holdfast.core.session.projector import SESSION_PROJECTORS
-from holdfast.core.session.runner.runner import Runner
-from holdfast.core.session.runner.surroundings import Surroundings
+from holdfast.core.session.records import SessionRecords
+from holdfast.core.session.recovery import Recovery
+from holdfast.core.session.revert import Reverts
 from holdfast.core.session.sessions import Sessions
-from holdfast.core.session.settings import SessionSettings
 from holdfast.core.session.store import SessionStore
-from holdfast.core.snapshot.snapshot import Snapshots
-from holdfast.core.tool.builtin.authorize import AllowAll
-from holdfast.core.tool.builtin.read import read_tool
-from holdfast.core.tool.registry import ToolRegistry
+from holdfast.core.session.title import Titles
+from holdfast.core.session.todo import Todos
+from holdfast.core.session.waits import Waits
+from holdfast.core.tool.output import OutputStore
+from holdfast.core.tool.registry import ApplicationTools
 from holdfast.llm.offline import SCHEME, OfflineTransport
 from holdfast.llm.route.network import NetworkTransport
 from holdfast.llm.route.transport import SchemeTransport, Transport
-from holdfast.schema.agent import Agent, new_agent
 from holdfast.schema.location import Location, LocationInfo, LocationProject
 from holdfast.schema.manifest import MANIFEST
 
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from holdfast.core.location.services import LocationServices
+    from holdfast.core.permission.permission import Unattended
+    from holdfast.core.session.settings import RecoveryPolicy
     from holdfast.schema.model import ModelRef
-    from holdfast.schema.session import Session
 
 
 class Paths(NamedTuple):
@@ -58,6 +59,10 @@ class Paths(NamedTuple):
     @property
     def database(self) -> Path:
         return self.data / "holdfast.db"
+
+    @property
+    def credentials(self) -> Path:
+        return self.data / "credentials.json"
 
     @property
     def owners(self) -> Path:
@@ -82,13 +87,22 @@ class Runtime:
         transport: Transport | None = None,
         clock: Clock | None = None,
         ids: Ids | None = None,
+        unattended: Unattended = "wait",
+        trusts_projects: bool = False,
+        titles: bool = True,
     ) -> None:
+        """`unattended` says what happens when something needs a person: a server waits, a one-shot run denies."""
         self._environment = dict(os.environ) if environment is None else environment
         self.paths = paths or default_paths(self._environment)
         self.directory = (directory or Path.cwd()).resolve()
         self._clock = clock or SystemClock()
         self._ids = ids or Ids(self._clock)
         self._transport = transport or self._default_transport()
+        self._unattended: Unattended = unattended
+        self._trusts_projects = trusts_projects
+        self._titled = titles
+        self.application_tools = ApplicationTools()
+        self.application_context = SystemContextRegistry()
 
     async def __aenter__(self) -> Self:
         self.database = SqliteDatabase(self.paths.database)
@@ -96,14 +110,51 @@ class Runtime:
         self.store = SessionStore(self.database)
         self._inbox = Inbox(self.log, self.store, self._ids, self._clock)
         self._ownership = Ownership(self.database, self.log, self._ids, self._clock, self.paths.owners)
-        self._epochs = Epochs(self.database, self._ids, self._clock, Metrics())
-        self._locations: ServiceMap[LocationServices] = ServiceMap(self._build_services)
-        self.execution = Execution(self.log, self.store, self._locations, self._ownership)
+        self.metrics = Metrics()
+        self.epochs = Epochs(self.database, self._ids, self._clock, self.metrics)
+        records = SessionRecords(self.log, self.store, self._ids, self._clock)
+        self._titles = Titles(self.log, self.store, records, self._transport, self._clock, enabled=self._titled)
+        self.todos = Todos(self.log, self.database, self._clock)
+        here = directories(self._environment)._replace(data=self.paths.data)
+        self.models = ModelsDev(here.cache, self._environment)
+        self.outputs = OutputStore(here.tool_output, self._ids, self._clock)
+        self.credentials = CredentialStore(self.paths.credentials, self._ids, self._clock)
+        self._commons = Commons(
+            environment=self._environment,
+            directories=here,
+            database=self.database,
+            log=self.log,
+            store=self.store,
+            inbox=self._inbox,
+            ownership=self._ownership,
+            epochs=self.epochs,
+            transport=self._transport,
+            ids=self._ids,
+            clock=self._clock,
+            credentials=self.credentials,
+            models=self.models,
+            outputs=self.outputs,
+            application_tools=self.application_tools,
+            application_context=self.application_context,
+            files=FileCache(),
+            titles=self._titles,
+            todos=self.todos,
+            unattended=lambda: self._unattended,
+            trusts_projects=self._trusts_projects,
+        )
+        self.locations: ServiceMap[LocationServices] = ServiceMap(self._build_services)
+        self.execution = Execution(self.log, self.store, self.locations, self._ownership)
+        self.recovery = Recovery(self.log, self.store, self.execution, self._ownership, self._recovery_policy)
         self.sessions = Sessions(
             log=self.log,
             store=self.store,
             inbox=self._inbox,
             execution=self.execution,
+            records=records,
+            reverts=Reverts(self.log, self.store, self.execution, self.locations, self._clock),
+            moves=Moves(self.log, self.store, self.execution, self.project, self._clock),
+            recovery=self.recovery,
+            waits=Waits(self.database, self._ownership),
             ids=self._ids,
             clock=self._clock,
         )
@@ -113,11 +164,14 @@ class Runtime:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         # Executions end first, while everything they record with is still open.
+        await self.recovery.close()
         await self.execution.close()
         await self.sessions.close()
+        await self._titles.close()
+        await self.locations.close()
         await self._ownership.close()
         await self.log.close()
-        await self._locations.close()
+        await self.models.close()
         await self._transport.close()
         self.database.close()
 
@@ -143,8 +197,12 @@ class Runtime:
         )
 
     async def default_model(self) -> ModelRef | None:
-        async with self._locations.use(self.location) as services:
+        async with self.locations.use(self.location) as services:
             return services.catalog.default()
+
+    async def _recovery_policy(self, location: Location) -> RecoveryPolicy:
+        async with self.locations.use(location) as services:
+            return session_settings(services.config.current, self._environment).recovery
 
     async def verify(self) -> list[Mismatch]:
         """Projection rows that differ from what the log says."""
@@ -164,49 +222,7 @@ class Runtime:
         return SchemeTransport({"http": network, "https": network, SCHEME: offline})
 
     async def _build_services(self, location: Location) -> LocationServices:
-        directory = Path(location.directory)
-        project = await self.project(location)
-        config = load_config(directory, project.directory, self._environment)
-        catalog = Catalog(config, self._environment)
-        scope = Scope()
-        tools = ToolRegistry()
-        files = LocationFiles(directory)
-        tools.register({"read": read_tool(files, AllowAll())}, scope)
-        registry = SystemContextRegistry()
-        registry.register(
-            "core/builtins", lambda: combine([environment_source(location, project), date_source(self._clock)]), scope
-        )
-
-        async def context(session: Session, agent: Agent, resolved: ResolvedModel) -> SystemContext:
-            return await compose([registry.load, lambda: model_source(resolved.ref)])
-
-        async def abandon(session_id: str, lease: Lease) -> None:
-            pass
-
-        snapshots = Snapshots(project, self.paths.data / "snapshot")
-        runner = Runner(
-            Surroundings(
-                location=location,
-                log=self.log,
-                store=self.store,
-                inbox=self._inbox,
-                ownership=self._ownership,
-                epochs=self._epochs,
-                catalog=catalog,
-                tools=tools,
-                authorizer=AllowAll(),
-                snapshots=snapshots,
-                transport=self._transport,
-                ids=self._ids,
-                clock=self._clock,
-                settings=lambda: SessionSettings(),
-                agent=lambda session: new_agent(session.agent or "build"),
-                context=context,
-                abandon_requests=abandon,
-                settled=lambda session, resolved: None,
-            )
-        )
-        return LocationServices(project, catalog, tools, runner, scope)
+        return await open_location(self._commons, location, await self.project(location))
 
 
 def _worktree(directory: Path) -> Path:

@@ -6,11 +6,10 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.core.config.conftest import Place
 
 from holdfast.core.config.config import load_config
 from holdfast.core.config.document import Directory, Document
-
-from tests.core.config.conftest import Place
 
 
 def test_nearer_files_win(place: Place) -> None:

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from holdfast.core.config.jsonc import InvalidJson, decode, line_of, to_json
+from holdfast.core.config.jsonc import InvalidJson, decode, lines_of, to_json
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_where_a_value_stands(path: tuple[str | int, ...], line: int | None) -> 
             "f": 1}]
       }
     }"""
-    assert line_of(text, path) == line
+    assert lines_of(text, [path, ()]).get(path) == line
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-
 from tests.core.config.conftest import Place
 
 
@@ -103,3 +102,9 @@ def test_plain_braces_are_left_alone(data: Callable[[Any], dict[str, Any]]) -> N
     """CAT-032: only these two forms mean something."""
     text = "{} {env} {env:} {other:x} {{env:UNSET_1}}"
     assert data({"username": text})["username"] == "{} {env} {env:} {other:x} {}"
+
+
+def test_a_brace_may_be_written_as_an_escape(place: Place) -> None:
+    """CAT-032: what counts is the value, not how the file spells it."""
+    place.write("opencode.json", '{"username": "\\u007benv:NAME}"}')
+    assert place.load(NAME="x").latest("username") == "x"

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+import asyncio
+import os
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.conftest import ManualClock
+from tests.core.context.places import Place
+from tests.core.database.conftest import FaultyDisk
 from tests.core.event.samples import ENSURE_PROJECT, SES, raw, record
 
 from holdfast.core.clock import Ids
@@ -16,7 +21,7 @@ from holdfast.core.context.metrics import Metrics
 from holdfast.core.context.source import UNAVAILABLE, JsonCodec, Source
 from holdfast.core.context.system_context import Observed, SystemContext, combine, make
 from holdfast.core.database.database import SqliteDatabase
-from holdfast.core.database.unit import Committed, Statement, Unit
+from holdfast.core.database.unit import Committed, Statement
 from holdfast.core.event.log import EventLog
 from holdfast.core.session.interrupt import Interrupt
 from holdfast.core.session.ownership import Lease, Ownership
@@ -89,10 +94,9 @@ def seen(*facts: Fact) -> tuple[Observed, ...]:
     return tuple(Observed(fact.source(), fact.value) for fact in facts)
 
 
-class DrainLease(Lease):
-    """A real lease that also commits local writes without an event."""
+class CountingLease(Lease):
+    """A real lease that counts its commits."""
 
-    database: SqliteDatabase
     commits = 0
 
     async def publish(
@@ -103,23 +107,13 @@ class DrainLease(Lease):
         local: Sequence[Statement] = (),
     ) -> Committed:
         self.commits += 1
-        take, self._take = self._take, ()
-        try:
-            if payloads:
-                return await self._log.publish(
-                    *payloads, location=location, before=(*take, *before), local=local, fence=self.fence
-                )
-            unit = Unit(self.fence.session_id, before=(*take, *before), local=tuple(local), fence=self.fence)
-            return await self.database.submit(unit)
-        except Exception:
-            self._take = take
-            raise
+        return await super().publish(*payloads, location=location, before=before, local=local)
 
 
 class Drained:
     """One Session with its epochs, as a drain uses them."""
 
-    def __init__(self, database: SqliteDatabase, log: EventLog, epochs: Epochs, lease: DrainLease) -> None:
+    def __init__(self, database: SqliteDatabase, log: EventLog, epochs: Epochs, lease: CountingLease) -> None:
         self.database = database
         self.log = log
         self.epochs = epochs
@@ -151,19 +145,40 @@ class Drained:
 
 
 @pytest.fixture
+def place() -> Iterator[Place]:
+    """Not below pytest's own directory, which nobody but its owner may enter: some tests need another user."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        yield Place(Path(folder))
+
+
+@pytest.fixture
+def disk() -> Iterator[FaultyDisk]:
+    """A disk that fails when told to; databases opened after it use it."""
+    disk = FaultyDisk()
+    yield disk
+    disk.heal()
+    disk.unregister()
+
+
+async def steps(count: int) -> None:
+    """Let the loop turn that often."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
 def metrics() -> Metrics:
     return Metrics()
 
 
-async def open_lease(ownership: Ownership, database: SqliteDatabase, log: EventLog, session_id: str) -> DrainLease:
+async def open_lease(ownership: Ownership, log: EventLog, session_id: str) -> CountingLease:
     async def wanted() -> bool:
         return True
 
     real = await ownership.acquire(session_id, Interrupt(), wanted)
     assert real is not None
-    lease = DrainLease(log, real.fence, real._take)
-    lease.database = database
-    return lease
+    return CountingLease(log, real.fence, real._take)
 
 
 @pytest.fixture
@@ -180,5 +195,5 @@ async def drained(
     database: SqliteDatabase, log: EventLog, ids: Ids, clock: ManualClock, metrics: Metrics, ownership: Ownership
 ) -> Drained:
     await log.publish(SessionCreated(session_id=SES, info=record(SES)), before=[ENSURE_PROJECT])
-    lease = await open_lease(ownership, database, log, SES)
+    lease = await open_lease(ownership, log, SES)
     return Drained(database, log, Epochs(database, ids, clock, metrics), lease)

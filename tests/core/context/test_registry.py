@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
 from tests.conftest import ManualClock
-from tests.core.context.conftest import Fact, of
+from tests.core.context.conftest import Fact, of, steps
 
 from holdfast.core.context import configured, remote
 from holdfast.core.context.date import date
@@ -31,17 +30,16 @@ async def baseline(registry: SystemContextRegistry) -> str:
 
 
 async def test_contributions_are_combined_by_key_whatever_ends_first() -> None:
-    """CTX-072, CTX-004: ascending code points, not registration or completion order."""
+    """CTX-072, CTX-004: all are asked at once; ascending code points, not registration or completion order."""
     registry, scope = SystemContextRegistry(), Scope()
     started: list[str] = []
 
     def producer(key: str, turns: int) -> None:
         async def load() -> SystemContext:
             started.append(key)
-            while len(started) < 4:
-                await asyncio.sleep(0)
-            for _ in range(turns):
-                await asyncio.sleep(0)
+            await steps(1)
+            assert len(started) == 4
+            await steps(turns)
             return Fact(key).context()
 
         registry.register(key, load, scope)

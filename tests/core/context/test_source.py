@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,11 +11,12 @@ import msgspec
 import pytest
 from tests.core.context.conftest import Fact, of, seen
 
-import holdfast.core.context.source as module
+from holdfast.core import context as package
 from holdfast.core.context.errors import EmptyRenderingError, InvalidKeyError
 from holdfast.core.context.snapshot import Snapshot
 from holdfast.core.context.source import UNAVAILABLE, JsonCodec, Source
 from holdfast.core.context.system_context import (
+    Observed,
     Unchanged,
     Updated,
     initialize,
@@ -41,7 +44,9 @@ def test_a_key_names_a_namespace_and_a_thing(key: str) -> None:
     assert Fact(key).source().key == key
 
 
-@pytest.mark.parametrize("key", ["date", "Core/date", "core/", "/date", "core/date\n", "core/dáte", "", "core//x", "-/x"])
+@pytest.mark.parametrize(
+    "key", ["date", "Core/date", "core/", "/date", "core/date\n", "core/dáte", "", "core//x", "-/x"]
+)
 def test_any_other_key_is_refused_at_construction(key: str) -> None:
     """CTX-011: also one with a trailing newline, which a careless pattern lets through."""
     with pytest.raises(InvalidKeyError) as refused:
@@ -75,7 +80,11 @@ async def test_a_defect_of_a_loader_is_raised_as_it_is() -> None:
 async def test_a_context_shows_nothing_of_its_sources() -> None:
     """CTX-014, CTX-010: differently typed sources compose; a context has no public attribute to read them from."""
     number = Source(
-        key="core/number", codec=JsonCodec(int), load=lambda: 7, baseline=lambda it: f"{it}", update=lambda _, it: f"{it}"
+        key="core/number",
+        codec=JsonCodec(int),
+        load=lambda: 7,
+        baseline=lambda it: f"{it}",
+        update=lambda _, it: f"{it}",
     )
     context = make(number)
     assert [name for name in dir(context) if not name.startswith("_")] == []
@@ -124,36 +133,24 @@ def test_an_empty_rendering_is_a_defect_that_names_itself(kind: str) -> None:
     def say(which: str) -> str:
         return "" if which == kind else "text"
 
-    value = ["v0"]
     source = Source(
         key="core/x",
         codec=JsonCodec(str),
-        load=lambda: value[0],
+        load=lambda: "v0",
         baseline=lambda _: say("baseline"),
         update=lambda _, __: say("update"),
         removed=lambda _: say("removal"),
     )
     stored = Snapshot.decode('{"core/x": {"value": "before", "removed": "r"}}')
-    observed = (module_observed(source, "v0"),)
+    observed = (Observed(source, "v0"),)
     with pytest.raises(EmptyRenderingError, match=f"core/x rendered an empty {kind}"):
         _ = initialize(observed) if kind == "baseline" else reconcile(observed, stored)
 
 
-def module_observed(source: Source[Any], value: Any) -> Any:
-    from holdfast.core.context.system_context import Observed
-
-    return Observed(source, value)
-
-
 def test_retired_names_are_not_exposed() -> None:
     """CTX-001, CTX-007: neither retired terms nor names to avoid stand in the public names of the package."""
-    import pkgutil
-
-    import holdfast.core.context as package
-
     retired = ("component", "checkpoint", "systemprompt", "fragment", "notification", "sessioncontext")
     for found in pkgutil.iter_modules(package.__path__):
-        names = dir(__import__(f"{package.__name__}.{found.name}", fromlist=["x"]))
+        names = dir(importlib.import_module(f"{package.__name__}.{found.name}"))
         squeezed = [name.lower().replace("_", "") for name in (*names, found.name)]
         assert not [name for name in squeezed for word in retired if word in name], found.name
-    assert module.UNAVAILABLE is UNAVAILABLE

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.core.context.conftest import Fact, of, seen
+from tests.core.context.conftest import Fact, of, seen, steps
 
 from holdfast.core.context.errors import DuplicateKeyError, InitializationBlocked
 from holdfast.core.context.metrics import Metrics
@@ -90,12 +90,10 @@ async def test_sources_are_observed_at_the_same_time_and_in_order() -> None:
     gates = [asyncio.Event() for _ in range(3)]
     context = combine(waiting(f"core/{index}", log, gate) for index, gate in enumerate(gates))
     task = asyncio.create_task(observe(context))
+    await steps(5)
     for gate in reversed(gates):
-        while len(log) < 3:
-            await asyncio.sleep(0)
         gate.set()
-        for _ in range(3):
-            await asyncio.sleep(0)
+        await steps(3)
     assert log[:3] == ["start core/0", "start core/1", "start core/2"]
     assert log[3:] == ["end core/2", "end core/1", "end core/0"]
     assert initialize(await task).baseline == "B core/0\n\nB core/1\n\nB core/2"
@@ -128,8 +126,7 @@ async def test_one_defect_ends_the_others_and_leaves_nothing_running() -> None:
     before = asyncio.all_tasks()
 
     async def broken() -> str:
-        while len(log) < 1:
-            await asyncio.sleep(0)
+        await steps(5)
         raise LookupError("broken")
 
     source = Source(key="core/broken", codec=JsonCodec(str), load=broken, baseline=str, update=lambda _, now: now)
@@ -156,8 +153,8 @@ async def test_cancellation_is_not_unavailability() -> None:
     before = asyncio.all_tasks()
     context = combine(waiting(f"core/{index}", log, asyncio.Event(), timeout=60) for index in range(2))
     task = asyncio.create_task(observe(context))
-    while len(log) < 2:
-        await asyncio.sleep(0)
+    await steps(5)
+    assert len(log) == 2
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

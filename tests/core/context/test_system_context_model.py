@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.core.context.conftest import Fact, of
+from tests.core.context.conftest import Fact, of, steps
 
 from holdfast.core.context.snapshot import Snapshot
 from holdfast.core.context.source import UNAVAILABLE
@@ -93,8 +93,7 @@ async def test_order_does_not_depend_on_completion() -> None:
     """CTX-027: loaders that end in any order give the same text."""
 
     async def after(turns: int, value: str) -> str:
-        for _ in range(turns):
-            await asyncio.sleep(0)
+        await steps(turns)
         return value
 
     texts = set()

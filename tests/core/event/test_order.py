@@ -161,7 +161,7 @@ async def test_tools_start_after_their_record_and_settle_in_completion_order(
     items in start order."""
     model._turns = [Turn(calls=(Call(tool="slow", input={}), Call(tool="quick", input={}))), Turn(text="done")]
     effects = Effects(runtime.database.path)
-    async with runtime._locations.use(session.location) as services:
+    async with runtime.locations.use(session.location) as services:
         services.tools.register(effects.tools(), Scope())
     settled = runtime.log.bus.subscribe(frozenset({"session.next.tool.success"}))
     await _prompt(runtime, session, "go", "steer")

@@ -49,7 +49,12 @@ class ToolRuntime(Runtime):
         clock: Clock | None = None,
     ) -> None:
         super().__init__(
-            paths=Paths(data), directory=directory, environment={"HOME": str(data)}, transport=transport, clock=clock
+            paths=Paths(data),
+            directory=directory,
+            environment={"HOME": str(data)},
+            transport=transport,
+            clock=clock,
+            titles=False,
         )
         self.tools = dict(tools or {})
         self.built: list[Location] = []

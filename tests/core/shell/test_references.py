@@ -29,13 +29,14 @@ from holdfast.core.shell.references import MOST_DIRECTORIES, external_directorie
         ("cat '/etc/a", ("/etc",)),
         ("eval cat /etc/a;", ("/etc",)),
         ("cat /work/../etc/a", ("/etc",)),
-        ("cat /$X/a /`x`/b", ()),
+        ("cat /$X/a", ()),
+        ("ls /", ("/",)),
         ("cat /" + "x" * 5000, ()),
         ("cat \\\0/etc", ()),
     ],
 )
 def test_what_is_found(command: str, directories: tuple[str, ...]) -> None:
-    """TOL-207, TOL-208, TOL-209: parents of absolute arguments, redirections, `cd`, home; each once; never a failure."""
+    """TOL-207, TOL-208, TOL-209: parents of absolute arguments, redirections, `cd`, home; once; never a failure."""
     assert external_directories(command, Path("/work"), "/home/me") == directories
 
 

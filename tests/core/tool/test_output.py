@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import threading
 import tracemalloc
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,20 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from holdfast.core.clock import Clock, Ids
-from holdfast.core.tool.output import FILE_CUT, RETENTION_SECONDS, SWEEP_SECONDS, OutputStore, StorageError, bound
+from holdfast.core.config.config import load_config
+from holdfast.core.location.settings import output_limits
+from holdfast.core.tool.output import (
+    FILE_CUT,
+    RETENTION_SECONDS,
+    SWEEP_SECONDS,
+    ManagedFile,
+    OutputStore,
+    Saved,
+    StorageError,
+    bound,
+)
 from holdfast.core.tool.preview import (
+    BLOCK,
     LOST,
     PARTLY_SAVED,
     SAVED,
@@ -24,7 +38,6 @@ from holdfast.core.tool.preview import (
     Sample,
     blocks,
     bounded_text,
-    configured_limits,
     fits,
     pretty,
     preview,
@@ -64,19 +77,29 @@ def names(store: OutputStore) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("documents", "expected"),
+    ("globally", "here", "expected"),
     [
-        ([], (2000, 51200)),
-        ([{"tool_output": {"max_lines": 5}}], (5, 51200)),
-        ([{"tool_output": {"max_lines": 5, "max_bytes": 9}}, {"tool_output": {"max_bytes": 7}}, {}], (5, 7)),
-        ([{"tool_output": {"max_lines": 0, "max_bytes": -1}}], (2000, 51200)),
-        ([{"tool_output": {"max_lines": True, "max_bytes": "9"}}], (2000, 51200)),
-        ([{"tool_output": "lots"}], (2000, 51200)),
+        ("{}", "{}", (2000, 51200)),
+        ('{"tool_output": {"max_lines": 5}}', "{}", (5, 51200)),
+        ('{"tool_output": {"max_lines": 5, "max_bytes": 9}}', '{"tool_output": {"max_bytes": 7}}', (5, 7)),
+        ("{}", '{"tool_output": {"max_lines": 0, "max_bytes": -1}}', (2000, 51200)),
+        ("{}", '{"tool_output": {"max_lines": true, "max_bytes": "many"}}', (2000, 51200)),
+        ("{}", '{"tool_output": "lots"}', (2000, 51200)),
+        ("{}", '{"tool_output": {"max_words": 3}}', (2000, 51200)),
+        ("{", '{"tool_output": {"max_lines": 5}', (2000, 51200)),
     ],
 )
-def test_limits_come_from_the_last_document_that_sets_them(documents: list[dict[str, Any]], expected: Any) -> None:
+def test_limits_come_from_the_last_document_that_sets_them(
+    tmp_path: Path, globally: str, here: str, expected: tuple[int, int]
+) -> None:
     """TOL-041: each key for itself, positive integers only, defaults for what cannot be read."""
-    assert configured_limits(documents) == expected
+    project, home = tmp_path / "project", tmp_path / "config"
+    project.mkdir()
+    home.mkdir()
+    (home / "opencode.json").write_text(globally)
+    (project / "opencode.json").write_text(here)
+    config = load_config(project, project, {"OPENCODE_CONFIG_DIR": str(home), "HOME": str(tmp_path)})
+    assert output_limits(config) == expected
 
 
 @pytest.mark.parametrize(
@@ -133,7 +156,7 @@ def test_json_is_printed_as_two_spaces_and_unescaped(value: Any) -> None:
 ALPHABET = st.sampled_from(
     [*"ab\n\n\r", "é", "漢", "😀", "\u0301", "\u200d", "🇩", "\x1b[31m", "\x1b", "[", "\ud800", "... "]
 )
-TEXTS = st.lists(ALPHABET, max_size=300).map("".join)
+TEXTS = st.lists(ALPHABET, min_size=20, max_size=300).map("".join)
 
 
 @settings(max_examples=100, deadline=None)
@@ -142,6 +165,10 @@ def test_the_laws_of_a_preview(whole: str, max_lines: int, max_bytes: int, marke
     """TOL-050, TOL-051, TOL-052: both limits are kept, it is valid UTF-8, and except for a bare marker it begins with
     a prefix and ends with a suffix of the text."""
     limits = OutputLimits(max_lines, max_bytes)
+    scrubbed = whole.replace("\ud800", "\ufffd")
+    if fits([whole], limits):
+        assert bounded_text(whole, limits) == scrubbed
+        return
     result = cut(whole, limits, marker)
     assert len(result.encode()) <= max_bytes
     assert result.count("\n") + 1 <= max_lines
@@ -149,7 +176,6 @@ def test_the_laws_of_a_preview(whole: str, max_lines: int, max_bytes: int, marke
         assert marker.startswith(result)
         return
     head, _, tail = result.partition(f"\n\n{marker}")
-    scrubbed = whole.replace("\ud800", "\ufffd")
     assert scrubbed.startswith(head)
     assert scrubbed.endswith(tail.removeprefix("\n\n"))
 
@@ -253,9 +279,9 @@ async def test_memory_does_not_grow_with_the_output(store: OutputStore, unit: st
     assert Path(bounded.output_paths[0]).stat().st_size == len(unit.encode()) * 8000
 
 
-async def test_a_value_with_many_keys_is_streamed(store: OutputStore) -> None:
+@pytest.mark.parametrize("value", [{f"key{index}": index for index in range(30_000)}, {"long": ["x" * 8_000_000]}])
+async def test_a_large_value_is_streamed(store: OutputStore, value: dict[str, Any]) -> None:
     """TOL-323, TOL-056: the model sees a preview, consumers all of it, and the file is the same value."""
-    value = {f"key{index}": index for index in range(30_000)}
     tracemalloc.start()
     try:
         bounded = await bound(ToolOutput(value), OutputLimits(), store)
@@ -386,6 +412,41 @@ async def test_a_write_that_takes_too_long_is_given_up(
     assert names(store) == []
 
 
+async def test_a_write_that_was_given_up_stops(tmp_path: Path, ids: Ids, clock: Clock) -> None:
+    """TOL-062: at its next block, and removes what it wrote."""
+    store, go, taken = OutputStore(tmp_path / "out", ids, clock, deadline=0), threading.Event(), list[int]()
+
+    def pieces() -> Iterator[str]:
+        for number in range(10):
+            taken.append(number)
+            yield "x" * BLOCK
+            go.wait(10)
+
+    assert await store.save(pieces()) is None
+    go.set()
+    await asyncio.wait(list(store._late))
+    assert len(taken) <= 2
+    assert names(store) == []
+
+
+async def test_a_file_that_comes_too_late_is_removed(
+    tmp_path: Path, ids: Ids, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TOL-054, TOL-062: its call was settled as lossy, so nobody knows of it."""
+    store, go = OutputStore(tmp_path / "out", ids, clock, deadline=0), threading.Event()
+
+    def write(file: ManagedFile, *rest: object) -> Saved | None:
+        go.wait(10)
+        file.write(b"late")
+        return file.keep()
+
+    monkeypatch.setattr("holdfast.core.tool.output._write", write)
+    assert await store.save(["late"]) is None
+    go.set()
+    await asyncio.wait(list(store._late))
+    assert names(store) == []
+
+
 async def test_an_output_larger_than_a_file_may_be(tmp_path: Path, ids: Ids, clock: Clock) -> None:
     """TOL-067, TOL-335: the file ends with a note, no character is torn, and the preview does not claim the whole."""
     store = OutputStore(tmp_path / "out", ids, clock, largest=1000)
@@ -502,17 +563,18 @@ async def test_the_sweep_runs_at_start_and_every_hour(store: OutputStore) -> Non
 
 
 async def test_over_the_quota_the_oldest_go_first(tmp_path: Path, ids: Ids, clock: Clock) -> None:
-    """TOL-067: at each new file, and never the new one itself."""
+    """TOL-067: at each new file, and never the new one itself, nor one that somebody is still writing."""
     store = OutputStore(tmp_path / "out", ids, clock, quota=2500)
     put(store, "tool_a", age=-1, size=1000)
     put(store, "tool_b", age=100, size=1000)
     put(store, "other", age=1000, size=9000)
+    put(store, "tool_c.part", age=1000, size=100)
     kept: list[str] = []
     for _ in range(2):
         [path] = (await bound(text("x" * 1000), SMALL, store)).output_paths
         os.utime(path, (clock.now() / 1000 + 10 + len(kept),) * 2)
         kept.append(Path(path).name)
-    assert names(store) == sorted(["other", *kept])
+    assert names(store) == sorted(["other", "tool_c.part", *kept])
 
 
 async def test_the_record_outlives_its_file(store: OutputStore) -> None:

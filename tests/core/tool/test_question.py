@@ -8,9 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from holdfast.core.question.errors import Dismissed, Unanswerable
+from holdfast.core.scope import Scope
 from holdfast.core.tool.builtin.authorize import AllowAll, Denied
 from holdfast.core.tool.builtin.question import ANSWERS, QuestionInput, question_tool
-from holdfast.core.tool.tool import ToolContext
+from holdfast.core.tool.registry import ToolRegistry
+from holdfast.core.tool.tool import ToolContext, ToolFailure
 from holdfast.schema.question import Answer, Question, QuestionTool
 
 pytestmark = pytest.mark.anyio
@@ -24,10 +27,6 @@ def encoded(value: object) -> Any:
     return msgspec.json.decode(msgspec.json.encode(value))
 
 
-class Dismissed(Exception):
-    pass
-
-
 class Person:
     """Answers as told; None dismisses."""
 
@@ -38,7 +37,7 @@ class Person:
     async def ask(self, session_id: str, questions: Sequence[Question], tool: QuestionTool) -> tuple[Answer, ...]:
         self.asked.append((session_id, tuple(questions), tool))
         if self._answers is None:
-            raise Dismissed
+            raise Dismissed("que_1")
         return self._answers
 
 
@@ -126,3 +125,28 @@ def test_the_number_of_questions_and_options_is_bounded(questions: int, options:
     one = {"question": "?", "header": "h", "options": OPTIONS[:1] * options}
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert({"questions": [one] * questions}, QuestionInput)
+
+
+async def test_through_the_registry() -> None:
+    """TOL-252, TOL-254: the sentence and the structured answers; bad input asks nobody."""
+    person, registry = Person((("A",),)), ToolRegistry()
+    registry.register({"question": question_tool(person, AllowAll())}, Scope())
+    catalog = registry.materialize(())
+    with pytest.raises(ToolFailure, match="Invalid tool input"):
+        await catalog.execute("question", {"questions": []}, CONTEXT)
+    assert person.asked == []
+    arguments = {"questions": [{"question": "Which?", "header": "h", "options": OPTIONS}]}
+    output = await catalog.execute("question", arguments, CONTEXT)
+    assert encoded(output.structured) == {"answers": [["A"]]}
+    assert encoded(output.content)[0]["text"] == ANSWERS.format(answers='"Which?"="A"')
+
+
+async def test_where_nobody_can_answer_the_model_goes_on() -> None:
+    """TOL-254: that is a failure of the call, unlike a dismissal."""
+
+    class Nobody:
+        async def ask(self, session_id: str, questions: Sequence[Question], tool: QuestionTool) -> tuple[Answer, ...]:
+            raise Unanswerable("nobody is here")
+
+    with pytest.raises(ToolFailure, match="nobody is here"):
+        await question_tool(Nobody(), AllowAll()).execute(given("Which?"), CONTEXT)

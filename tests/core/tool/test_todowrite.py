@@ -7,15 +7,18 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.conftest import ManualClock
+from tests.core.event.samples import Story
 
-from holdfast.core.runtime import Runtime
+from holdfast.core.database.database import SqliteDatabase
+from holdfast.core.event.log import EventLog
+from holdfast.core.scope import Scope
 from holdfast.core.session.todo import Todos
 from holdfast.core.tool.builtin.authorize import AllowAll, Denied
 from holdfast.core.tool.builtin.todowrite import FAILED, SEVERAL_IN_PROGRESS, TodowriteInput, todowrite_tool
+from holdfast.core.tool.registry import ToolRegistry
 from holdfast.core.tool.tool import ToolContext, ToolFailure
-from holdfast.schema.session import Session
 from holdfast.schema.todo import Todo
-from tests.conftest import ManualClock
 
 pytestmark = pytest.mark.anyio
 
@@ -43,8 +46,15 @@ class Denying:
 
 
 @pytest.fixture
-def todos(runtime: Runtime, clock: ManualClock) -> Todos:
-    return Todos(runtime.log, runtime.database, clock)
+def todos(log: EventLog, database: SqliteDatabase, clock: ManualClock) -> Todos:
+    return Todos(log, database, clock)
+
+
+@pytest.fixture
+async def session(log: EventLog, database: SqliteDatabase) -> str:
+    story = Story(database, log)
+    await story.begin()
+    return story.session_id
 
 
 def given(*statuses: str) -> dict[str, Any]:
@@ -55,26 +65,26 @@ def context(session_id: str) -> ToolContext:
     return ToolContext(session_id, "build", "msg_1", "c1")
 
 
-async def test_it_replaces_the_list_and_shows_it(todos: Todos, session: Session) -> None:
+async def test_it_replaces_the_list_and_shows_it(todos: Todos, session: str) -> None:
     """TOL-248, TOL-249, SES-177: the structured value and two-space JSON for the model."""
     tool = todowrite_tool(todos, AllowAll())
     decoded = msgspec.convert(given("completed", "in_progress"), TodowriteInput)
-    value = encoded(await tool.execute(decoded, context(session.id)))
+    value = encoded(await tool.execute(decoded, context(session)))
     assert value == given("completed", "in_progress")
-    assert [item.content for item in await todos.get(session.id)] == ["é 0", "é 1"]
+    assert [item.content for item in await todos.get(session)] == ["é 0", "é 1"]
     assert tool.content is not None
     (shown,) = tool.content(decoded, value)
     assert msgspec.to_builtins(shown)["text"].startswith('[\n  {\n    "content": "é 0",\n')
 
 
-async def test_denial_changes_nothing(todos: Todos, session: Session) -> None:
+async def test_denial_changes_nothing(todos: Todos, session: str) -> None:
     """TOL-248, TOL-249, SES-177: approval of everything, asked before anything is written."""
-    await todos.replace(session.id, [Todo(content="kept", status="pending", priority="low")])
+    await todos.replace(session, [Todo(content="kept", status="pending", priority="low")])
     denying = Denying()
     with pytest.raises(Denied):
-        await todowrite_tool(todos, denying).execute(msgspec.convert(given(), TodowriteInput), context(session.id))
+        await todowrite_tool(todos, denying).execute(msgspec.convert(given(), TodowriteInput), context(session))
     assert denying.asked == [("todowrite", ("*",), ("*",))]
-    assert [item.content for item in await todos.get(session.id)] == ["kept"]
+    assert [item.content for item in await todos.get(session)] == ["kept"]
 
 
 async def test_a_failure_to_store_is_said_in_one_sentence(todos: Todos) -> None:
@@ -104,11 +114,23 @@ def test_input_is_checked(bad: dict[str, Any]) -> None:
     assert msgspec.convert({"todos": []}, TodowriteInput).todos == ()
 
 
-async def test_several_in_progress_are_remarked_on(todos: Todos, session: Session) -> None:
+async def test_several_in_progress_are_remarked_on(todos: Todos, session: str) -> None:
     """TOL-250: stored as given, with a note for the model."""
     tool = todowrite_tool(todos, AllowAll())
     decoded = msgspec.convert(given("in_progress", "in_progress"), TodowriteInput)
-    value = encoded(await tool.execute(decoded, context(session.id)))
+    value = encoded(await tool.execute(decoded, context(session)))
     assert tool.content is not None
     assert SEVERAL_IN_PROGRESS in msgspec.to_builtins(tool.content(decoded, value)[-1])["text"]
-    assert len(await todos.get(session.id)) == 2
+    assert len(await todos.get(session)) == 2
+
+
+async def test_through_the_registry(todos: Todos, session: str) -> None:
+    """TOL-249, TOL-250: the same list comes out; an unknown status is an input error and changes nothing."""
+    registry = ToolRegistry()
+    registry.register({"todowrite": todowrite_tool(todos, AllowAll())}, Scope())
+    catalog = registry.materialize(())
+    output = await catalog.execute("todowrite", given("pending"), context(session))
+    assert encoded(output.structured) == given("pending")
+    with pytest.raises(ToolFailure, match="Invalid tool input"):
+        await catalog.execute("todowrite", given("done"), context(session))
+    assert len(await todos.get(session)) == 1

@@ -9,7 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 from aiohttp import web
+from tests.core.web.site import Site, running_site, watched_connections
 
+from holdfast.core.scope import Scope
 from holdfast.core.tool.builtin.authorize import Denied
 from holdfast.core.tool.builtin.webfetch import (
     BODY_BYTES,
@@ -20,12 +22,12 @@ from holdfast.core.tool.builtin.webfetch import (
     names_host,
     webfetch_tool,
 )
+from holdfast.core.tool.registry import ToolRegistry
 from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure
 from holdfast.core.web.address import AddressPolicy
 from holdfast.core.web.fetch import Fetcher
 from holdfast.schema.permission import Rule
 from holdfast.schema.session_message import FileContent, TextContent
-from tests.core.web.site import Site, running_site, watched_connections
 
 pytestmark = pytest.mark.anyio
 
@@ -234,14 +236,29 @@ async def test_the_reason_of_a_failure_is_short(site: Site) -> None:
 
 @pytest.mark.parametrize(
     "mime",
-    ["", "text/plain", "text/css", "application/json", "application/ld+json", "application/xml", "application/atom+xml"]
-    + ["application/javascript", "application/x-javascript", "image/svg+xml", "TEXT/Plain; charset=utf-8"],
+    [
+        "text/plain",
+        "text/css",
+        "application/json",
+        "application/ld+json",
+        "application/xml",
+        "application/atom+xml",
+        "image/svg+xml",
+        "application/javascript",
+        "application/x-javascript",
+        "TEXT/Plain;charset=utf-8",
+    ],
 )
 async def test_text_of_any_kind_comes_as_it_is(site: Site, mime: str) -> None:
     """TOL-259, TOL-260: only HTML is converted."""
     url = site.put("/page", "<b>é</b>", mime)
-    result = await fetched(made(site), url=url)
-    assert result["output"] == "<b>é</b>"
+    assert (await fetched(made(site), url=url))["output"] == "<b>é</b>"
+
+
+async def test_an_answer_without_a_type_is_text(site: Site) -> None:
+    """TOL-259: an empty type is accepted."""
+    url = site.put("/page", "plain", "")
+    assert (await fetched(made(site), url=url))["output"] == "plain"
 
 
 @pytest.mark.parametrize("mime", ["application/pdf", "application/octet-stream", "video/mp4", "image/tiff"])
@@ -305,3 +322,19 @@ async def test_a_picture_must_be_one_and_fit(site: Site) -> None:
     big = site.put("/big", PNG + b"x" * IMAGE_BYTES, "image/png")
     assert (await failure(made(site), url=fake)).endswith("not the image/png it claims to be")
     assert (await failure(made(site), url=big)).endswith("too large")
+
+
+async def test_through_the_registry(site: Site) -> None:
+    """TOL-255, TOL-261, TOL-265: defaults, the structured value, and the parts for the model."""
+    registry = ToolRegistry()
+    registry.register({"webfetch": made(site)}, Scope())
+    catalog = registry.materialize(())
+    page, picture = site.put("/page", "plain"), site.put("/p", PNG, "image/png")
+    output = await catalog.execute("webfetch", {"url": page}, CONTEXT)
+    assert output.structured == {"url": page, "contentType": "text/plain", "format": "markdown", "output": "plain"}
+    assert [type(part) for part in output.content] == [TextContent]
+    output = await catalog.execute("webfetch", {"url": picture}, CONTEXT)
+    assert "image" not in output.structured
+    assert [type(part) for part in output.content] == [TextContent, FileContent]
+    with pytest.raises(ToolFailure, match="Invalid tool input"):
+        await catalog.execute("webfetch", {"url": page, "timeout": 500}, CONTEXT)

@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
-
 from tests.core.web.site import Site, running_site, watched_connections
 
 

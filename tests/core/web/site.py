@@ -59,7 +59,7 @@ class Site:
 @asynccontextmanager
 async def running_site() -> AsyncIterator[Site]:
     site = Site()
-    server = web.Server(site.answer)
+    server = web.Server(site.answer)  # type: ignore[arg-type]
     runner = web.ServerRunner(server, shutdown_timeout=0.1)
     await runner.setup()
     listener = web.TCPSite(runner, "127.0.0.1", 0)

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from tests.core.web.site import Site
 
 from holdfast.core.web.address import Address, AddressPolicy
 from holdfast.core.web.errors import FetchFailed
 from holdfast.core.web.fetch import RATIO_FREE_BYTES, Budget, Fetcher, parse_url
-from tests.core.web.site import Site
 
 pytestmark = pytest.mark.anyio
 
@@ -84,6 +84,23 @@ async def test_the_name_stays_in_the_host_header(site: Site) -> None:
     assert await get(Fetcher(policy), url, exempt=lambda url: True) == b"hello"
     assert site.requests[0][1]["host"] == f"name.test:{site.port}"
     assert asked == ["name.test"]
+
+
+async def test_the_name_stays_in_the_tls_greeting() -> None:
+    """TOL-262: the server is asked for by name, at the vetted address."""
+    greeting: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    async def greeted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        greeting.set_result(await reader.read(4096))
+        writer.close()
+
+    server = await asyncio.start_server(greeted, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    policy, _ = answering("127.0.0.1")
+    async with server:
+        reason = await refusal(Fetcher(policy), f"https://name.test:{port}/", exempt=lambda url: True)
+    assert reason in ("could not connect", "the certificate was not accepted")
+    assert b"name.test" in greeting.result()
 
 
 async def test_a_proxy_of_the_environment_is_not_used_past_the_policy(

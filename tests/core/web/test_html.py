@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.core.web.errors import FetchFailed
-from holdfast.core.web.html import OUTPUT_BYTES, convert, to_markdown, to_text
+from holdfast.core.web.html import convert
+from holdfast.core.web.html_worker import OUTPUT_BYTES, to_markdown, to_text
 
 pytestmark = pytest.mark.anyio
 
@@ -87,7 +88,7 @@ async def test_a_page_that_grows_too_much_is_given_up() -> None:
 async def test_a_cancelled_conversion_leaves_no_process() -> None:
     """TOL-264: the worker ends with its call."""
     task = asyncio.create_task(convert("<!--" * 200_000, "markdown"))
-    while not (children := _children()):
+    while not (children := _children()):  # noqa: ASYNC110 - a process is not an event
         await asyncio.sleep(0.01)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -113,8 +113,7 @@ def configured_agents(config: Config, environment: Mapping[str, str]) -> Configu
 
 def _files(directory: Path, problems: list[Diagnostic]) -> Iterator[AgentPatch]:
     for names, recursive, forced in ((("agent", "agents"), True, {}), (("mode", "modes"), False, {"mode": "primary"})):
-        folders = [directory / name for name in names]
-        for file in read_markdown(folders, problems, recursive=recursive):
+        for file in read_markdown(directory, names, problems, recursive=recursive):
             data = {key: value for key, value in file.content.data.items() if value is not None}
             if data.keys() - _KEYS:
                 data = migrate_agent(data)

@@ -7,9 +7,9 @@ Invariants
 from __future__ import annotations
 
 import asyncio
-import difflib
 import logging
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -19,7 +19,7 @@ from holdfast.core.catalog.draft import Draft, Shelf, new_model, new_provider, p
 from holdfast.core.catalog.models_dev import ModelsDev
 from holdfast.core.catalog.public import public
 from holdfast.core.catalog.resolution import NOBODY, Listing, resolve_listing
-from holdfast.core.catalog.resolved import ResolvedModel as ResolvedModel
+from holdfast.core.catalog.resolved import ResolvedModel
 from holdfast.core.catalog.routes import is_supported
 from holdfast.core.catalog.selection import automatic, newest_first, small
 from holdfast.core.catalog.touches import touch
@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from holdfast.schema.agent import Agent
     from holdfast.schema.catalog import ModelInfo, ProviderInfo
     from holdfast.schema.record import Record
+
+__all__ = ["Catalog", "ResolvedModel"]
 
 DEMO = "demo"
 DEMO_MODELS = ("echo", "scripted")
@@ -276,6 +278,10 @@ class Catalog:
             return None
         if explicit and packages.dialect(provider.api) is packages.BEDROCK:
             return None
+        if _is_here(provider.api.url) and any(
+            provider.id in found.data.get("providers", {}) for found in self._documents
+        ):
+            return None  # a configured endpoint on this machine wants no key, whatever models.dev says
         names = " or ".join(integration.variables) if integration else ""
         return f"{names} is not set, and no credential is stored" if names else "no credential is stored"
 
@@ -303,8 +309,15 @@ def _with_variant(chosen: ModelRef | None, agent: Agent | None) -> ModelRef | No
     return msgspec.structs.replace(chosen, variant=agent.model.variant) if same else chosen
 
 
+def _is_here(url: str | None) -> bool:
+    host = urlsplit(url or "").hostname or ""
+    return host in ("localhost", "::1", "0.0.0.0", "host.docker.internal") or host.startswith("127.")
+
+
 def _others(id: str, shelf: Shelf) -> str:
     """The nearest names first."""
+    import difflib
+
     names = shelf.ids()
     near = difflib.get_close_matches(id, names, n=NAMED_MODELS, cutoff=0.5)
     shown = list(dict.fromkeys((*near, *sorted(names))))[:NAMED_MODELS]

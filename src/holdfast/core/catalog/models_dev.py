@@ -11,7 +11,6 @@ import hashlib
 import logging
 import os
 import random
-import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -65,6 +64,7 @@ class ModelsDev:
         self._sleep = sleep
         self._providers: Mapping[str, DevProvider] | None = None
         self._shelves: Mapping[str, Shelf] | None = None
+        self._read_stamp: float | None = None
         self._flight: asyncio.Task[bool] | None = None
         self._listeners: list[Callable[[], None]] = []
 
@@ -117,6 +117,7 @@ class ModelsDev:
     def _read(self) -> dict[str, DevProvider] | None:
         if self._named is not None:
             return _decoded(self._named)
+        self._read_stamp = _stamp(self._cache) if self._cache else None
         found = _decoded(self._cache) if self._cache else None
         if found is None and self._cache is not None:
             self._cache.unlink(missing_ok=True)  # what cannot be understood will be fetched again
@@ -131,7 +132,7 @@ class ModelsDev:
 
     async def _refresh(self, cache: Path) -> bool:
         try:
-            if _is_fresh(cache):
+            if _is_fresh(cache) and (self._providers is None or _stamp(cache) == self._read_stamp):
                 return False
             async with file_lock(cache.with_suffix(".lock")):
                 if not _is_fresh(cache):  # or another process was quicker, and its data is as good
@@ -189,32 +190,30 @@ class Unusable(Exception):
 def validated(data: bytes) -> bytes:
     """The same without invalid providers and models. Raises Unusable when no valid provider is left."""
     try:
-        found = msgspec.json.decode(data, type=dict[str, Any])
+        entries = _ENTRIES.decode(data)
     except msgspec.DecodeError as error:
         raise Unusable(f"not a JSON object: {error}") from error
     valid: dict[str, Any] = {}
-    for id, provider in found.items():
+    for id, raw in entries.items():
         try:
-            msgspec.convert(provider, DevProvider)
-        except msgspec.ValidationError as error:
+            models = _PROVIDER.decode(raw).models
+        except msgspec.DecodeError as error:
             log.warning("models.dev: provider %s dropped: %s", id, error)
-            continue
-        valid[id] = {**provider, "models": _valid_models(id, provider.get("models", {}))}
+        else:
+            kept = {name: model for name, model in models.items() if _is_valid(id, name, model)}
+            valid[id] = {**msgspec.json.decode(raw), "models": kept}
     if not valid:
         raise Unusable("no valid provider in it")
     return msgspec.json.encode(valid)
 
 
-def _valid_models(provider_id: str, models: dict[str, Any]) -> dict[str, Any]:
-    valid = {}
-    for id, model in models.items():
-        try:
-            msgspec.convert(model, DevModel)
-        except msgspec.ValidationError as error:
-            log.warning("models.dev: model %s/%s dropped: %s", provider_id, id, error)
-        else:
-            valid[id] = model
-    return valid
+def _is_valid(provider_id: str, id: str, model: msgspec.Raw) -> bool:
+    try:
+        _MODEL.decode(model)
+    except msgspec.DecodeError as error:
+        log.warning("models.dev: model %s/%s dropped: %s", provider_id, id, error)
+        return False
+    return True
 
 
 def _decoded(path: Path) -> dict[str, DevProvider] | None:
@@ -243,6 +242,8 @@ def _decoded(path: Path) -> dict[str, DevProvider] | None:
 
 def _replace(path: Path, data: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
+    import tempfile
+
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.stem)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -260,12 +261,18 @@ def _file_name(source: str) -> str:
 
 
 def _is_fresh(path: Path) -> bool:
+    stamp = _stamp(path)
+    return stamp is not None and time.time() - stamp < FRESH_SECONDS
+
+
+def _stamp(path: Path) -> float | None:
     try:
-        return time.time() - path.stat().st_mtime < FRESH_SECONDS
+        return path.stat().st_mtime
     except OSError:
-        return False
+        return None
 
 
 _PROVIDERS = msgspec.json.Decoder(dict[str, DevProvider])
 _PROVIDER = msgspec.json.Decoder(DevProvider)
+_MODEL = msgspec.json.Decoder(DevModel)
 _ENTRIES = msgspec.json.Decoder(dict[str, msgspec.Raw])

@@ -133,30 +133,11 @@ def _present(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 CREDENTIALS = frozenset({"apiKey", "authToken", "accessKeyId", "secretAccessKey", "sessionToken"})
 SETTINGS = frozenset(
-    [
-        "apiVersion",
-        "baseURL",
-        "chunkTimeout",
-        "compatibility",
-        "credentialProvider",
-        "endpoint",
-        "enterpriseUrl",
-        "fetch",
-        "googleAuthOptions",
-        "includeUsage",
-        "litellmProxy",
-        "location",
-        "name",
-        "profile",
-        "queryParams",
-        "region",
-        "resourceName",
-        "setCacheKey",
-        "supportsStructuredOutputs",
-        "timeout",
-        "useCompletionUrls",
-        "useDeploymentBasedUrls",
-    ]
+    """
+    apiVersion baseURL chunkTimeout compatibility credentialProvider endpoint enterpriseUrl fetch googleAuthOptions
+    includeUsage litellmProxy location name profile queryParams region resourceName setCacheKey
+    supportsStructuredOutputs timeout useCompletionUrls useDeploymentBasedUrls
+    """.split()  # noqa: SIM905 - a list of words reads best as words
 )
 ORGANIZATION = {"organization": "OpenAI-Organization", "project": "OpenAI-Project"}
 # Objects in which a protocol keeps controls; what is in them counts as if it stood outside.

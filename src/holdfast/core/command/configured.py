@@ -46,8 +46,7 @@ def configured_commands(config: Config) -> ConfiguredCommands:
 
 
 def _files(directory: Path, problems: list[Diagnostic]) -> Iterator[CommandPatch]:
-    folders = [directory / "command", directory / "commands"]
-    for file in read_markdown(folders, problems, recursive=True):
+    for file in read_markdown(directory, ("command", "commands"), problems, recursive=True):
         data = {**file.content.data, "template": file.content.body.strip()}
         if (valid := validate_command(data, file.reporter(problems))) is not None:
             yield CommandPatch(file.name, valid)

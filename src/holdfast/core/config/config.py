@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.core.config.discovery import Candidate, discover
 from holdfast.core.config.document import Diagnostic, Document
-from holdfast.core.config.jsonc import InvalidJson, decode, line_of
-from holdfast.core.config.legacy import ProviderConfig, providers
+from holdfast.core.config.jsonc import InvalidJson, decode, lines_of
 from holdfast.core.config.merge import merge
 from holdfast.core.config.migrate import migrate
-from holdfast.core.config.text_file import Unreadable, read_text
 from holdfast.core.config.validate import Problem, Trail, validate
-from holdfast.core.config.variables import Substitution, hide
+from holdfast.core.config.variables import Substitution, hide, mentions_variables
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from holdfast.core.config.document import Entry, Severity
+    from holdfast.core.config.text_file import Unreadable
 
 FILE_LIMIT = 5 * 1024 * 1024
 MOST_PROBLEMS = 50
@@ -55,15 +54,6 @@ class Config:
         """Whether a file could not be used as it was meant: a reload keeps the former configuration then."""
         return any(problem.severity == "error" for problem in self._diagnostics)
 
-    @property
-    def model(self) -> str | None:
-        found = self.latest("model")
-        return found if isinstance(found, str) else None
-
-    @property
-    def providers(self) -> dict[str, ProviderConfig]:
-        return providers(self._documents)
-
     def effective(self) -> dict[str, Any]:
         """One merged object to look at, without secrets. Nothing works with it."""
         return merge(self._documents)
@@ -74,18 +64,24 @@ def load_config(
 ) -> Config:
     """`root` is the project's; `managed` are documents of the host, with their names, which count last of all."""
     entries: list[Entry] = []
-    problems: list[Diagnostic] = []
+    sources: list[_Source] = []
+
+    def source(path: Path, directory: Path, trusted: bool) -> _Source:
+        sources.append(_Source(path, directory, trusted, root, environment))
+        return sources[-1]
+
     for found in discover(directory, root, environment):
         if not isinstance(found, Candidate):
             entries.append(found)
-        elif document := _Source(found.path, found.path.parent, found.trusted, root, environment, problems).read():
+            continue
+        text = found.read(FILE_LIMIT)
+        if text is not None and (document := source(found.path, found.folder, found.trusted).use(text)):
             entries.append(document)
-    if inline := environment.get(INLINE):
-        source = _Source(Path(INLINE), directory, True, root, environment, problems)
-        entries += filter(None, [source.parse(inline)])
+    if (inline := environment.get(INLINE)) and (document := source(Path(INLINE), directory, True).parse(inline)):
+        entries.append(document)
     for name, content in managed:
-        source = _Source(name, name.parent, True, root, environment, problems)
-        entries.append(replace(source.document(content), managed=True))
+        entries.append(replace(source(name, name.parent, True).document(content), managed=True))
+    problems = [problem for source in sources for problem in source.problems()]
     for problem in problems:
         log.log(logging.ERROR if problem.severity == "error" else logging.WARNING, "%s", describe(problem))
     return Config(entries, problems)
@@ -107,26 +103,22 @@ class _Source:
         trusted: bool,
         root: Path,
         environment: Mapping[str, str],
-        problems: list[Diagnostic],
     ) -> None:
         self._path = path
         self._directory = directory
         self._trusted = trusted
         self._root = root
         self._environment = environment
-        self._problems = problems
         self._text = ""
         self._secrets: frozenset[str] = frozenset()
-        self._reported = 0
-        self._severe = False
+        self._problems: list[tuple[Diagnostic, Trail]] = []
+        self._unlisted: Severity | None = None
 
-    def read(self) -> Document | None:
-        try:
-            text = read_text(self._path, FILE_LIMIT)
-        except Unreadable as error:
-            self._report(f"{error}; ignored", severe=True)
-            return None
-        return None if text is None else self.parse(text)
+    def use(self, text: str | Unreadable) -> Document | None:
+        if isinstance(text, str):
+            return self.parse(text)
+        self._report(f"{text}; ignored", severe=True)
+        return None
 
     def parse(self, text: str) -> Document | None:
         self._text = text
@@ -145,9 +137,10 @@ class _Source:
         return self.document(value)
 
     def document(self, value: dict[str, Any]) -> Document:
-        inside = None if self._trusted else self._root.resolve()
-        substitution = Substitution(self._directory, inside, self._environment, self._dropped)
-        value, self._secrets = substitution.apply(value)
+        if not self._text or mentions_variables(self._text):
+            inside = None if self._trusted else self._root
+            substitution = Substitution(self._directory, inside, self._environment, self._dropped)
+            value, self._secrets = substitution.apply(value)
         data = validate(migrate(value, self._dropped), self._invalid)
         if not self._trusted:
             self._look_for_wide_rules(data)
@@ -179,19 +172,22 @@ class _Source:
         severe: bool = False,
         suggestion: str | None = None,
     ) -> None:
-        self._reported += 1
-        if self._reported > MOST_PROBLEMS:
-            if severe and not self._severe:
-                self._problems.append(Diagnostic(str(self._path), "has more fatal problems", None, "error"))
-            elif self._reported == MOST_PROBLEMS + 1:
-                self._problems.append(Diagnostic(str(self._path), "has more problems, which are not listed"))
-            self._severe |= severe
-            return
-        self._severe |= severe
-        found = line if line is not None or not trail else _line(self._text, trail)
-        message = hide(message, self._secrets)
         severity: Severity = "error" if severe else "warning"
-        self._problems.append(Diagnostic(str(self._path), message, found, severity, suggestion))
+        if len(self._problems) == MOST_PROBLEMS:
+            self._unlisted = "error" if severe else self._unlisted or severity
+        else:
+            hidden = hide(message, self._secrets)
+            self._problems.append((Diagnostic(str(self._path), hidden, line, severity, suggestion), trail))
+
+    def problems(self) -> Iterator[Diagnostic]:
+        """Each with the line of what it is about, or of the nearest thing around it that the file has."""
+        shapes = {trail: list(_shapes(trail)) for _, trail in self._problems if trail}
+        lines = lines_of(self._text, (shape for found in shapes.values() for shape in found)) if shapes else {}
+        for problem, trail in self._problems:
+            line = next((lines[shape] for shape in shapes.get(trail, ()) if shape in lines), problem.line)
+            yield problem._replace(line=line)
+        if self._unlisted:
+            yield Diagnostic(str(self._path), "has more problems, which are not listed", None, self._unlisted)
 
 
 _FORMER: dict[str, tuple[str, ...]] = {
@@ -204,18 +200,15 @@ _FORMER: dict[str, tuple[str, ...]] = {
 }
 
 
-def _line(text: str, trail: Trail) -> int | None:
-    """Where it stands in the file as written, or the nearest thing around it."""
+def _shapes(trail: Trail) -> Iterator[Trail]:
+    """How a file may have written this path before it was migrated, the most exact first."""
     while trail:
-        first, *rest = trail
-        shapes: list[list[str | int]] = [[former, *rest] for former in (first, *_FORMER.get(str(first), ()))]
+        yield trail
+        for former in _FORMER.get(str(trail[0]), ()):
+            yield (former, *trail[1:])
         if trail[:2] == ("mcp", "servers"):
-            shapes.append(["mcp", *trail[2:]])
-        for shape in shapes:
-            if (line := line_of(text, shape)) is not None:
-                return line
+            yield ("mcp", *trail[2:])
         trail = trail[:-1]
-    return None
 
 
 def _dotted(trail: Trail) -> str:

@@ -3,11 +3,13 @@ not depend on the size of the project."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.core.config.document import DOT, Directory
 from holdfast.core.config.environment import config_home, switched_on
+from holdfast.core.config.text_file import Unreadable, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -16,25 +18,36 @@ NAMES = ("opencode.json", "opencode.jsonc")
 
 
 class Candidate(NamedTuple):
-    """A file that counts if it exists."""
+    """A file that counts if it exists. Most do not, so its path is made when it does."""
 
-    path: Path
+    folder: Path
+    name: str
     trusted: bool
+
+    @property
+    def path(self) -> Path:
+        return self.folder / self.name
+
+    def read(self, limit: int) -> str | Unreadable | None:
+        try:
+            return read_text(f"{self.folder}/{self.name}", limit)
+        except Unreadable as error:
+            return error
 
 
 def discover(directory: Path, root: Path, environment: Mapping[str, str]) -> Iterator[Candidate | Directory]:
     home = config_home(environment)
-    yield from (Candidate(home / name, trusted=True) for name in NAMES)
+    yield from (Candidate(home, name, trusted=True) for name in NAMES)
     yield Directory(home, trusted=True)
     if named := environment.get("OPENCODE_CONFIG"):
-        yield Candidate(Path(named).expanduser(), trusted=True)
+        path = Path(named).expanduser()
+        yield Candidate(path.parent, path.name, trusted=True)
     folders = project_folders(directory, root, environment)
     for folder in folders:
-        yield from (Candidate(folder / name, trusted=False) for name in NAMES)
+        yield from (Candidate(folder, name, trusted=False) for name in NAMES)
     for folder in folders:
-        dot = folder / DOT
-        if dot.is_dir() and dot != home:
-            yield from (Candidate(dot / name, trusted=False) for name in NAMES)
+        if os.path.isdir(f"{folder}/{DOT}") and (dot := folder / DOT) != home:
+            yield from (Candidate(dot, name, trusted=False) for name in NAMES)
             yield Directory(dot, trusted=False)
 
 

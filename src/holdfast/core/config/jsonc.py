@@ -7,13 +7,13 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 _STRING = r'"(?:[^"\\]|\\.)*"'
 # Two passes, each linear: a comma counts as trailing only once the comments behind it are gone.
 _COMMENT = re.compile(rf"{_STRING}|//[^\n]*|/\*.*?\*/", re.DOTALL)
 _TRAILING_COMMA = re.compile(rf"{_STRING}|,(?=\s*[}}\]])", re.DOTALL)
-_TOKEN = re.compile(rf"(?:{_STRING}|[{{}}\[\],:])\s*", re.DOTALL)
+_TOKEN = re.compile(rf"(?:{_STRING}|[{{}}\[\],])\s*", re.DOTALL)
 
 
 class InvalidJson(ValueError):
@@ -45,36 +45,46 @@ def decode(text: str) -> Decoded:
     return Decoded(value, tuple(repeated))
 
 
-def line_of(text: str, path: Sequence[str | int]) -> int | None:
-    """Where the value at `path` stands, counting from one. Only called for what will be reported."""
+def lines_of(text: str, paths: Iterable[Sequence[str | int]]) -> dict[tuple[str | int, ...], int]:
+    """On which line, counting from one, the values at these paths stand, as far as they exist; in one pass."""
+    wanted = {tuple(path) for path in paths}
+    depths = {len(path) for path in wanted}
+    found: dict[tuple[str | int, ...], int] = {}
     plain = to_json(text)
-    # One open container each: the key or index it is at; None once a key is awaited.
-    trail: list[str | int | None] = []
+    line, counted = 1, 0
+    # One open container each: the key or index it is at, nothing before the first key.
+    trail: list[str | int] = []
     awaiting_key = False
-    wanted = list(path)
     for match in _TOKEN.finditer(plain):
         token = match[0].rstrip()
-        if token[0] == '"' and awaiting_key:
+        if token[0] == '"':
+            if not awaiting_key:
+                continue
             trail[-1], awaiting_key = json.loads(token), False
         elif token == "{":
-            trail.append(None)
+            trail.append("")
             awaiting_key = True
+            continue
         elif token == "[":
             trail.append(0)
-        elif token in "}]" and trail:
-            trail.pop()
+        elif token in "}]":
+            del trail[-1:]
             awaiting_key = False
+            continue
         elif token == "," and trail:
             last = trail[-1]
-            if isinstance(last, int):
-                trail[-1] = last + 1
-            else:
+            if isinstance(last, str):
                 awaiting_key = True
-        if trail == wanted:
+                continue
+            trail[-1] = last + 1
+        if len(trail) in depths and (here := tuple(trail)) in wanted and here not in found:
             # An item begins behind its bracket or comma, perhaps on another line.
             start = match.start() if token[0] == '"' else match.end()
-            return plain.count("\n", 0, start) + 1
-    return None
+            line, counted = line + plain.count("\n", counted, start), start
+            found[here] = line
+            if len(found) == len(wanted):
+                break
+    return found
 
 
 def to_json(text: str) -> str:

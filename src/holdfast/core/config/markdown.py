@@ -39,8 +39,11 @@ class NamedMarkdown(NamedTuple):
         return report
 
 
-def read_markdown(folders: Iterable[Path], problems: list[Diagnostic], *, recursive: bool) -> Iterator[NamedMarkdown]:
-    """All folders together in the order of their paths, as one glob over them would give."""
+def read_markdown(
+    directory: Path, names: Iterable[str], problems: list[Diagnostic], *, recursive: bool
+) -> Iterator[NamedMarkdown]:
+    """The folders of these names together, in the order of their paths, as one glob over them would give."""
+    folders = [directory / name for name in names if os.path.isdir(f"{directory}/{name}")]
     found = sorted((path, folder) for folder in folders for path in _files(folder, recursive=recursive))
     if len(found) > MOST_FILES:
         problems.append(Diagnostic(str(found[MOST_FILES][1]), f"has more than {MOST_FILES} files; the rest is ignored"))

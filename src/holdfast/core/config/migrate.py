@@ -128,8 +128,9 @@ def migrate_model(model: Object) -> Object:
     if model.get("tool_call") is not None or modalities:
         new["capabilities"] = {
             "tools": model.get("tool_call") or False,
-            "input": modalities.get("input") or [],
-            "output": modalities.get("output") or [],
+            # A model that says nothing about this talks; without text it could not be chosen by itself.
+            "input": modalities.get("input") or ["text"],
+            "output": modalities.get("output") or ["text"],
         }
     if request := _present(headers=model.get("headers"), body=model.get("options")):
         new["request"] = request

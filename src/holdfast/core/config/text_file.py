@@ -14,7 +14,7 @@ class Unreadable(Exception):
     """Something is there, but its text cannot be had."""
 
 
-def read_text(path: Path, limit: int) -> str | None:
+def read_text(path: str | Path, limit: int) -> str | None:
     """None when nothing is there."""
     try:
         # Non-blocking, so that opening a pipe returns and can be refused.

@@ -7,7 +7,9 @@ Invariants
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple, TypeAlias, get_args
 
 import msgspec
@@ -196,10 +198,9 @@ class _Validation:
     def _look_for_unknown(self, value: Any, trail: Trail, kind: Any) -> None:
         if not isinstance(value, dict):
             return
-        structs = [part for part in (get_args(kind) or (kind,)) if isinstance(part, type)]
-        known = {name for part in structs if issubclass(part, schema.Section) for name in part.__struct_encode_fields__}
-        if known:
-            for name in value.keys() - known - {"type"}:
+        known = _names(kind)
+        if known and not value.keys() <= known:
+            for name in value.keys() - known:
                 self._unknown((*trail, name), sorted(known))
 
     def _unknown(self, trail: Trail, *known: list[str]) -> None:
@@ -212,6 +213,14 @@ class _Validation:
             nearest = [near for names in known for near in difflib.get_close_matches(name, names, n=1)]
             suggestion = nearest[0] if nearest else None
         self._report(Problem(trail, "is not a known name; ignored", suggestion=suggestion))
+
+
+@cache
+def _names(kind: Any) -> frozenset[str]:
+    """What an object of this type may contain; empty when it may contain anything."""
+    structs = (part for part in (get_args(kind) or (kind,)) if isinstance(part, type))
+    fields = [part.__struct_encode_fields__ for part in structs if issubclass(part, schema.Section)]
+    return frozenset(("type", *itertools.chain(*fields))) if fields else frozenset()
 
 
 def _reason(error: msgspec.ValidationError) -> str:

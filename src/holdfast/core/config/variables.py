@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 INSERT_LIMIT = 1024 * 1024
 HIDDEN = "***"
 
+_SCALARS = frozenset((int, float, bool, type(None)))
 _VARIABLE = re.compile(r"\{(env|file):([^{}]+)\}")
 
 Trail = tuple[str | int, ...]
@@ -35,6 +36,11 @@ class _Dropped:
 
 
 _DROPPED: Final = _Dropped()
+
+
+def mentions_variables(text: str) -> bool:
+    """Whether a document's text is worth looking through; a brace can also be written as an escape."""
+    return "{env:" in text or "{file:" in text or "\\u007" in text
 
 
 class Substitution:
@@ -54,18 +60,27 @@ class Substitution:
         self._secrets: set[str] = set()
 
     def apply(self, document: dict[str, Any]) -> Substituted:
-        value = self._walk(document, ())
-        assert isinstance(value, dict)
+        value = self._object(document, ())
         return Substituted(value, frozenset(self._secrets))
 
-    def _walk(self, value: Any, trail: Trail) -> Any:
+    def _object(self, value: dict[str, Any], trail: Trail) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key, item in value.items():
+            # Nearly everything is a number or a text without variables: worth not calling anything for.
+            kind = type(item)
+            if kind in _SCALARS or (kind is str and "{" not in item):
+                found[key] = item
+            elif (new := self._value(item, (*trail, key))) is not _DROPPED:
+                found[key] = new
+        return found
+
+    def _value(self, value: Any, trail: Trail) -> Any:
         if isinstance(value, str):
-            return self._text(value, trail) if "{" in value else value
+            return self._text(value, trail)
         if isinstance(value, dict):
-            items = ((key, self._walk(item, (*trail, key))) for key, item in value.items())
-            return {key: item for key, item in items if item is not _DROPPED}
+            return self._object(value, trail)
         if isinstance(value, list):
-            found = (self._walk(item, (*trail, index)) for index, item in enumerate(value))
+            found = (self._value(item, (*trail, index)) for index, item in enumerate(value))
             return [item for item in found if item is not _DROPPED]
         return value
 
@@ -93,7 +108,7 @@ class Substitution:
     def _file(self, name: str, trail: Trail) -> str | None:
         path = home_directory(self._environment) / name[2:] if name.startswith("~/") else self._directory / Path(name)
         try:
-            if self._inside is not None and not path.resolve().is_relative_to(self._inside):
+            if self._inside is not None and not path.resolve().is_relative_to(self._inside.resolve()):
                 raise Unreadable("is outside the project")
             text = read_text(path, INSERT_LIMIT)
         except (Unreadable, OSError, RuntimeError, ValueError) as error:

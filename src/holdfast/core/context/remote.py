@@ -11,6 +11,7 @@ import asyncio
 import hashlib
 import logging
 import os
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 from urllib.parse import urljoin, urlsplit
@@ -21,6 +22,8 @@ from holdfast.core.context.instructions import HEADING
 from holdfast.core.context.source import REMOTE_TIMEOUT, UNAVAILABLE, JsonCodec, Source, Unavailable
 from holdfast.core.context.system_context import EMPTY, combine, make
 from holdfast.core.context.together import together
+from holdfast.core.web.errors import FetchFailed
+from holdfast.core.web.fetch import Budget
 from holdfast.schema.codec import decoder, encode
 from holdfast.schema.record import Record
 
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
 
     from holdfast.core.clock import Clock
     from holdfast.core.context.system_context import SystemContext
+    from holdfast.core.web.fetch import Fetcher
 
 CONTRIBUTION = "core/instructions-remote"
 KEY = "core/instructions/remote/{}"
@@ -45,10 +49,6 @@ TRY_AGAIN = frozenset((408, 425, 429))
 log = logging.getLogger(__name__)
 
 
-class FetchFailed(Exception):
-    """There was no answer: no such host, no connection, a refused address, a body beyond the limit."""
-
-
 class Response(NamedTuple):
     status: int
     headers: Mapping[str, str]
@@ -58,8 +58,20 @@ class Response(NamedTuple):
 
 class Fetch(Protocol):
     async def __call__(self, url: str, headers: Mapping[str, str], *, limit: int) -> Response:
-        """One GET; a redirect is returned, not followed. Raises FetchFailed or OSError, also for a body larger than
-        `limit` bytes."""
+        """One GET; a redirect is returned, not followed. Raises FetchFailed or OSError when there is no answer, or one
+        with more than `limit` bytes."""
+
+
+class WebFetch:
+    """The real one."""
+
+    def __init__(self, fetcher: Fetcher) -> None:
+        self._fetcher = fetcher
+
+    async def __call__(self, url: str, headers: Mapping[str, str], *, limit: int) -> Response:
+        budget = Budget(REMOTE_TIMEOUT)
+        async with self._fetcher.open(url, budget=budget, headers=headers, redirects=0) as answer:
+            return Response(answer.status, answer.headers, await answer.read(limit))
 
 
 class RemoteInstruction(Record):
@@ -82,8 +94,7 @@ class Absent:
 
 
 ABSENT = Absent()
-State = str | Absent | Unavailable
-"""The content, if it is known."""
+State = Copy | Absent | Unavailable
 
 _CODEC = JsonCodec(RemoteInstruction)
 
@@ -133,7 +144,8 @@ class RemoteInstructions:
 
     async def _ask(self, url: str) -> State:
         self._asked[url] = self._clock.now()
-        copy = await asyncio.to_thread(self._stored, url)
+        known = self._known.get(url)
+        copy = known if isinstance(known, Copy) else await asyncio.to_thread(self._stored, url)
         try:
             async with asyncio.timeout(REMOTE_TIMEOUT):
                 answer = await self._follow(url, copy)
@@ -146,33 +158,34 @@ class RemoteInstructions:
             await asyncio.to_thread(self._forget, url)
         elif copy is not None:
             answer = copy
-        self._known[url] = state = answer.content if isinstance(answer, Copy) else answer
-        return state
+        self._known[url] = answer
+        return answer
 
-    async def _follow(self, url: str, copy: Copy | None) -> Copy | Absent | Unavailable:
+    async def _follow(self, url: str, copy: Copy | None) -> State:
         current = url
         for _ in range(REDIRECT_LIMIT + 1):
             headers = _validators(copy) if copy is not None and _origin(current) == _origin(url) else {}
             response = await self._fetch(current, headers, limit=BODY_LIMIT)
             target = response.headers.get("location")
             if response.status not in REDIRECTS or target is None:
-                return self._judge(url, response, copy)
+                return self._judge(url, response, copy, at_home=_origin(current) == _origin(url))
             following = urljoin(current, target)
             if not _may_follow(current, following):
                 raise FetchFailed("refused redirect")
             current = following
         raise FetchFailed("too many redirects")
 
-    def _judge(self, url: str, response: Response, copy: Copy | None) -> Copy | Absent | Unavailable:
+    def _judge(self, url: str, response: Response, copy: Copy | None, *, at_home: bool) -> State:
+        """Validators of another origin are not kept: they could only be sent where they do not belong."""
         status = response.status
         if status == 304 and copy is not None:
             return copy
         if 200 <= status < 300:
             return Copy(
-                url=url,
+                url=shown(url),
                 content=response.body.decode("utf-8", "replace"),
-                etag=response.headers.get("etag"),
-                last_modified=response.headers.get("last-modified"),
+                etag=response.headers.get("etag") if at_home else None,
+                last_modified=response.headers.get("last-modified") if at_home else None,
                 time=self._clock.now(),
             )
         if 400 <= status < 500 and status not in TRY_AGAIN:
@@ -184,7 +197,7 @@ class RemoteInstructions:
             copy: Copy = decoder(Copy).decode(self._path(url).read_bytes())
         except (OSError, msgspec.DecodeError):
             return None
-        return copy if copy.url == url else None
+        return copy if copy.url == shown(url) else None
 
     def _store(self, url: str, copy: Copy) -> None:
         """A copy that cannot be kept is no reason to fail: the answer is at hand."""
@@ -196,7 +209,8 @@ class RemoteInstructions:
             os.replace(draft, path)
         except OSError as error:
             log.warning("the copy of remote instructions was not kept: %s", error)
-            draft.unlink(missing_ok=True)
+            with suppress(OSError):
+                draft.unlink()
 
     def _forget(self, url: str) -> None:
         try:
@@ -221,7 +235,7 @@ def shown(url: str) -> str:
 def _context(url: str, state: State) -> SystemContext:
     if isinstance(state, Absent):
         return EMPTY
-    value = RemoteInstruction(url=shown(url), content=state) if isinstance(state, str) else state
+    value = RemoteInstruction(url=state.url, content=state.content) if isinstance(state, Copy) else state
     return make(
         Source(
             key=KEY.format(digest(url)),

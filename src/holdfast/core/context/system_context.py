@@ -103,10 +103,6 @@ async def _wait(source: AnySource, given: Awaitable[Any], metrics: Metrics | Non
             metrics.record("context.observe.duration", time.perf_counter() - started, source.key)
 
 
-def unavailable(observation: Observation) -> tuple[str, ...]:
-    return tuple(source.key for source, value in observation if value is UNAVAILABLE)
-
-
 # -- deciding ----------------------------------------------------------------------------------------------------
 
 

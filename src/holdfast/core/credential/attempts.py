@@ -57,8 +57,7 @@ class Attempts:
             raise AuthorizationFailed("Too many sign-ins are open; finish or cancel one")
         try:
             authorization = await oauth.authorize(inputs)
-        except Exception as error:
-            # What a provider says may hold what it should not: only the kind of failure is told.
+        except Exception as error:  # noqa: BLE001 - of a provider's words, which may hold secrets, only the kind is told
             raise AuthorizationFailed(f"{integration_id}: sign-in could not begin ({type(error).__name__})") from None
         attempt = _Open(self._ids.of("con"), integration_id, label, authorization, self._clock.now())
         self._open[attempt.id] = attempt
@@ -129,7 +128,7 @@ class Attempts:
             value = await attempt.authorization.finish(code)
             await self._store(attempt.integration_id, value, attempt.label)
             attempt.status = "complete"
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - however it ends, it is over, and whoever asks is told so
             log.warning("%s: sign-in failed: %s", attempt.integration_id, type(error).__name__)
             attempt.status = "failed"
             attempt.message = (

@@ -22,7 +22,7 @@ async def file_lock(path: Path, *, patience: float = 60.0) -> AsyncIterator[None
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         async with asyncio.timeout(patience):
-            while not _taken(handle):
+            while not _taken(handle):  # noqa: ASYNC110 - another process holds it, which no event tells
                 await asyncio.sleep(POLL_SECONDS)
         yield
     finally:

@@ -3,17 +3,18 @@ methods to the same draft."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from holdfast.schema.catalog import EnvMethod, KeyMethod, OAuthMethod
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
     from holdfast.core.credential.store import OAuthValue
 
 
 class Authorization(NamedTuple):
-    """A sign-in that was begun. `auto` ends by itself when `finish(None)` does; `code` needs what the person was shown."""
+    """A sign-in that was begun. `auto` ends when `finish(None)` does; `code` needs what the person was shown."""
 
     url: str
     instructions: str

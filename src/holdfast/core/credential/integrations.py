@@ -58,8 +58,8 @@ class Integrations:
         batches: Batches | None = None,
         announce: Callable[[Record], None] | None = None,
     ) -> None:
-        """A rebuild starts with `initial`, and `configure` speaks after every plugin. Without a store there are only keys
-        of the environment."""
+        """A rebuild starts with `initial`, and `configure` speaks after every plugin. Without a store there are only
+        the keys of the environment."""
         self._initial = initial
         self._configure = configure
         self._environment = environment
@@ -210,8 +210,7 @@ class Integrations:
                 return latest.value
             try:
                 value = await method.refresh(latest.value)
-            except Exception as error:
-                # What a provider says may hold what it should not: only the kind of failure is told.
+            except Exception as error:  # noqa: BLE001 - a provider's words may hold secrets: only the kind is told
                 reason = f"did not renew its authorization ({type(error).__name__}); connect again"
                 raise AuthorizationFailed(f"{credential.integration_id} {reason}") from None
             await store.update(credential.id, value=value)

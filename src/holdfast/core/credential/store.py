@@ -11,7 +11,6 @@ import asyncio
 import fcntl
 import logging
 import os
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -165,6 +164,8 @@ class CredentialStore:
         await asyncio.to_thread(self._replace, change)
 
     def _replace(self, change: Callable[[tuple[Credential, ...]], tuple[Credential, ...]]) -> None:
+        import tempfile
+
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         lock = os.open(self._path.with_name(self._path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:

@@ -390,10 +390,7 @@ class EventLog:
             after = page[-1].seq
 
     def _rebuild_unit(self, aggregate_id: str, events: Iterable[_Prepared]) -> Unit:
-        clear = tuple(
-            Statement(f"projection.clear_{table}", {"id": aggregate_id})
-            for table in ("parts", "messages", "inbox", "todos", "session")
-        )
+        clear = tuple(Statement(f"projection.clear_{table}", {"id": aggregate_id}) for table in PROJECTIONS[::-1])
         return Unit(aggregate_id, events=tuple(item.row for item in events), before=clear, rebuild=True)
 
 

@@ -92,6 +92,11 @@ def regular(found: os.stat_result, target: Target) -> None:
         raise WrongKind(target.resource, kind_of(found.st_mode))
 
 
+def identity(found: os.stat_result) -> tuple[int, int]:
+    """The same for every name of one file."""
+    return found.st_dev, found.st_ino
+
+
 def kind_of(mode: int) -> str:
     return _KINDS.get(stat.S_IFMT(mode), "special file")
 

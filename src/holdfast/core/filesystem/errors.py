@@ -1,16 +1,15 @@
 """What can go wrong with a file, as expected failures.
 
-    FileError
-    ├── PathError          the path leads where this Location has no authority, or nowhere
-    ├── TargetMissing      nothing is there
-    ├── TargetExists       an exclusive creation found something there
-    ├── StaleContent       the bytes are not the expected ones
-    ├── WrongKind          a directory, pipe, socket or device stands there
-    ├── ReadOnlyFile       its mode forbids writing
-    ├── FileTooLarge       more bytes than the caller takes
-    └── NotText            the bytes are in no encoding that could be written back
-
-The message of each is a clause that a tool may put behind its own words.
+FileError
+├── PathError          the path leads where this Location has no authority, or nowhere
+├── TargetMissing      nothing is there
+├── TargetExists       an exclusive creation found something there
+├── StaleContent       the bytes are not the expected ones
+├── WrongKind          a directory, pipe, socket or device stands there
+├── ReadOnlyFile       its mode forbids writing
+├── FileTooLarge       more bytes than the caller takes
+├── NotText            the bytes are in no encoding that could be written back
+└── Unencodable        new text has a character that the file's encoding has not
 """
 
 from __future__ import annotations
@@ -43,48 +42,57 @@ PATH_REASONS: dict[PathReason, str] = {
 
 
 class FileError(Exception):
-    def __init__(self, path: str, message: str) -> None:
-        super().__init__(message)
-        self.path = path
+    """The message is a clause that fits behind a tool's own words."""
 
 
 class PathError(FileError):
     def __init__(self, path: str, reason: PathReason) -> None:
-        super().__init__(path, PATH_REASONS[reason])
+        super().__init__(PATH_REASONS[reason])
+        self.path = path
         self.reason = reason
 
 
 class TargetMissing(FileError):
     def __init__(self, path: str) -> None:
-        super().__init__(path, "it does not exist")
+        super().__init__("it does not exist")
+        self.path = path
 
 
 class TargetExists(FileError):
     def __init__(self, path: str) -> None:
-        super().__init__(path, "it already exists")
+        super().__init__("it already exists")
+        self.path = path
 
 
 class StaleContent(FileError):
     def __init__(self, path: str) -> None:
-        super().__init__(path, "it changed in the meantime")
+        super().__init__("it changed in the meantime")
+        self.path = path
 
 
 class WrongKind(FileError):
     def __init__(self, path: str, kind: str) -> None:
-        super().__init__(path, f"it is a {kind}, not a file")
+        super().__init__(f"it is a {kind}, not a file")
+        self.path = path
         self.kind = kind
 
 
 class ReadOnlyFile(FileError):
     def __init__(self, path: str) -> None:
-        super().__init__(path, "it is read-only")
+        super().__init__("it is read-only")
+        self.path = path
 
 
 class FileTooLarge(FileError):
     def __init__(self, path: str, limit: int) -> None:
-        super().__init__(path, f"it is larger than {limit} bytes")
+        super().__init__(f"it is larger than {limit} bytes")
+        self.path = path
 
 
 class NotText(FileError):
-    def __init__(self, path: str, message: str) -> None:
-        super().__init__(path, message)
+    """The message is the caller's: a whole sentence where it stands alone."""
+
+
+class Unencodable(FileError):
+    def __init__(self, encoding: str, character: str) -> None:
+        super().__init__(f"its encoding, {encoding}, has no {character!r}")

@@ -13,6 +13,8 @@ import threading
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
+from holdfast.core.filesystem.descriptor import identity
+
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator
     from pathlib import Path
@@ -63,10 +65,9 @@ class _Entry:
 
 def _identity(path: str) -> tuple[int, int] | None:
     try:
-        found = os.lstat(path)
+        return identity(os.lstat(path))
     except OSError:
         return None
-    return found.st_dev, found.st_ino
 
 
 PROCESS_LOCKS = FileLocks()

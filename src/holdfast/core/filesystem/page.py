@@ -131,11 +131,11 @@ class _Broken(NamedTuple):
 
 
 def binary(resource: str) -> NotText:
-    return NotText(resource, f"Cannot read binary file: {resource}")
+    return NotText(f"Cannot read binary file: {resource}")
 
 
 def malformed(resource: str, encoding: Encoding) -> NotText:
-    return NotText(resource, f"File is not valid {encoding.name.upper()}: {resource}")
+    return NotText(f"File is not valid {encoding.name.upper()}: {resource}")
 
 
 def _cut(line: str) -> str:

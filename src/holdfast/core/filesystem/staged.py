@@ -9,7 +9,7 @@ import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from holdfast.core.filesystem.descriptor import sync
+from holdfast.core.filesystem.descriptor import identity, sync
 from holdfast.core.filesystem.errors import TargetExists
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Staged:
             raise
         finally:
             os.close(handle)
-        self.identity = found.st_dev, found.st_ino
+        self.identity = identity(found)
 
     def __enter__(self) -> Staged:
         return self

@@ -6,6 +6,8 @@ from __future__ import annotations
 import codecs
 from typing import NamedTuple
 
+from holdfast.core.filesystem.errors import Unencodable
+
 BOM = "\ufeff"
 SAMPLE_BYTES = 64 * 1024
 
@@ -36,8 +38,8 @@ class Text(NamedTuple):
     encoding: Encoding
 
     def encode(self, content: str) -> bytes:
-        """Other content in the same encoding, with one mark if it had one. UnicodeEncodeError if it cannot hold it."""
-        return self.encoding.mark + content.lstrip(BOM).encode(self.encoding.name)
+        """Other content in the same encoding, with one mark if it had one; raises `Unencodable`."""
+        return self.encoding.mark + _encode(content.lstrip(BOM), self.encoding.name)
 
 
 def decode(data: bytes) -> Text | None:
@@ -59,7 +61,7 @@ def encode_like(before: bytes | None, content: str) -> bytes:
     if old is not None and (old.encoding.mark or old.encoding.name != UTF8.name):
         return old.encode(content)
     mark = UTF8_MARKED.mark if content.startswith(BOM) else b""
-    return mark + content.lstrip(BOM).encode()
+    return mark + _encode(content.lstrip(BOM), UTF8.name)
 
 
 def is_binary(sample: bytes) -> bool:
@@ -109,6 +111,13 @@ def fold(text: str) -> str:
     return text.translate(_TYPOGRAPHY)
 
 
+def _encode(content: str, name: str) -> bytes:
+    try:
+        return content.encode(name)
+    except UnicodeEncodeError as error:
+        raise Unencodable(name, content[error.start]) from None
+
+
 def _decode(data: bytes, encoding: Encoding) -> Text | None:
     try:
         content = data[len(encoding.mark) :].decode(encoding.name)
@@ -124,7 +133,7 @@ def _guess(data: bytes) -> Text | None:
     text = _decode(data, Encoding(name)) if name is not None else None
     try:
         exact = text is not None and text.encode(text.content) == data
-    except UnicodeEncodeError:
+    except Unencodable:
         return None
     return text if exact else None
 

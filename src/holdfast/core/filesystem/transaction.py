@@ -13,7 +13,7 @@ import stat
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.core.filesystem.descriptor import look, parent, read_at, sync
+from holdfast.core.filesystem.descriptor import identity, look, parent, read_at, sync
 from holdfast.core.filesystem.errors import FileError, FileTooLarge, StaleContent, TargetExists
 from holdfast.core.filesystem.staged import TEMPORARY, Staged
 
@@ -67,6 +67,7 @@ class _Prepared(NamedTuple):
     name: str
     staged: Staged | None
     backup: str | None
+    original: tuple[int, int] | None
 
     def commit(self) -> None:
         if self.staged is None:
@@ -78,13 +79,14 @@ class _Prepared(NamedTuple):
             self.staged.replace(self.name)
 
     def take_back(self) -> None:
+        found = look(self.directory, self.name, self.change.target)
+        present = None if found is None else identity(found)
         if self.backup is not None:
-            os.rename(self.backup, self.name, src_dir_fd=self.directory, dst_dir_fd=self.directory)
-        elif self.staged is not None:
-            # Only if it is the one that we put there.
-            found = look(self.directory, self.name, self.change.target)
-            if found is not None and (found.st_dev, found.st_ino) == self.staged.identity:
-                os.unlink(self.name, dir_fd=self.directory)
+            if present != self.original:
+                os.rename(self.backup, self.name, src_dir_fd=self.directory, dst_dir_fd=self.directory)
+        elif self.staged is not None and present == self.staged.identity:
+            # Not what somebody else put there.
+            os.unlink(self.name, dir_fd=self.directory)
         sync(self.directory)
 
 
@@ -109,7 +111,7 @@ def _prepare(change: Change, open_: ExitStack) -> _Prepared:
         like = found or (_stat(change.like) if change.like is not None else None)
         staged = open_.enter_context(Staged(directory, change.after, like, copy_from=name if found else None))
     backup = _keep(directory, name, open_) if found is not None else None
-    return _Prepared(change, directory, name, staged, backup)
+    return _Prepared(change, directory, name, staged, backup, identity(found) if found is not None else None)
 
 
 def _stat(target: Target) -> os.stat_result | None:
@@ -128,7 +130,7 @@ def _verify(change: Change, found: os.stat_result | None, directory: int, name: 
     if stat.S_ISLNK(found.st_mode) and change.after is None:
         return
     if found.st_nlink > 1 and change.after is not None:
-        raise FileError(target.resource, "it has several hard links, which replacing it would separate")
+        raise FileError("it has several hard links, which replacing it would separate")
     try:
         same = read_at(directory, name, target, len(change.before)) == change.before
     except FileTooLarge:

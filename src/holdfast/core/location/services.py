@@ -1,24 +1,53 @@
-"""What a Location has of its own: configuration, catalog, tools, runner. Nothing here is keyed by a Session."""
+"""What a Location has of its own. Nothing here is keyed by a Session."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from holdfast.core.agent.agents import Agents
     from holdfast.core.catalog.catalog import Catalog
+    from holdfast.core.command.commands import Commands
+    from holdfast.core.config.reload import LiveConfig
     from holdfast.core.location.project import Project
+    from holdfast.core.location.surface import Surface
+    from holdfast.core.permission.permission import Permissions
+    from holdfast.core.plugin.plugins import Plugins
+    from holdfast.core.process.process import Processes
+    from holdfast.core.question.question import Questions
     from holdfast.core.scope import Scope
     from holdfast.core.session.runner.runner import Runner
+    from holdfast.core.snapshot.snapshot import Snapshots
     from holdfast.core.tool.registry import ToolRegistry
+    from holdfast.schema.location import Location
 
 
+@dataclass(frozen=True)
 class LocationServices:
-    def __init__(self, project: Project, catalog: Catalog, tools: ToolRegistry, runner: Runner, scope: Scope) -> None:
-        self.project = project
-        self.catalog = catalog
-        self.tools = tools
-        self.runner = runner
-        self._scope = scope
+    location: Location
+    project: Project
+    config: LiveConfig
+    agents: Agents
+    commands: Commands
+    catalog: Catalog
+    permissions: Permissions
+    questions: Questions
+    tools: ToolRegistry
+    surface: Surface
+    plugins: Plugins
+    snapshots: Snapshots
+    processes: Processes
+    runner: Runner
+    scope: Scope
 
     async def close(self) -> None:
-        self._scope.close()
+        """What asks people first, so that nobody waits for an answer; then what runs, then what was registered."""
+        await self.permissions.close()
+        await self.questions.close()
+        await self.plugins.close()
+        await self.processes.close()
+        await self.catalog.close()
+        await self.surface.close()
+        self.snapshots.close()
+        self.scope.close()

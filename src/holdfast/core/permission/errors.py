@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from holdfast.core.tool.stop import Stopped
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -59,7 +61,7 @@ class Corrected(Refusal):
         self.feedback = feedback
 
 
-class Declined(Exception):
+class Declined(Stopped):
     """A person rejected it, or nobody can answer any more. Never a tool result: the turn stops here."""
 
     tag = "PermissionV2.DeclinedError"

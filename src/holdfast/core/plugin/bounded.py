@@ -13,15 +13,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-async def bounded(work: Callable[[], T], seconds: float) -> T:
-    """Raises TimeoutError. A daemon thread, not the loop's executor: that one is joined when the loop closes."""
+async def bounded(work: Callable[[], T], seconds: float, *, late: Callable[[T], None] | None = None) -> T:
+    """Raises TimeoutError; a result that comes afterwards goes to `late`. A daemon thread, not one of the loop's
+    executor: those are joined when the loop closes."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 
     def answer(result: T | None, error: Exception | None) -> None:
         if done.done():
-            return
-        if error is not None:
+            if error is None and late is not None:
+                late(result)  # type: ignore[arg-type]
+        elif error is not None:
             done.set_exception(error)
         else:
             done.set_result(result)  # type: ignore[arg-type]

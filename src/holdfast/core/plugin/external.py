@@ -50,14 +50,18 @@ class ExternalPlugin:
     async def load(self, seconds: float) -> Loaded:
         """Import it, within that time. Raises PluginFailed."""
         try:
-            found = await bounded(self._import, seconds)
-            return Loaded(check_plugin(found, self.name), partial(_forget, found))
+            found = await bounded(self._import, seconds, late=_forget)
         except TimeoutError as error:
             raise PluginFailed(self.name, f"importing it took longer than {seconds:g} s") from error
         except PluginFailed:
             raise
         except Exception as error:
             raise PluginFailed(self.name, f"it could not be imported: {type(error).__name__}: {error}") from error
+        try:
+            return Loaded(check_plugin(found, self.name), partial(_forget, found))
+        except PluginFailed:
+            _forget(found)
+            raise
 
     def _import(self) -> Any:
         return _import_installed(self.name) if self.path is None else _import_file(self.path)

@@ -265,6 +265,7 @@ class _Child:
         if not chunk:
             self._release(pipe)
         elif not self._pipes[pipe](chunk):
+            self._pipes[pipe] = _discard
             self.stop("enough")
 
     def _read_rest(self) -> None:
@@ -314,6 +315,10 @@ class _Child:
         for stream in (self._popen.stdout, self._popen.stderr):
             if stream is not None:
                 stream.close()
+
+
+def _discard(chunk: bytes) -> bool:
+    return True
 
 
 async def _until_done(task: asyncio.Task[Ended]) -> None:

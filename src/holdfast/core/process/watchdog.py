@@ -8,11 +8,14 @@ Invariants
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import subprocess
 
 MARKER = "HOLDFAST_PROCESS"
 FAREWELL_SECONDS = 2.0
+
+log = logging.getLogger(__name__)
 
 _SCRIPT = f"""
 trap '' HUP INT TERM
@@ -53,13 +56,19 @@ class Watchdog:
 
     def _tell(self) -> None:
         line = (" ".join(map(str, sorted(self._living))) + "\n").encode()
-        if self._shell is None or not _write(self._shell, line):
+        if self._shell is not None and not _write(self._shell, line):
+            self._shell.wait()
+            self._shell = None
+        if self._shell is not None or not self._living:
+            return
+        try:
             self._shell = self._start()
+        except OSError as problem:
+            log.warning("children may outlive this process if it is killed: %s", problem)
+        else:
             _write(self._shell, line)
 
     def _start(self) -> subprocess.Popen[bytes]:
-        if self._shell is not None:
-            self._shell.wait()
         return subprocess.Popen(
             ("/bin/sh", "-c", _SCRIPT, "holdfast-watchdog", self._token),
             bufsize=0,

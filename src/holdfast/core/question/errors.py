@@ -8,11 +8,13 @@ InvalidAnswers      answers that do not fit the questions, which go on waiting
 
 from __future__ import annotations
 
+from holdfast.core.tool.stop import Stopped
+
 NOBODY_TO_ASK = "Nobody is here to answer questions; go on with what you know, and say what you assumed"
 TOO_MANY_WAIT = "Too many questions of this Session already wait for an answer"
 
 
-class Dismissed(Exception):
+class Dismissed(Stopped):
     """A person dismissed the question, or nobody can answer any more. Never a tool result: the turn stops here."""
 
     tag = "QuestionV2.RejectedError"

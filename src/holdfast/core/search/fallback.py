@@ -44,6 +44,8 @@ def main(arguments: list[str]) -> int:
         for record in search_file(path, expression, explicit=query.name is not None):
             found = True
             _print(msgspec.json.encode(record) + b"\n")
+        # The next file may be the one that never ends.
+        sys.stdout.buffer.flush()
     _print(b'{"type":"summary"}\n')
     return 0 if found else 1
 

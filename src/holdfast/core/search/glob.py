@@ -23,7 +23,7 @@ class Glob:
             raise InvalidGlob("it is empty, too long or has control characters")
         forms = _alternatives(pattern)
         for form in forms:
-            if form.startswith(("!", "/", "\\")) or ".." in form.split("/"):
+            if form.startswith(("!", "/")) or ".." in form.split("/"):
                 raise InvalidGlob("it must be relative, without `..` and without `!` at its beginning")
         self.hidden = any(part.startswith(".") for form in forms for part in form.split("/"))
         """Whether it selects hidden files."""

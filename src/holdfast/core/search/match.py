@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import logging
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,6 +16,8 @@ RECORD_BYTES = 64 * 1024
 LINE_CHARACTERS = 2000
 CUT = "..."
 MOST_SUBMATCHES = 100
+
+log = logging.getLogger(__name__)
 
 
 class Submatch(NamedTuple):
@@ -45,6 +48,7 @@ class MatchReader:
         self.matches: list[Match] = []
         self.complete = False
         """Whether the engine came to its end; it says so whether or not it had trouble on the way."""
+        self.enough = False
         self._keep = keep
         self._most = most
         self._left = most_bytes
@@ -57,6 +61,7 @@ class MatchReader:
         for end in ends:
             self._record_end(end)
             if len(self.matches) >= self._most or self._left < 0:
+                self.enough = True
                 return False
         self._gather(rest)
         return True
@@ -123,8 +128,12 @@ _MATCH = b'{"type":"match"'
 _decoder = msgspec.json.Decoder(_Record)
 
 
-def _match(record: bytes) -> Match:
-    data = _decoder.decode(record).data
+def _match(record: bytes) -> Match | None:
+    try:
+        data = _decoder.decode(record).data
+    except msgspec.DecodeError:
+        log.warning("a record of the search engine cannot be read: %r", record[:200])
+        return None
     return Match(
         _relative(data.path.decode()),
         data.line_number,
@@ -169,9 +178,9 @@ def _beginning_of(is_base64: bool, encoded: bytes) -> str:
     """As much as is needed of a string whose end is missing."""
     if is_base64:
         return base64.b64decode(encoded[: 4 * LINE_CHARACTERS]).decode("utf-8", "replace")
-    whole = re.match(rb'(?:[^"\\\x80-\xff]|[\x80-\xff]+(?=[^\x80-\xff])|\\u[0-9a-f]{4}|\\[^u])*', encoded)
+    whole = re.match(r'(?:[^"\\]|\\u[0-9A-Fa-f]{4}|\\[^u])*', encoded.decode("utf-8", "ignore"))
     assert whole is not None
-    return msgspec.json.decode(b'"' + whole[0] + b'"', type=str)
+    return msgspec.json.decode(f'"{whole[0]}"', type=str)
 
 
 def _relative(path: str) -> str:

@@ -93,16 +93,16 @@ class Search:
         query = Query(pattern=pattern, name=name, hidden=True, names=_file_names(include))
         reader = MatchReader(keep, MOST_RESULTS, MOST_BYTES)
         ended = await self._match(query, directory, reader)
-        if ended.cause == "enough":
+        if reader.enough:
             reader = MatchReader(keep, limit + 1, MOST_BYTES)
             ended = await self._match(msgspec.structs.replace(query, ordered=True), directory, reader)
         matches = sorted(reader.matches, key=lambda match: match.order)
-        cut = len(matches) > limit or ended.cause == "enough"
+        cut = len(matches) > limit or reader.enough
         return Lines(matches[:limit], cut, ended.cause == "timeout")
 
     async def _match(self, query: Query, directory: Path, reader: MatchReader) -> Ended:
         ended, error = await self._run(query, directory, reader)
-        if ended.cause == "exit" and not reader.complete:
+        if ended.cause == "exit" and not (reader.complete or reader.enough):
             if re.search(r"regex parse error|error parsing|regex could not|compiled regex exceeds", error):
                 raise InvalidPattern(error.strip())
             raise SearchFailed(error.strip() or f"it ended with code {ended.code}")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.core.database.errors import Refused
 from holdfast.core.session.errors import Interrupted
+from holdfast.core.session.interrupt import Interrupt
 from holdfast.core.session.ownership import LOST
 from holdfast.core.session.run_coordinator import RunCoordinator
 from holdfast.schema.live_event import Busy, ErrorInfo, Idle, SessionError, SessionStatus, Status
@@ -15,12 +17,19 @@ if TYPE_CHECKING:
     from holdfast.core.event.log import EventLog
     from holdfast.core.location.service_map import ServiceMap
     from holdfast.core.location.services import LocationServices
-    from holdfast.core.session.interrupt import Interrupt
-    from holdfast.core.session.ownership import Ownership
+    from holdfast.core.session.ownership import Lease, Ownership
+    from holdfast.core.session.runner.runner import Runner
     from holdfast.core.session.store import SessionStore
     from holdfast.schema.location import Location
 
+WAKES = 1_000
+
 log = logging.getLogger(__name__)
+
+
+class _Compact(NamedTuple):
+    instructions: str | None
+    done: asyncio.Future[None]
 
 
 class Execution:
@@ -33,6 +42,7 @@ class Execution:
         self._store = store
         self._locations = locations
         self._ownership = ownership
+        self._compactions: dict[str, list[_Compact]] = {}
         self._coordinator: RunCoordinator[str] = RunCoordinator(self._drain)
         ownership.serve(self._obey)
 
@@ -52,13 +62,53 @@ class Execution:
     async def interrupt(self, session_id: str) -> None:
         """Returns once the running work, here or elsewhere, has ended and is recorded. Idle: nothing to do."""
         await self._coordinator.interrupt(session_id)
+        self._give_up_compactions(session_id)
         await self._ownership.interrupt_elsewhere(session_id)
+
+    async def compact(self, session_id: str, instructions: str | None = None) -> None:
+        """Compact at the next safe boundary, in turn with the drains of this Session; takes no turn itself."""
+        request = _Compact(instructions, asyncio.get_running_loop().create_future())
+        self._compactions.setdefault(session_id, []).append(request)
+        self._coordinator.wake(session_id)
+        await asyncio.shield(request.done)
+
+    async def abandon(self, session_id: str) -> None:
+        """Record what broke off as broken off, and go no further. A Session that somebody executes is left alone."""
+        location = (await self._store.get(session_id)).location
+        interrupt = Interrupt()
+
+        async def wanted() -> bool:
+            return await self._store.open_turn(session_id) is not None
+
+        if self.here(session_id) or not await wanted():
+            return
+        lease = await self._ownership.acquire(session_id, interrupt, wanted)
+        if lease is None:
+            return
+        try:
+            async with self._locations.use(location) as services:
+                await services.runner.abandon(session_id, lease, interrupt)
+        finally:
+            self._ownership.release(lease)
+
+    async def recover_wakes(self) -> list[str]:
+        """Wake what was admitted to be woken and never was, because a process died in between."""
+        sessions = await self._store.lost_wakes(WAKES)
+        for session_id in sessions:
+            self._coordinator.wake(session_id)
+        return sessions
+
+    def here(self, session_id: str) -> bool:
+        """Whether this process executes the Session right now."""
+        return session_id in self._coordinator.active()
 
     async def active(self) -> list[str]:
         return sorted({*self._coordinator.active(), *await self._ownership.all_elsewhere()})
 
     async def close(self) -> None:
         await self._coordinator.close()
+        for session_id in list(self._compactions):
+            self._give_up_compactions(session_id)
 
     async def _obey(self, kind: str, session_id: str) -> None:
         if kind == "wake":
@@ -74,7 +124,7 @@ class Execution:
                 joined = self._ownership.wait_elsewhere(session_id)
                 await interrupt.cancellable(joined, name="another process's drain")
                 force = False
-            if not force and not await self._store.waiting(session_id):
+            if not await self._wanted(session_id, force):
                 interrupt.check()
                 return
             location = (await self._store.get(session_id)).location
@@ -94,7 +144,7 @@ class Execution:
         """One try at draining; False when the lease went to someone else at the last moment."""
 
         async def wanted() -> bool:
-            return force or bool(await self._store.waiting(session_id))
+            return await self._wanted(session_id, force)
 
         interrupt.check()
         if not await wanted():
@@ -105,7 +155,9 @@ class Execution:
             return True
         try:
             async with self._locations.use(location) as services:
-                await services.runner.drain(session_id, lease, interrupt)
+                await self._compact_first(session_id, services.runner, lease, interrupt)
+                if force or await self._store.waiting(session_id):
+                    await services.runner.drain(session_id, lease, interrupt)
             return True
         except Refused as refused:
             if refused.reason == LOST:
@@ -113,6 +165,27 @@ class Execution:
             raise
         finally:
             self._ownership.release(lease)
+
+    async def _wanted(self, session_id: str, force: bool) -> bool:
+        return force or session_id in self._compactions or bool(await self._store.waiting(session_id))
+
+    async def _compact_first(self, session_id: str, runner: Runner, lease: Lease, interrupt: Interrupt) -> None:
+        """What was asked for by hand. Its failure belongs to whoever asked, not to the drain."""
+        for request in self._compactions.pop(session_id, []):
+            try:
+                await runner.compact(session_id, lease, interrupt, request.instructions)
+            except Exception as error:  # noqa: BLE001 - the caller's outcome, whatever it is
+                if not request.done.done():
+                    request.done.set_exception(error)
+                interrupt.check()
+            else:
+                if not request.done.done():
+                    request.done.set_result(None)
+
+    def _give_up_compactions(self, session_id: str) -> None:
+        for request in self._compactions.pop(session_id, []):
+            if not request.done.done():
+                request.done.set_exception(Interrupted())
 
     def _announce(self, session_id: str, location: Location, status: Status) -> None:
         self._log.announce(SessionStatus(session_id=session_id, status=status), location=location)

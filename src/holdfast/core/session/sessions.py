@@ -6,13 +6,16 @@ import asyncio
 import datetime as dt
 from contextlib import aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from holdfast.core.database.errors import Refused
 from holdfast.core.database.unit import Statement
-from holdfast.core.session.projector import ALREADY_PROJECTED
+from holdfast.core.session.checkpoint import Checkpoint, inspect
+from holdfast.core.session.errors import CompactionInUse, NothingToCompact
+from holdfast.core.session.projector import ALREADY_PROJECTED, UNKNOWN_BOUNDARY
+from holdfast.core.session.records import DEFAULT_TITLE
 from holdfast.schema.session import NO_TOKENS, RecordTime, Session, SessionRecord
-from holdfast.schema.session_event import SessionCreated
+from holdfast.schema.session_event import CompactionUndone, SessionCreated
 from holdfast.schema.version import __version__
 
 if TYPE_CHECKING:
@@ -23,11 +26,25 @@ if TYPE_CHECKING:
     from holdfast.core.location.project import Project
     from holdfast.core.session.execution import Execution
     from holdfast.core.session.inbox import Inbox
-    from holdfast.core.session.store import Direction, Order, SessionAnchor, SessionFilter, SessionStore, StoredMessage
+    from holdfast.core.session.move import Moves
+    from holdfast.core.session.records import SessionRecords
+    from holdfast.core.session.recovery import Recovery
+    from holdfast.core.session.revert import Reverts
+    from holdfast.core.session.store import (
+        Direction,
+        OpenTurn,
+        Order,
+        SessionAnchor,
+        SessionFilter,
+        SessionStore,
+        StoredMessage,
+    )
+    from holdfast.core.session.waits import Wait, Waits
     from holdfast.schema.event import Event
     from holdfast.schema.location import Location
     from holdfast.schema.model import ModelRef
     from holdfast.schema.prompt import Admission, Delivery, Prompt
+    from holdfast.schema.session import Revert
 
 T = TypeVar("T")
 
@@ -40,6 +57,11 @@ class Sessions:
         store: SessionStore,
         inbox: Inbox,
         execution: Execution,
+        records: SessionRecords,
+        reverts: Reverts,
+        moves: Moves,
+        recovery: Recovery,
+        waits: Waits,
         ids: Ids,
         clock: Clock,
     ) -> None:
@@ -47,6 +69,11 @@ class Sessions:
         self._store = store
         self._inbox = inbox
         self._execution = execution
+        self._records = records
+        self._reverts = reverts
+        self._moves = moves
+        self._recovery = recovery
+        self._waits = waits
         self._ids = ids
         self._clock = clock
         self._ongoing: set[asyncio.Task[Any]] = set()
@@ -103,6 +130,82 @@ class Sessions:
         cannot separate the commit from the wake."""
         return await self._uncut(self._prompt(session_id, prompt, id, delivery, resume))
 
+    async def pending(self, session_id: str) -> list[Admission]:
+        """Inputs that were admitted and are not part of the conversation yet, oldest first."""
+        await self._store.get(session_id)
+        return await self._store.all_pending(session_id)
+
+    async def withdraw(self, session_id: str, message_id: str) -> None:
+        """Take a pending input back. Again is fine; a promoted one is a conflict."""
+        session = await self._store.get(session_id)
+        await self._uncut(self._inbox.withdraw(session_id, message_id, session.location))
+
+    async def switch_agent(self, session_id: str, agent: str) -> None:
+        await self._uncut(self._records.switch_agent(session_id, agent))
+
+    async def switch_model(self, session_id: str, model: ModelRef) -> None:
+        await self._uncut(self._records.switch_model(session_id, model))
+
+    async def rename(self, session_id: str, title: str) -> Session:
+        return await self._uncut(self._records.rename(session_id, title))
+
+    async def archive(self, session_id: str, *, archived: bool = True) -> Session:
+        return await self._uncut(self._records.archive(session_id, archived=archived))
+
+    async def delete(self, session_id: str) -> None:
+        """Interrupts what runs, then removes the Session from every view. Its events stay in the log."""
+        await self._store.get(session_id)
+        await self._uncut(self._delete(session_id))
+
+    async def move(self, session_id: str, directory: str, *, move_changes: bool = False) -> None:
+        await self._uncut(self._moves.move(session_id, directory, move_changes=move_changes))
+
+    async def stage_revert(self, session_id: str, message_id: str, *, files: bool = True) -> Revert:
+        await self._store.get(session_id)
+        return await self._uncut(self._reverts.stage(session_id, message_id, files=files))
+
+    async def clear_revert(self, session_id: str) -> None:
+        await self._uncut(self._reverts.clear(session_id))
+
+    async def commit_revert(self, session_id: str) -> None:
+        await self._uncut(self._reverts.commit(session_id))
+
+    async def compact(self, session_id: str, instructions: str | None = None) -> None:
+        """Summarise older history now. Takes no turn; pending input stays pending."""
+        await self._store.get(session_id)
+        await self._uncut(self._execution.compact(session_id, instructions))
+
+    async def undo_compaction(self, session_id: str) -> None:
+        """Make the boundary before the newest checkpoint active again, while nothing followed it."""
+        session = await self._store.get(session_id)
+        newest = await self._store.newest_checkpoint(session_id)
+        if newest is None:
+            raise NothingToCompact(session_id)
+        undone = CompactionUndone(timestamp=self._clock.now(), session_id=session_id, message_id=newest.id)
+        try:
+            await self._uncut(self._log.publish(undone, location=session.location))
+        except Refused as refused:
+            if refused.reason != UNKNOWN_BOUNDARY:
+                raise
+            raise CompactionInUse(session_id, newest.id) from refused
+
+    async def checkpoint(self, session_id: str) -> Checkpoint | None:
+        """The newest checkpoint with what it replaced."""
+        await self._store.get(session_id)
+        return await inspect(self._store, session_id)
+
+    async def interrupted(self) -> list[OpenTurn]:
+        """Turns that were dispatched, have no end, and belong to no living process."""
+        return await self._recovery.interrupted()
+
+    async def recover(self, session_id: str, decision: Literal["continue", "abandon"]) -> None:
+        await self._recovery.decide(session_id, decision)
+
+    async def waits(self, session_id: str) -> list[Wait]:
+        """For what the Session waits right now, since when, and what ends that."""
+        await self._store.get(session_id)
+        return await self._waits.of(session_id)
+
     async def messages(
         self, session_id: str, *, order: Order, limit: int, anchor: int | None = None, direction: Direction = "next"
     ) -> list[StoredMessage]:
@@ -143,7 +246,7 @@ class Sessions:
 
     async def interrupt(self, session_id: str) -> None:
         await self._store.get(session_id)
-        await self._uncut(self._execution.interrupt(session_id))
+        await self._uncut(self._interrupt(session_id))
 
     async def active(self) -> list[str]:
         return await self._execution.active()
@@ -156,12 +259,23 @@ class Sessions:
         self, session_id: str, prompt: Prompt, id: str | None, delivery: Delivery, resume: bool
     ) -> Admission:
         session = await self._store.get(session_id)
+        if session.revert is not None:
+            await self._reverts.commit(session_id)  # writing on is the decision
         receipt = await self._inbox.admit(
             session_id, prompt, id=id, delivery=delivery, location=session.location, wake=resume
         )
         if resume:
             self._execution.wake(session_id)
         return receipt
+
+    async def _interrupt(self, session_id: str) -> None:
+        if session_id in await self._execution.active():
+            await self._inbox.hold_back(session_id)
+        await self._execution.interrupt(session_id)
+
+    async def _delete(self, session_id: str) -> None:
+        await self._execution.interrupt(session_id)
+        await self._records.delete(session_id)
 
     async def _uncut(self, work: Coroutine[Any, Any, T]) -> T:
         task = asyncio.get_running_loop().create_task(work)
@@ -182,7 +296,7 @@ class Sessions:
             path=_relative(location.directory, project.directory),
             cost=0.0,
             tokens=NO_TOKENS,
-            title=f"New session - {_iso(now)}",
+            title=f"{DEFAULT_TITLE}{_iso(now)}",
             agent=agent,
             model=model,
             version=__version__,

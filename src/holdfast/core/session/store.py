@@ -157,6 +157,13 @@ class SessionStore:
         rows = await self._database.fetch("message.checkpoint", {"session_id": session_id})
         return int(str(rows[0][0])) if rows and rows[0][0] is not None else -1
 
+    async def newest_checkpoint(self, session_id: str) -> StoredMessage | None:
+        seq = await self.checkpoint_seq(session_id)
+        if seq < 0:
+            return None
+        rows = await self.messages(session_id, order="desc", limit=1, anchor=seq + 1)
+        return rows[0] if rows else None
+
     async def open_turn(self, session_id: str) -> OpenTurn | None:
         rows = await self._database.fetch("turn.of", {"session_id": session_id})
         return _open_turn(rows[0]) if rows else None

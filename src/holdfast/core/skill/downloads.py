@@ -87,7 +87,7 @@ class SkillDownloads:
         files: list[tuple[str, str | None]] = []
         for name in names:
             folder = self._copy(_base(url), name)
-            present = tuple(file for file in ("SKILL.md", f"{name}.md") if (folder / file).is_file())
+            present = tuple(file for file in ("SKILL.md", f"{name}.md") if os.path.isfile(folder / file))
             if (main := main_file(name, present)) is not None:
                 files.append((str(folder / main), name))
         return Found((str(index),), tuple(files))
@@ -130,11 +130,12 @@ class SkillDownloads:
 
         await asyncio.gather(*(bring(entry) for entry in entries))
         shutil.rmtree(self._staging(base), ignore_errors=True)
-        _write(self._index(base), msgspec.json.encode([entry.name for entry in entries]))
+        names = [entry.name for entry in entries if os.path.isdir(self._copy(base, entry.name))]
+        _write(self._index(base), msgspec.json.encode(names))
 
     async def _bring(self, base: str, entry: Entry, slots: asyncio.Semaphore) -> None:
         copy = self._copy(base, entry.name)
-        if copy.is_dir() and entry.version in (None, _version(copy)):
+        if os.path.isdir(copy) and entry.version in (None, _version(copy)):
             missing = tuple(file for file in entry.files if not (copy / file).exists())
             await self._fetch_into(copy, base, entry.name, missing, slots)
             return

@@ -163,7 +163,8 @@ class OutputStore:
 
     def _trim(self, entries: list[_Entry]) -> None:
         used = sum(entry.size for entry in entries)
-        for entry in entries[:-1]:  # the newest stays, whatever its size
+        finished = [entry for entry in entries if not entry.name.endswith(UNFINISHED)]
+        for entry in finished[:-1]:  # the newest stays, whatever its size
             if used <= self._quota:
                 break
             if _remove(entry.path):

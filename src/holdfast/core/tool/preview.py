@@ -17,7 +17,7 @@ import msgspec
 from holdfast.schema.codec import encode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
 Item = TypeVar("Item")
 
@@ -30,7 +30,8 @@ CLUSTER = 32
 """How many characters a cut may move to spare one that consists of several code points."""
 ESCAPE_REACH = 256
 GROUP = 256
-SHORT = 1024
+FEW = 16
+SHORT = 256
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _ESCAPE = re.compile(rf"\x1b(?:\[[0-?]*[ -/]*[@-~]?|\][^\x07\x1b]{{0,{ESCAPE_REACH}}}(?:\x07|\x1b\\)?|[ -/]*[0-~]?)")
@@ -43,18 +44,6 @@ class OutputLimits(NamedTuple):
 
     max_lines: int = 2000
     max_bytes: int = 50 * 1024
-
-
-def configured_limits(documents: Iterable[Mapping[str, Any]]) -> OutputLimits:
-    """From configuration documents, lowest first: each key from the last one that sets it to a positive integer."""
-    limits = OutputLimits()
-    for document in documents:
-        section = document.get("tool_output")
-        given = section if isinstance(section, dict) else {}
-        limits = limits._replace(
-            **{key: given[key] for key in OutputLimits._fields if type(given.get(key)) is int and given[key] > 0}
-        )
-    return limits
 
 
 class Sample(NamedTuple):
@@ -171,14 +160,27 @@ def _groups(items: Iterable[Item]) -> Iterator[list[Item]]:
 
 
 def _flat(container: dict[Any, Any] | list[Any], items: list[Any], margin: str) -> str | None:
-    """Short plain items at once, without their brackets: far quicker than one by one."""
-    if not all(type(item) in _PLAIN or (type(item) is str and len(item) <= SHORT) for item in items):
+    """Small items at once, without the brackets around them: far quicker than one by one."""
+    if not all(map(_is_small, items)):
         return None
     try:
         text = msgspec.json.format(encode(container), indent=2)
     except UnicodeEncodeError:
         return None
     return text[1:-2].decode().replace("\n", margin)
+
+
+def _is_small(item: Any) -> bool:
+    """A short value, or a few of them together."""
+    if type(item) is dict:
+        return len(item) <= FEW and all(map(_is_short, item.values()))
+    if type(item) is list:
+        return len(item) <= FEW and all(map(_is_short, item))
+    return _is_short(item)
+
+
+def _is_short(item: Any) -> bool:
+    return len(item) <= SHORT if type(item) is str else type(item) in _PLAIN
 
 
 # -- cuts ----------------------------------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ Invariants
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.core.permission.rules import wholly_denied
@@ -30,7 +29,6 @@ UNKNOWN = "Unknown tool: {name}"
 STALE = "Stale tool call: {name}"
 LAST_STEP = "Tools are disabled after the maximum agent steps"
 
-AT_ONCE = 32
 REMEMBERED = 64
 
 
@@ -67,14 +65,12 @@ class ToolRegistry:
         *,
         limits: Callable[[], OutputLimits] = OutputLimits,
         batches: Batches | None = None,
-        at_once: int = AT_ONCE,
     ) -> None:
         """`limits` is asked at each settlement, as configuration may change. Without a store, what is cut is lost."""
         self._application = application or ApplicationTools()
         self._own = ToolPlacement(batches)
         self._store = store
         self._limits = limits
-        self._at_once = at_once
         self._catalog = _Catalog({}, {})
 
     def register(self, tools: Mapping[str, Tool[Any, Any]], scope: Scope) -> Callable[[], None]:
@@ -86,7 +82,7 @@ class ToolRegistry:
     ) -> Materialized:
         """What an agent with these rules is shown in one turn, less what the request does without."""
         shown = NOTHING if last_step else self._current().shown(tuple(rules), without)
-        return Materialized(self, shown, last_step=last_step, slots=asyncio.Semaphore(self._at_once))
+        return Materialized(self, shown, last_step=last_step)
 
     def _current(self) -> _Catalog:
         application, own = self._application.current, self._own.current
@@ -98,18 +94,16 @@ class ToolRegistry:
 class Materialized:
     """The advertised definitions, and the only way to execute a call of theirs. One per turn."""
 
-    def __init__(self, registry: ToolRegistry, shown: _Shown, *, last_step: bool, slots: asyncio.Semaphore) -> None:
+    def __init__(self, registry: ToolRegistry, shown: _Shown, *, last_step: bool) -> None:
         self._registry = registry
         self._shown = shown
         self._last_step = last_step
-        self._slots = slots
         self.definitions = shown.definitions
 
     async def execute(self, name: str, arguments: Any, context: ToolContext) -> ToolOutput:
         """The part that may be cut: resolve, decode, authorize and execute, validate, project."""
         try:
-            async with self._slots:
-                return await self._resolve(name).execute(arguments, context)
+            return await self._resolve(name).execute(arguments, context)
         except ToolFailure as failure:
             failure.args = (bounded_text(str(failure), self._registry._limits()),)
             raise

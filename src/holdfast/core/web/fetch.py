@@ -131,7 +131,7 @@ class Response:
         import aiohttp
 
         declared = self.headers.get("content-length", "")
-        if declared.isdecimal() and int(declared) > limit:
+        if declared.isdecimal() and (len(declared) > 18 or int(declared) > limit):
             raise FetchFailed("too large")
         body = bytearray()
         unpack = _Unpacker(self.headers.get("content-encoding", "identity").strip().lower())

@@ -46,6 +46,8 @@ class Frame(NamedTuple):
     pruned_seq: int = -1
     closing: tuple[Message, ...] = ()
     """Said at the end of this one request and kept nowhere."""
+    hooked: bool = False
+    """Whether a plugin had a say in it."""
 
 
 class History:

@@ -40,11 +40,11 @@ class Prefix:
             last_step=bool(frame.closing),
             broke=None,
         )
-        causes = self._causes(event)
+        causes = self._causes(event, hooked=frame.hooked)
         self._last, self._reverted = event, False
         return replace(event, broke=causes) if causes else event
 
-    def _causes(self, now: TurnDispatched) -> tuple[PrefixBreak, ...]:
+    def _causes(self, now: TurnDispatched, *, hooked: bool) -> tuple[PrefixBreak, ...]:
         last = self._last
         if last is None:
             return ()
@@ -61,7 +61,7 @@ class Prefix:
         causes = tuple(cause for broken, cause in checks if broken)
         if causes or (now.controls == last.controls and now.system == last.system):
             return causes
-        return ("configuration",)
+        return ("hook",) if hooked else ("configuration",)
 
     def _mark_tools(self, tools: object) -> str:
         """The definitions are the same objects from turn to turn, and large."""

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.core.session.compaction import Compaction, Report, Summariser, plan
+from holdfast.core.plugin.request import RequestDraft
+from holdfast.core.session.compaction import Compaction, Reason, Report, Summariser, plan
 from holdfast.core.session.errors import CompactionFailed, Interrupted, NothingToCompact, TurnLimitReached
 from holdfast.core.session.recovery import close_what_broke_off
 from holdfast.core.session.runner.allowance import Allowance
 from holdfast.core.session.runner.budget import Estimate, Window
 from holdfast.core.session.runner.history import Frame, History
+from holdfast.core.session.runner.lowering import lower
 from holdfast.core.session.runner.outbox import Outbox
 from holdfast.core.session.runner.prefix import Prefix
 from holdfast.core.session.runner.pruning import prune_point
@@ -22,7 +24,7 @@ from holdfast.core.session.runner.publish import TurnOf, TurnPublisher, stored_t
 from holdfast.core.session.runner.retries import reported
 from holdfast.core.session.runner.trees import StepSnapshots
 from holdfast.core.session.runner.turn import Outcome, Turn
-from holdfast.llm.request import HttpOverlay, SystemPart, choice, update
+from holdfast.llm.request import Generation, HttpOverlay, SystemPart, choice, update
 
 if TYPE_CHECKING:
     from holdfast.core.catalog.catalog import ResolvedModel
@@ -63,6 +65,11 @@ class Runner:
     async def drain(self, session_id: str, lease: Lease, interrupt: Interrupt) -> None:
         async with _Drain(self._around, session_id, lease, interrupt) as drain:
             await drain.run()
+
+    async def abandon(self, session_id: str, lease: Lease, interrupt: Interrupt) -> None:
+        """Close what an earlier drain left open, which every drain does first, and no more."""
+        async with _Drain(self._around, session_id, lease, interrupt):
+            pass
 
     async def compact(self, session_id: str, lease: Lease, interrupt: Interrupt, instructions: str | None) -> None:
         """Compact now, whatever the estimate says, and take no turn."""
@@ -158,8 +165,12 @@ class _Drain:
                 epoch, context, self._outbox, around.location, compaction_seq=self._checkpoint_seq
             )
         settings = around.settings()
-        tools = around.tools.materialize(agent.permissions)
+        tools = around.tools.materialize(
+            agent.permissions, without=around.hidden_tools(agent), last_step=self._allowance.last_step
+        )
         frame = self._frame(session, agent, resolved, epoch, tools)
+        if around.hooks:
+            frame = await self._hooked(frame)
         prepared = await self._history.request(frame, self._answer)
         return Ready(session, agent, resolved, frame, prepared, tools, settings)
 
@@ -190,15 +201,15 @@ class _Drain:
     ) -> Frame:
         system = (agent.system or resolved.family_text, epoch.baseline)
         last_step = self._allowance.last_step
-        # On the last step no tool is offered; protocols that refuse calls in the history without a list still get it.
-        keeps_tools = not last_step or not resolved.model.route.protocol.id.startswith("openai")
+        # No tool is offered on the last step; protocols that refuse a history with calls and no list still get one.
+        listless = last_step and resolved.model.route.protocol.id.startswith("openai")
         overlay = resolved.overlay(self._session_id)
         return Frame(
             agent=agent.id,
             ref=resolved.ref,
             model=resolved.model,
             system=tuple(SystemPart(text=text) for text in system if text),
-            tools=tools.definitions if keeps_tools else (),
+            tools=() if listless else tools.definitions,
             tool_choice=choice("none") if last_step else None,
             generation=overlay.generation,
             options=overlay.options,
@@ -207,6 +218,29 @@ class _Drain:
             checkpoint_seq=self._checkpoint_seq,
             pruned_seq=self._pruned_seq,
             closing=(update(LAST_STEP),) if last_step else (),
+        )
+
+    async def _hooked(self, frame: Frame) -> Frame:
+        """What plugins change about this one request; its conversation and tools they can only read."""
+        rows = await self._around.store.active_history(self._session_id)
+        draft = RequestDraft(
+            session_id=self._session_id,
+            agent=frame.agent,
+            provider_id=frame.ref.provider_id,
+            model_id=frame.ref.id,
+            messages=lower((row.decode() for row in rows), frame.ref),
+            tools=frame.tools,
+            headers=frame.http.headers or {},
+            generation=frame.generation or Generation(),
+            options=frame.options or {},
+        )
+        changed = await self._around.hooks.apply(draft)
+        return frame._replace(
+            system=(*frame.system, *(SystemPart(text=text) for text in changed.system if text)),
+            generation=changed.generation if changed.generation != Generation() else None,
+            options=changed.options or None,
+            http=HttpOverlay(body=frame.http.body, headers=changed.headers),
+            hooked=True,
         )
 
     async def _send(self, ready: Ready) -> tuple[Turn, Outcome]:
@@ -267,8 +301,8 @@ class _Drain:
         compaction = Compaction(
             self._session_id, around.location, around.log, self._outbox, around.transport, around.ids, around.clock
         )
-        reason = "manual" if manual else "auto"
-        report = await compaction.attempt(chosen, by, reason, self._interrupt, instructions)  # type: ignore[arg-type]
+        reason: Reason = "manual" if manual else "auto"
+        report = await compaction.attempt(chosen, by, reason, self._interrupt, instructions)
         if report.compacted:
             self._checkpoint_seq = await around.store.checkpoint_seq(self._session_id)
             self._answer = None
@@ -276,7 +310,8 @@ class _Drain:
         return report
 
     async def compact(self, instructions: str | None) -> None:
-        await self._around.ownership.take(self._lease)
+        if not self._lease.taken:
+            await self._around.ownership.take(self._lease)
         ready = await self._prepare(None)
         report = await self._summarise(ready, instructions, manual=True)
         if not report.compacted:

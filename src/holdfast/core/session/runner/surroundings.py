@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from holdfast.core.context.epoch import Epochs
     from holdfast.core.context.system_context import SystemContext
     from holdfast.core.event.log import EventLog
+    from holdfast.core.plugin.request import RequestHooks
     from holdfast.core.session.inbox import Inbox
     from holdfast.core.session.ownership import Lease, Ownership
     from holdfast.core.session.settings import SessionSettings
@@ -46,6 +47,9 @@ class Surroundings:
     """The Session's agent, or the default one; raises AgentUnavailable for one without a record."""
     context: Callable[[Session, Agent, ResolvedModel], Awaitable[SystemContext]]
     """Everything the model is told about its surroundings, for one turn."""
+    hidden_tools: Callable[[Agent], frozenset[str]]
+    """Tools that would be of no use to an agent."""
+    hooks: RequestHooks
     abandon_requests: Callable[[str, Lease], Awaitable[None]]
     """Close what an earlier process asked a person and can no longer hear."""
     settled: Callable[[Session, ResolvedModel], None]

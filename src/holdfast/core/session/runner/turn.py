@@ -15,6 +15,7 @@ from holdfast.core.session.errors import Interrupted, RepeatedCalls
 from holdfast.core.session.interrupt import ABANDONED, STOPPED
 from holdfast.core.session.runner.allowance import ASK_FROM
 from holdfast.core.session.runner.publish import TOOL_INTERRUPTED
+from holdfast.core.tool.progress import reporting
 from holdfast.core.tool.stop import Stopped
 from holdfast.core.tool.tool import ToolContext, ToolFailure
 from holdfast.llm.errors import LLMError
@@ -232,4 +233,5 @@ class Turn:
         async with self._slots:
             if times >= ASK_FROM:
                 await self._authorizer.allow(context, "doom_loop", (call.name,))
-            return await self._tools.execute(call.name, call.input, context)
+            with reporting(lambda structured, content: publisher.progress(call.id, structured, content)):
+                return await self._tools.execute(call.name, call.input, context)

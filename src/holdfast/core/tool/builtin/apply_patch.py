@@ -169,7 +169,7 @@ def _rehearse(located: Sequence[_Located]) -> list[_Step]:
                         step = _Step("update", operation.path, target, before, after)
                     else:
                         if destination.path == target.path or _content_of(destination, state) is not None:
-                            raise FileError(destination.resource, f"{destination.resource} already exists")
+                            raise FileError(f"{destination.resource} already exists")
                         step = _Step("move", operation.path, destination, before, after, source=target)
                         state[target.path] = None
         state[step.target.path] = step.after
@@ -197,14 +197,11 @@ def _existing(before: bytes | None, target: Target) -> bytes:
 def _updated(before: bytes, operation: UpdateFile) -> bytes:
     text = decode(before)
     if text is None:
-        raise NotText(operation.path, "it is not valid UTF-8")
+        raise NotText("it is not valid UTF-8")
     try:
         return text.encode(apply_chunks(text.content, operation.chunks, operation.path))
     except HunkError as error:
-        raise FileError(operation.path, str(error)) from None
-    except UnicodeEncodeError as error:
-        lacking = error.object[error.start]
-        raise NotText(operation.path, f"its encoding, {error.encoding}, has no {lacking!r}") from None
+        raise FileError(str(error)) from None
 
 
 def _bounded(data: bytes, target: Target) -> bytes:

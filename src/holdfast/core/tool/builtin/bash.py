@@ -142,8 +142,8 @@ class _Bash:
         try:
             ended = await self._run(given.command, workdir.path, timeout, settings, output)
         except asyncio.CancelledError:
-            _report(output)
-            output.finish()
+            shown = output.finish()
+            report({"truncated": shown.truncated}, (TextContent(text=shown.text),))
             raise
         except ProcessError as problem:
             raise _unable(given.command, problem.cause or str(problem)) from problem
@@ -162,7 +162,7 @@ class _Bash:
 
     def _warnings(self, command: str, workdir: Path) -> list[str]:
         home = self._host.get("HOME", "/")
-        return [OUTSIDE.format(directory=found) for found in external_directories(command, workdir, home)]
+        return [OUTSIDE.format(directory=found.rstrip("/")) for found in external_directories(command, workdir, home)]
 
     async def _authorize(self, command: str, workdir: Target, warnings: list[str], context: ToolContext) -> None:
         if workdir.boundary is not None:

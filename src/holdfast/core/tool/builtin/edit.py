@@ -93,15 +93,12 @@ def _prepare(target: Target, given: EditInput) -> _Edit:
     before = read_file(target, MAX_FILE_BYTES)
     text = decode(before)
     if text is None:
-        raise NotText(given.path, "File is not valid UTF-8")
+        raise NotText("it is not valid UTF-8")
     try:
         replaced = replace(text.content, given.old_string, given.new_string, every=given.replace_all)
-        after = text.encode(replaced.content)
     except Mismatch as mismatch:
         raise ToolFailure(str(mismatch)) from None
-    except UnicodeEncodeError as error:
-        lacking = error.object[error.start]
-        raise NotText(given.path, f"its encoding, {error.encoding}, has no {lacking!r}") from None
+    after = text.encode(replaced.content)
     if after == before:
         raise ToolFailure(SAME)
     return _Edit(before, after, replaced.replacements, replaced.way)

@@ -58,7 +58,7 @@ class MatchRecord(Record):
     line: int
     offset: int
     text: str
-    submatches: tuple[SubmatchRecord, ...]
+    submatches: list[SubmatchRecord]
 
 
 class GrepOutput(msgspec.Struct, frozen=True):

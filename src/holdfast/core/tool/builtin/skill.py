@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 ACTION = "skill"
 MOST_FILES = 10
 MOST_ENTRIES = 2000
+NAME_CHARACTERS = 200
 UNABLE = "Unable to load skill {name}"
 BASE = "Base directory of this skill: {directory}"
 RELATIVE = "Relative paths in this skill, such as scripts/ or references/, start at that directory."
@@ -45,7 +46,7 @@ class LoadedSkill(Record):
 
 def skill_tool(skills: Skills, authorizer: Authorizer) -> Tool[SkillInput, LoadedSkill]:
     async def execute(given: SkillInput, context: ToolContext) -> LoadedSkill:
-        unable = ToolFailure(UNABLE.format(name=given.name))
+        unable = ToolFailure(UNABLE.format(name=given.name[:NAME_CHARACTERS]))
         skill = await skills.get(given.name)
         if skill is None:
             raise unable

@@ -69,7 +69,7 @@ def websearch_tool(
             text = find_text(await _ask(fetcher, backend, given, context))
         except FetchFailed as failure:
             reason = _without(backend.secret, failure.reason)
-            raise ToolFailure(f"Unable to search the web for {given.query}: {reason}") from None
+            raise ToolFailure(f"Unable to search the web for {given.query[:REASON_CHARACTERS]}: {reason}") from None
         text = _without(backend.secret, text)
         if given.context_max_characters is not msgspec.UNSET:
             text = text[: given.context_max_characters]

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 
 from holdfast.core.filesystem.diff import FileDiff, file_diff
-from holdfast.core.filesystem.errors import NotText
 from holdfast.core.filesystem.mutation import MAX_FILE_BYTES
 from holdfast.core.filesystem.text import encode_like
 from holdfast.core.tool.builtin.authorize import Authorizer, allow_outside, explaining
@@ -80,11 +79,7 @@ def _content(given: WriteInput, value: dict[str, Any]) -> Sequence[TextContent]:
 
 def _encode(before: bytes | None, given: WriteInput, *, keep_crlf: bool) -> bytes:
     convert = keep_crlf and _loses_crlf(before or b"", given.content.encode())
-    try:
-        return encode_like(before, given.content.replace("\n", "\r\n") if convert else given.content)
-    except UnicodeEncodeError as error:
-        lacking = error.object[error.start]
-        raise NotText(given.path, f"its encoding, {error.encoding}, has no {lacking!r}") from None
+    return encode_like(before, given.content.replace("\n", "\r\n") if convert else given.content)
 
 
 def _loses_crlf(before: bytes, after: bytes) -> bool:

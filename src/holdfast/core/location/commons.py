@@ -1,0 +1,55 @@
+"""What all Locations of a process share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from holdfast.core.catalog.models_dev import ModelsDev
+    from holdfast.core.clock import Clock, Ids
+    from holdfast.core.config.environment import Directories
+    from holdfast.core.context.epoch import Epochs
+    from holdfast.core.context.file_cache import FileCache
+    from holdfast.core.context.registry import SystemContextRegistry
+    from holdfast.core.credential.store import CredentialStore
+    from holdfast.core.database.database import Database
+    from holdfast.core.event.log import EventLog
+    from holdfast.core.permission.permission import Unattended
+    from holdfast.core.session.inbox import Inbox
+    from holdfast.core.session.ownership import Ownership
+    from holdfast.core.session.store import SessionStore
+    from holdfast.core.session.title import Titles
+    from holdfast.core.session.todo import Todos
+    from holdfast.core.tool.output import OutputStore
+    from holdfast.core.tool.registry import ApplicationTools
+    from holdfast.llm.route.transport import Transport
+
+
+@dataclass(frozen=True)
+class Commons:
+    environment: Mapping[str, str]
+    directories: Directories
+    database: Database
+    log: EventLog
+    store: SessionStore
+    inbox: Inbox
+    ownership: Ownership
+    epochs: Epochs
+    transport: Transport
+    ids: Ids
+    clock: Clock
+    credentials: CredentialStore
+    models: ModelsDev
+    outputs: OutputStore
+    application_tools: ApplicationTools
+    application_context: SystemContextRegistry
+    files: FileCache
+    titles: Titles
+    todos: Todos
+    unattended: Callable[[], Unattended]
+    """What happens to a question that needs a person."""
+    trusts_projects: bool
+    """Whether plugins that a project brings along may run."""

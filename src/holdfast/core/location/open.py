@@ -1,0 +1,167 @@
+"""Opening a Location: everything that a Session finds around it, built once and wired here, in the order in which the
+parts need each other. Nothing takes a Session id."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from holdfast.core.agent.agents import Agents
+from holdfast.core.agent.builtin import builtin_agents
+from holdfast.core.catalog.catalog import Catalog
+from holdfast.core.command.builtin import builtin_commands
+from holdfast.core.command.commands import Commands
+from holdfast.core.config.config import load_config
+from holdfast.core.config.reload import LiveConfig
+from holdfast.core.context.registry import SystemContextRegistry
+from holdfast.core.location.services import LocationServices
+from holdfast.core.location.settings import output_limits, session_settings
+from holdfast.core.location.surface import Surface
+from holdfast.core.location.toolbox import register_tools
+from holdfast.core.permission.permission import Permissions
+from holdfast.core.plugin.external import external_plugins
+from holdfast.core.plugin.host import Location as PluginLocation
+from holdfast.core.plugin.plugins import Plugins
+from holdfast.core.plugin.request import RequestHooks
+from holdfast.core.question.question import Questions
+from holdfast.core.scope import Scope
+from holdfast.core.session.errors import AgentUnavailable
+from holdfast.core.session.runner.runner import Runner
+from holdfast.core.session.runner.surroundings import Surroundings
+from holdfast.core.snapshot.snapshot import Snapshots
+from holdfast.core.state import Batches, Phase
+from holdfast.core.tool.authorization import Authorization
+from holdfast.core.tool.registry import ToolRegistry
+
+if TYPE_CHECKING:
+    from holdfast.core.location.commons import Commons
+    from holdfast.core.location.project import Project
+    from holdfast.core.session.ownership import Lease
+    from holdfast.schema.agent import Agent
+    from holdfast.schema.location import Location
+    from holdfast.schema.record import Record
+    from holdfast.schema.session import Session
+
+
+async def open_location(commons: Commons, location: Location, project: Project) -> LocationServices:
+    directory, scope, batches = Path(location.directory), Scope(), Batches()
+
+    def announce(payload: Record) -> None:
+        commons.log.announce(payload, location=location)
+
+    config = LiveConfig(lambda: load_config(directory, project.directory, commons.environment), batches)
+    agents = Agents(batches)
+    agents.state.transform(builtin_agents(commons.directories, directory), scope, phase=Phase.BUILTIN)
+    agents.follow(config, commons.environment, scope)
+    commands = Commands(batches)
+    commands.state.transform(builtin_commands(project.directory), scope, phase=Phase.BUILTIN)
+    commands.follow(config, scope)
+    permissions = Permissions(
+        log=commons.log,
+        database=commons.database,
+        ids=commons.ids,
+        clock=commons.clock,
+        location=location,
+        project=project,
+        rules_of=agents.rules,
+        unattended=commons.unattended(),
+    )
+    questions = Questions(
+        log=commons.log,
+        database=commons.database,
+        ids=commons.ids,
+        clock=commons.clock,
+        location=location,
+        unattended=commons.unattended(),
+    )
+    authorizer = Authorization(permissions)
+    context = SystemContextRegistry()
+    surface = Surface(commons, location, project, config, context, scope, batches)
+    tools = ToolRegistry(
+        commons.application_tools, commons.outputs, limits=lambda: output_limits(config.current), batches=batches
+    )
+    processes = register_tools(tools, commons, location, config, agents, surface, authorizer, questions, scope)
+    hooks = RequestHooks(lambda id, message: plugins.diagnose(id, message))
+    plugins = Plugins(
+        PluginLocation(
+            agents=agents.state,
+            commands=commands.state,
+            context=context,
+            tools=tools,
+            requests=hooks,
+            events=commons.log.bus,
+            references=surface.references,
+            skills=surface.skill_sources,
+        ),
+        batches,
+    )
+    catalog = Catalog(
+        config.current,
+        commons.environment,
+        models=commons.models,
+        credentials=commons.credentials,
+        clock=commons.clock,
+        ids=commons.ids,
+        batches=batches,
+        announce=announce,
+        boot=plugins.booted,
+    )
+    config.follow(lambda new: lambda: catalog.reconfigure(new), scope)
+    found = external_plugins(config.current, commons.environment, trusts_project=commons.trusts_projects)
+    for problem in found.diagnostics:
+        plugins.diagnose("config", problem.message)
+    if found.plugins:
+        plugins.start(found.plugins)
+    snapshots = Snapshots(project, commons.directories.data / "snapshot")
+
+    def agent_of(session: Session) -> Agent:
+        selection = agents.select(session.agent)
+        if selection.agent is None:
+            raise AgentUnavailable(session.id, selection.id)
+        return selection.agent
+
+    async def abandon(session_id: str, lease: Lease) -> None:
+        await permissions.abandon(session_id, lease)
+        await questions.abandon(session_id, lease)
+
+    runner = Runner(
+        Surroundings(
+            location=location,
+            log=commons.log,
+            store=commons.store,
+            inbox=commons.inbox,
+            ownership=commons.ownership,
+            epochs=commons.epochs,
+            catalog=catalog,
+            tools=tools,
+            authorizer=authorizer,
+            snapshots=snapshots,
+            transport=commons.transport,
+            ids=commons.ids,
+            clock=commons.clock,
+            settings=lambda: session_settings(config.current, commons.environment),
+            agent=agent_of,
+            context=surface.context,
+            hidden_tools=surface.hidden_tools,
+            hooks=hooks,
+            abandon_requests=abandon,
+            settled=lambda session, resolved: commons.titles.want(session, None),
+        )
+    )
+    return LocationServices(
+        location=location,
+        project=project,
+        config=config,
+        agents=agents,
+        commands=commands,
+        catalog=catalog,
+        permissions=permissions,
+        questions=questions,
+        tools=tools,
+        surface=surface,
+        plugins=plugins,
+        snapshots=snapshots,
+        processes=processes,
+        runner=runner,
+        scope=scope,
+    )

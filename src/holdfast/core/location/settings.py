@@ -1,0 +1,77 @@
+"""What a Location's configuration says about tools and Sessions, each value from the last document that sets it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from holdfast.core.filesystem.image import ImageLimits
+from holdfast.core.filesystem.location_files import FileSettings
+from holdfast.core.session.runner.turn import Limits
+from holdfast.core.session.settings import CompactionSettings, SessionSettings
+from holdfast.core.tool.builtin.bash import BashSettings
+from holdfast.core.tool.preview import OutputLimits
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from holdfast.core.config.config import Config
+
+
+def output_limits(config: Config) -> OutputLimits:
+    return OutputLimits(**_given(config, "tool_output"))
+
+
+def file_settings(config: Config) -> FileSettings:
+    limits = output_limits(config)
+    return FileSettings(
+        **_given(config, "holdfast", only=("external_paths", "stale_guard", "patch_moves", "patch_atomic")),
+        **_scalar(config, "binary_files"),
+        image=ImageLimits(**_given(config, "attachments", "image")),
+        output_lines=limits.max_lines,
+        output_bytes=limits.max_bytes,
+    )
+
+
+def bash_settings(config: Config) -> BashSettings:
+    given = _given(config, "holdfast", only=("external_paths",))
+    passed = tuple(_given(config, "holdfast", only=("environment",)).get("environment", ()))
+    return BashSettings(shell=config.latest("shell"), passed=passed, **given)
+
+
+def session_settings(config: Config, environment: Mapping[str, str]) -> SessionSettings:
+    compaction = _given(config, "compaction")
+    keep = compaction.pop("keep", None) or {}
+    if "tokens" in keep:
+        compaction["keep_tokens"] = keep["tokens"]
+    if _on(environment, "OPENCODE_DISABLE_AUTOCOMPACT"):
+        compaction["auto"] = False
+    if _on(environment, "OPENCODE_DISABLE_PRUNE"):
+        compaction["prune"] = False
+    snapshots = config.latest("snapshots")
+    return SessionSettings(
+        compaction=CompactionSettings(**compaction),
+        limits=Limits(**_given(config, "holdfast", only=Limits._fields)),
+        snapshots=snapshots is not False,
+        **_given(config, "holdfast", only=("titles", "recovery", "turns")),
+    )
+
+
+def _given(config: Config, *path: str, only: tuple[str, ...] | None = None) -> dict[str, Any]:
+    """The fields of a section, each from the last document that sets it."""
+    found: dict[str, Any] = {}
+    for document in config.documents():
+        section: Any = document.data
+        for name in path:
+            section = section.get(name) if isinstance(section, dict) else None
+        if isinstance(section, dict):
+            found |= {key: value for key, value in section.items() if value is not None}
+    return {key: value for key, value in found.items() if only is None or key in only}
+
+
+def _scalar(config: Config, key: str) -> dict[str, Any]:
+    value = config.latest(key)
+    return {} if value is None else {key: value}
+
+
+def _on(environment: Mapping[str, str], name: str) -> bool:
+    return environment.get(name, "").lower() in ("1", "true")

@@ -1,0 +1,107 @@
+"""The tools that come along, made for one Location."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from holdfast.core.filesystem.location_files import LocationFiles
+from holdfast.core.filesystem.location_path import LocationPaths
+from holdfast.core.location.settings import bash_settings, file_settings
+from holdfast.core.permission.rules import evaluate
+from holdfast.core.process.environment import child_environment
+from holdfast.core.process.process import Processes
+from holdfast.core.search.search import Search, find_ripgrep
+from holdfast.core.tool.builtin.apply_patch import apply_patch_tool
+from holdfast.core.tool.builtin.bash import bash_tool
+from holdfast.core.tool.builtin.edit import edit_tool
+from holdfast.core.tool.builtin.glob import glob_tool
+from holdfast.core.tool.builtin.grep import grep_tool
+from holdfast.core.tool.builtin.question import question_tool
+from holdfast.core.tool.builtin.read import read_tool
+from holdfast.core.tool.builtin.skill import skill_tool
+from holdfast.core.tool.builtin.todowrite import todowrite_tool
+from holdfast.core.tool.builtin.webfetch import webfetch_tool
+from holdfast.core.tool.builtin.websearch import configured_backends, websearch_tool
+from holdfast.core.tool.builtin.write import write_tool
+from holdfast.core.web.address import AddressPolicy
+from holdfast.core.web.fetch import Fetcher
+from holdfast.schema.live_event import FileEdited
+
+if TYPE_CHECKING:
+    from holdfast.core.agent.agents import Agents
+    from holdfast.core.config.reload import LiveConfig
+    from holdfast.core.location.commons import Commons
+    from holdfast.core.location.surface import Surface
+    from holdfast.core.question.question import Questions
+    from holdfast.core.scope import Scope
+    from holdfast.core.tool.builtin.authorize import Authorizer
+    from holdfast.core.tool.registry import ToolRegistry
+    from holdfast.core.tool.tool import Tool
+    from holdfast.schema.location import Location
+    from holdfast.schema.permission import Effect
+
+
+def register_tools(
+    registry: ToolRegistry,
+    commons: Commons,
+    location: Location,
+    config: LiveConfig,
+    agents: Agents,
+    surface: Surface,
+    authorizer: Authorizer,
+    questions: Questions,
+    scope: Scope,
+) -> Processes:
+    """What runs their commands; whoever closes the Location closes it."""
+    directory = Path(location.directory)
+    managed = commons.outputs.is_managed
+    processes = Processes()
+
+    def edited(path: Path) -> None:
+        commons.log.announce(FileEdited(file=str(path)), location=location)
+
+    def references() -> dict[str, Path]:
+        return {reference.name: Path(reference.path) for reference in surface.known_references()}
+
+    def readable(agent: str, resource: str) -> Effect:
+        return evaluate(agents.rules(agent) or (), "read", resource)
+
+    files = LocationFiles(
+        directory,
+        settings=lambda: file_settings(config.current),
+        managed=managed,
+        references=references,
+        on_edit=edited,
+    )
+    paths = LocationPaths(directory, managed=managed, references=references)
+    search = Search(processes, child_environment(commons.environment), find_ripgrep(commons.environment))
+    web = Fetcher(AddressPolicy())
+    tools: dict[str, Tool[Any, Any]] = {
+        "read": read_tool(files, authorizer, on_read=surface.note_read),
+        "write": write_tool(files, authorizer),
+        "edit": edit_tool(files, authorizer),
+        "apply_patch": apply_patch_tool(files, authorizer),
+        "bash": bash_tool(
+            paths,
+            processes,
+            authorizer,
+            host=commons.environment,
+            settings=lambda: bash_settings(config.current),
+            store=commons.outputs,
+        ),
+        "glob": glob_tool(
+            paths, search, authorizer, external_paths=lambda: file_settings(config.current).external_paths
+        ),
+        "grep": grep_tool(
+            paths, search, authorizer, readable, external_paths=lambda: file_settings(config.current).external_paths
+        ),
+        "skill": skill_tool(surface.skills, authorizer),
+        "todowrite": todowrite_tool(commons.todos, authorizer),
+        "question": question_tool(questions, authorizer),
+        "webfetch": webfetch_tool(web, authorizer, lambda agent: agents.rules(agent) or ()),
+    }
+    if backends := configured_backends(commons.environment):
+        tools["websearch"] = websearch_tool(web, authorizer, backends)
+    registry.register(tools, scope)
+    return processes

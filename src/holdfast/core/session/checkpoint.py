@@ -1,0 +1,57 @@
+"""A look at a checkpoint: what it replaced for the model, and how much smaller that became."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.core.session.runner.lowering import checkpoint
+from holdfast.core.session.transcript import serialise, tokens
+from holdfast.schema.record import Record
+from holdfast.schema.session_message import CompactionMessage
+
+if TYPE_CHECKING:
+    from holdfast.core.session.store import SessionStore
+
+PAGE = 200
+
+
+class Checkpoint(Record):
+    message_id: str
+    reason: str
+    summary: str
+    recent: str
+    replaced: tuple[str, ...]
+    """Ids of the messages it stands for, oldest first."""
+    tokens_before: int
+    tokens_after: int
+
+
+async def inspect(store: SessionStore, session_id: str) -> Checkpoint | None:
+    newest = await store.newest_checkpoint(session_id)
+    if newest is None:
+        return None
+    message = newest.decode()
+    assert isinstance(message, CompactionMessage)
+    replaced: list[str] = []
+    characters, anchor = 0, newest.seq
+    while rows := await store.messages(session_id, order="desc", limit=PAGE, anchor=anchor):
+        for row in rows:
+            earlier = row.decode()
+            replaced.append(row.id)
+            if isinstance(earlier, CompactionMessage):
+                characters += len(checkpoint(earlier.summary, earlier.recent))
+                break
+            characters += len(serialise(earlier))
+        else:
+            anchor = rows[-1].seq
+            continue
+        break
+    return Checkpoint(
+        message_id=message.id,
+        reason=message.reason,
+        summary=message.summary,
+        recent=message.recent,
+        replaced=tuple(reversed(replaced)),
+        tokens_before=tokens(characters),
+        tokens_after=tokens(len(checkpoint(message.summary, message.recent))),
+    )

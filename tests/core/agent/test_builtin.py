@@ -1,0 +1,120 @@
+"""The agents that are always there."""
+
+from __future__ import annotations
+
+import os
+
+from tests.core.agent.conftest import DIRECTORIES, AgentPlace
+
+from holdfast.core.agent import builtin
+from holdfast.core.agent.agents import Agents
+from holdfast.core.agent.builtin import builtin_agents
+from holdfast.core.agent.draft import AgentDraft
+from holdfast.core.permission.rules import evaluate
+from holdfast.core.scope import Scope
+from holdfast.core.state import Batches, Phase
+from holdfast.schema.agent import Agent, ProviderRequest
+
+BASE = [
+    "allow * *",
+    "ask external_directory *",
+    "allow external_directory /d/tool-output/*",
+    "allow external_directory /t/*",
+    "deny question *",
+    "deny plan_enter *",
+    "deny plan_exit *",
+    "allow read *",
+    "ask read *.env",
+    "ask read *.env.*",
+    "allow read *.env.example",
+]
+
+
+def test_who_they_are(place: AgentPlace) -> None:
+    """CAT-055, CAT-058: modes, hidden ones, and who has words of its own."""
+    agents = place.agents().list()
+    assert [(agent.id, agent.mode, agent.hidden, agent.system) for agent in agents] == [
+        ("build", "primary", False, builtin.BUILD_SYSTEM),
+        ("plan", "primary", False, None),
+        ("general", "subagent", False, None),
+        ("explore", "subagent", False, builtin.EXPLORE_SYSTEM),
+        ("compaction", "primary", True, builtin.COMPACTION_SYSTEM),
+        ("title", "primary", True, builtin.TITLE_SYSTEM),
+        ("summary", "primary", True, builtin.SUMMARY_SYSTEM),
+    ]
+
+
+def test_their_rules(place: AgentPlace) -> None:
+    """CAT-059, CAT-060, CAT-061, TOL-083, TOL-084: in this order, since the last match decides."""
+    relative = os.path.relpath("/d/plans", place.root)
+    assert place.rules("build") == [*BASE, "allow question *", "allow plan_enter *"]
+    assert place.rules("plan") == [
+        *BASE,
+        "allow question *",
+        "allow plan_exit *",
+        "allow external_directory /d/plans/*",
+        "deny edit *",
+        "allow edit .opencode/plans/*.md",
+        "allow edit /d/plans/*.md",
+        f"allow edit {relative}/*.md",
+    ]
+    assert place.rules("general") == [*BASE, "deny todowrite *"]
+    assert place.rules("explore") == [
+        "deny * *",
+        "allow grep *",
+        "allow glob *",
+        "allow webfetch *",
+        "allow websearch *",
+        "allow read *",
+        "ask external_directory *",
+        "allow external_directory /d/tool-output/*",
+        "allow external_directory /t/*",
+    ]
+    for id in ("compaction", "title", "summary"):
+        assert place.rules(id) == ["deny * *"]
+    every = [rule for agent in place.agents().list() for rule in agent.permissions]
+    assert [rule for rule in every if rule.action == "bash"] == []
+
+
+def test_what_the_rules_come_to(place: AgentPlace) -> None:
+    """CAT-059, CAT-060: a plan can be written and nothing else; secrets are asked about, examples are not."""
+    plan = place.agents().rules("plan")
+    assert plan is not None
+    verdicts = {
+        ("edit", "src/a.py"): "deny",
+        ("edit", ".opencode/plans/x.md"): "allow",
+        ("edit", "/d/plans/x.md"): "allow",
+        ("read", "a/.env"): "ask",
+        ("read", "a/.env.local"): "ask",
+        ("read", ".env.example"): "allow",
+        ("external_directory", "/etc/*"): "ask",
+        ("external_directory", "/t/x/*"): "allow",
+        ("plan_enter", "*"): "deny",
+        ("bash", "ls"): "allow",
+        ("doom_loop", "read"): "allow",
+    }
+    assert {key: evaluate(plan, *key) for key in verdicts} == verdicts
+
+
+def test_words_that_were_set_before_stay(place: AgentPlace) -> None:
+    """CAT-058: `build`'s own text is only a default."""
+    agents, scope = Agents(Batches()), Scope()
+
+    def earlier(draft: AgentDraft) -> None:
+        draft.update(
+            "build",
+            lambda _: Agent(
+                id="build",
+                request=ProviderRequest(headers={}, body={}),
+                mode="all",
+                hidden=False,
+                permissions=(),
+                system="mine",
+            ),
+        )
+
+    agents.state.transform(earlier, scope, phase=Phase.BUILTIN)
+    agents.state.transform(builtin_agents(DIRECTORIES, place.root), scope, phase=Phase.BUILTIN)
+    build = agents.get("build")
+    assert build is not None
+    assert (build.system, build.mode) == ("mine", "primary")

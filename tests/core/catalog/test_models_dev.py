@@ -1,0 +1,251 @@
+"""Where models.dev's data comes from, and that bad answers and other processes cannot spoil it."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import logging
+import os
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from holdfast.core.catalog.models_dev import FRESH_SECONDS, REFRESH_SECONDS, SOURCE, ModelsDev
+from holdfast.core.credential.file_lock import file_lock
+from holdfast.schema.live_event import ModelsDevRefreshed
+from holdfast.schema.record import Record
+
+pytestmark = pytest.mark.anyio
+GOOD: dict[str, Any] = {"fetched": {"name": "Fetched", "models": {"m": {"name": "M"}}}}
+
+
+class Source:
+    """A real server; `answers` are played in turn, the last one again and again."""
+
+    def __init__(self) -> None:
+        self.answers: list[tuple[int, str]] = [(200, json.dumps(GOOD))]
+        self.asked: list[tuple[str, str]] = []
+        self.called = asyncio.Event()
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.url = ""
+
+    async def answer(self, request: web.Request) -> web.Response:
+        self.asked.append((request.path, request.headers["user-agent"]))
+        self.called.set()
+        await self.gate.wait()
+        status, text = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        return web.Response(status=status, text=text)
+
+
+@pytest.fixture
+async def source() -> AsyncIterator[Source]:
+    source = Source()
+    application = web.Application()
+    application.router.add_get("/{path:.*}", source.answer)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    assert site._server is not None
+    source.url = f"http://127.0.0.1:{site._server.sockets[0].getsockname()[1]}"  # type: ignore[attr-defined]
+    yield source
+    await runner.cleanup()
+
+
+class Waits:
+    """Stands in for sleeping; `stop_at` ends a loop that would wait that long."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+    async def __call__(self, seconds: float) -> None:
+        self.seconds.append(seconds)
+        if seconds >= REFRESH_SECONDS:
+            raise asyncio.CancelledError
+
+
+def models(source: Source, cache: Path, *, bundled: Path | None = None, **more: Any) -> ModelsDev:
+    environment = {"OPENCODE_MODELS_URL": source.url, **more.pop("environment", {})}
+    return ModelsDev(cache, environment, bundled=bundled, **more)
+
+
+def cached(source: Source, cache: Path) -> Path:
+    return cache / f"models-{hashlib.sha1(source.url.encode()).hexdigest()}.json"
+
+
+async def test_with_nothing_at_all_the_source_is_asked_once(source: Source, tmp_path: Path) -> None:
+    """CAT-095, CAT-096, CAT-097: by whoever comes first; the answer is kept under the source's own name."""
+    dev = models(source, tmp_path, environment={"OPENCODE_CLIENT": "desk"})
+    found = await asyncio.gather(*(dev.get() for _ in range(5)))
+    assert [list(providers) for providers in found] == [["fetched"]] * 5
+    assert len(source.asked) == 1
+    path, agent = source.asked[0]
+    assert path == "/api.json"
+    assert agent.startswith("opencode/")
+    assert agent.endswith("/desk")
+    assert json.loads(cached(source, tmp_path).read_text()) == GOOD
+    assert ModelsDev(tmp_path, {}, bundled=None)._cache == tmp_path / "models.json"
+    assert ModelsDev(tmp_path, {})._source == SOURCE
+
+
+async def test_the_order_of_what_is_read(source: Source, tmp_path: Path) -> None:
+    """CAT-097: a named file, else the cache, else what comes along; the network only when there is nothing."""
+    bundled, named = tmp_path / "bundled.json", tmp_path / "named.json"
+    bundled.write_text(json.dumps({"bundled": {}}))
+    named.write_text(json.dumps({"named": {}}))
+    assert list(await models(source, tmp_path, bundled=bundled).get()) == ["bundled"]
+    cached(source, tmp_path).write_text(json.dumps({"cached": {}}))
+    assert list(await models(source, tmp_path, bundled=bundled).get()) == ["cached"]
+    environment = {"OPENCODE_MODELS_PATH": str(named)}
+    assert list(await models(source, tmp_path, bundled=bundled, environment=environment).get()) == ["named"]
+    assert source.asked == []
+
+
+@pytest.mark.parametrize("switch", ["1", "true", "TRUE"])
+async def test_fetching_can_be_switched_off(source: Source, tmp_path: Path, switch: str) -> None:
+    """CAT-097, CAT-098: then nothing is nothing, and no failure."""
+    dev = models(source, tmp_path, environment={"OPENCODE_DISABLE_MODELS_FETCH": switch})
+    assert (await dev.get(), await dev.refresh(), source.asked) == ({}, False, [])
+
+
+async def test_a_damaged_cache_is_thrown_away_but_never_a_named_file(source: Source, tmp_path: Path) -> None:
+    """CAT-097."""
+    cached(source, tmp_path).write_text("<html>")
+    assert list(await models(source, tmp_path).get()) == ["fetched"]
+    assert json.loads(cached(source, tmp_path).read_text()) == GOOD
+    named = tmp_path / "named.json"
+    named.write_text("<html>")
+    dev = models(source, tmp_path, environment={"OPENCODE_MODELS_PATH": str(named)})
+    assert dev.providers() == {}
+    assert named.read_text() == "<html>"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        (200, "<html>Service unavailable</html>"),
+        (200, "[]"),
+        (200, "{}"),
+        (200, '{"p": 3, "q": {"models": 4}}'),
+        (500, json.dumps(GOOD)),
+        (404, ""),
+    ],
+)
+async def test_a_bad_answer_changes_nothing(
+    source: Source, tmp_path: Path, answer: tuple[int, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """CAT-097, CAT-098, trap 20: an error page never replaces good data; the failure is in the log."""
+    path = cached(source, tmp_path)
+    path.write_text(json.dumps({"old": {}}))
+    os.utime(path, (1, 1))
+    source.answers = [answer]
+    told: list[Record] = []
+    dev = models(source, tmp_path, announce=told.append, sleep=Waits())
+    assert await dev.refresh() is False
+    assert list(dev.providers()) == ["old"]
+    assert (json.loads(path.read_text()), told) == ({"old": {}}, [])
+    assert "no refresh" in caplog.text
+
+
+async def test_invalid_entries_are_left_out(source: Source, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """CAT-098: one bad provider or model takes nothing else with it."""
+    mixed = {**GOOD, "bad": {"env": "KEY"}, "half": {"models": {"good": {}, "bad": {"limit": []}}}}
+    source.answers = [(200, json.dumps(mixed))]
+    with caplog.at_level(logging.WARNING):
+        found = await models(source, tmp_path).get()
+    assert {id: list(provider.models) for id, provider in found.items()} == {"fetched": ["m"], "half": ["good"]}
+    assert "provider bad dropped" in caplog.text
+    assert "model half/bad dropped" in caplog.text
+    cached(source, tmp_path).write_text(json.dumps(mixed))
+    again = models(source, tmp_path)
+    assert list(again.providers()) == ["fetched", "half"]
+
+
+async def test_two_more_attempts_with_growing_pauses(source: Source, tmp_path: Path) -> None:
+    """CAT-095."""
+    source.answers = [(500, ""), (502, ""), (200, json.dumps(GOOD))]
+    waits = Waits()
+    assert list(await models(source, tmp_path, sleep=waits).get()) == ["fetched"]
+    assert [0.16 <= waits.seconds[0] <= 0.24, 0.32 <= waits.seconds[1] <= 0.48] == [True, True]
+    assert (len(waits.seconds), len(source.asked)) == (2, 3)
+
+
+async def test_fresh_data_is_not_fetched_again(source: Source, tmp_path: Path) -> None:
+    """CAT-096: five minutes by the file's time."""
+    path = cached(source, tmp_path)
+    path.write_text(json.dumps({"old": {}}))
+    dev = models(source, tmp_path)
+    assert await dev.refresh() is False
+    os.utime(path, (time.time() - FRESH_SECONDS - 1,) * 2)
+    assert await dev.refresh() is True
+    assert (list(dev.providers()), len(source.asked)) == (["fetched"], 1)
+
+
+async def test_whoever_waited_for_the_lock_looks_again(source: Source, tmp_path: Path) -> None:
+    """CAT-096, trap 20: what another process fetched meanwhile is used, not fetched twice."""
+    path = cached(source, tmp_path)
+    dev = models(source, tmp_path)
+    assert dev.providers() == {}
+    async with file_lock(path.with_suffix(".lock")):
+        waiting = asyncio.create_task(dev.refresh())
+        await asyncio.sleep(0)
+        path.write_text(json.dumps({"theirs": {}}))
+    assert await waiting is True
+    assert (list(dev.providers()), source.asked) == (["theirs"], [])
+    assert sorted(found.name for found in tmp_path.iterdir()) == sorted([path.name, path.with_suffix(".lock").name])
+
+
+async def test_what_another_process_fetched_is_taken_over(source: Source, tmp_path: Path) -> None:
+    """CAT-096: fresh data that is not what was read here is read, without asking the source."""
+    path = cached(source, tmp_path)
+    path.write_text(json.dumps({"old": {}}))
+    dev = models(source, tmp_path)
+    assert list(dev.providers()) == ["old"]
+    path.write_text(json.dumps({"theirs": {}}))
+    os.utime(path, (time.time() - 1,) * 2)
+    assert await dev.refresh() is True
+    assert (list(dev.providers()), source.asked) == (["theirs"], [])
+
+
+async def test_a_refresh_is_announced_when_its_data_can_be_read(source: Source, tmp_path: Path) -> None:
+    """CAT-097, CAT-096: the event, then whoever rebuilds; and again every hour."""
+    seen: list[object] = []
+    bundled = tmp_path / "bundled.json"
+    bundled.write_text(json.dumps({"bundled": {}}))
+    dev = models(source, tmp_path, bundled=bundled, announce=seen.append, sleep=(waits := Waits()))
+    assert list(dev.providers()) == ["bundled"]
+    end = dev.on_refresh(lambda: seen.append(list(dev.providers())))
+    with pytest.raises(asyncio.CancelledError):
+        await dev.keep_fresh()
+    assert seen == [ModelsDevRefreshed(), ["fetched"]]
+    assert waits.seconds == [REFRESH_SECONDS]
+    end()
+    os.utime(cached(source, tmp_path), (1, 1))
+    assert await dev.refresh() is True
+    assert len(seen) == 3
+
+
+async def test_closing_stops_a_refresh(source: Source, tmp_path: Path) -> None:
+    """CAT-097: it leaves no half file."""
+    source.gate.clear()
+    dev = models(source, tmp_path)
+    waiting = asyncio.create_task(dev.refresh())
+    await source.called.wait()
+    await dev.close()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    source.gate.set()
+    assert not cached(source, tmp_path).exists()
+
+
+async def test_without_a_place_to_keep_it_nothing_is_fetched(source: Source) -> None:
+    """CAT-142: the snapshot that comes along is enough to start with."""
+    dev = ModelsDev(None, {"OPENCODE_MODELS_URL": source.url})
+    assert "anthropic" in await dev.get()
+    assert (await dev.refresh(), source.asked) == (False, [])

@@ -1,0 +1,127 @@
+"""What clients see of providers and models: the contract's shape, and no secret."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from tests.conftest import SHARED
+from tests.core.catalog.conftest import PACKAGE, MakeCatalog
+
+from holdfast.core.catalog.catalog import Catalog
+from holdfast.core.catalog.models_dev import BUNDLED, validated
+from holdfast.core.config.config import Config
+from holdfast.schema.catalog import IntegrationInfo, ModelInfo, ProviderInfo
+
+SECRETS = ("sk-1", "tok-2", "hdr-3", "usr-4", "qry-5", "var-6", "deep-7", "aws-8")
+
+
+def test_no_secret_leaves(make_catalog: MakeCatalog) -> None:
+    """API-143, CAT-112: neither a key nor a header that may hold one; what is harmless stays."""
+    entry = {
+        "npm": PACKAGE,
+        "api": "https://usr-4:x@host/v1?api_key=qry-5&v=1",
+        "options": {
+            "apiKey": "sk-1",
+            "authToken": "tok-2",
+            "secretAccessKey": "aws-8",
+            "timeout": 5,
+            "maxTokens": 9,
+            "headers": {"Authorization": "hdr-3", "X-Corp": "hdr-3", "X-Title": "mine"},
+            "body": {"nested": {"password": "deep-7", "keep": 1}},
+        },
+        "models": {"m": {"options": {"apiKey": "sk-1"}, "variants": {"v": {"token": "var-6", "effort": "low"}}}},
+    }
+    catalog = make_catalog({"provider": {"p": entry}})
+    found = catalog.provider("p")
+    views = (
+        catalog.providers(),
+        found,
+        catalog.models(),
+        catalog.all_models(),
+        catalog.model("p", "m"),
+        catalog.integrations.list(),
+    )
+    shown = json.dumps(msgspec.to_builtins(views))
+    assert [secret for secret in SECRETS if secret in shown] == []
+    assert found is not None
+    assert found.request.headers == {"Authorization": "[REDACTED]", "X-Corp": "[REDACTED]", "X-Title": "mine"} or (
+        found.request.headers["X-Title"] == "mine"
+    )
+    assert found.request.body["maxTokens"] == 9
+    assert found.request.body["nested"] == {"keep": 1}
+    assert found.api.url is not None
+    assert found.api.url.startswith("https://host/v1?")
+
+
+@pytest.mark.shared
+def test_records_have_the_contracts_shape(make_catalog: MakeCatalog) -> None:
+    """API-140, CAT-085, CAT-086: exactly its fields, required ones always."""
+    contract = json.loads((SHARED / "contract" / "opencode-v2-openapi.json").read_text(encoding="utf-8"))
+    schemas = contract["components"]["schemas"]
+    catalog = Catalog(Config(), {"ANTHROPIC_API_KEY": "k"})
+    samples: list[tuple[str, Any, type]] = [
+        ("ProviderV2Info", catalog.providers()[0], ProviderInfo),
+        ("ModelV2Info", catalog.models()[0], ModelInfo),
+        ("ModelV2Info", catalog.all_models()[-1], ModelInfo),
+        ("IntegrationInfo", catalog.integrations.list()[0], IntegrationInfo),
+    ]
+    for name, record, kind in samples:
+        value = json.loads(msgspec.json.encode(record))
+        assert _conforms(schemas, schemas[name], value), name
+        assert msgspec.convert(value, kind) == record
+
+
+def _conforms(schemas: dict[str, Any], schema: dict[str, Any], value: Any) -> bool:
+    if "$ref" in schema:
+        return _conforms(schemas, schemas[schema["$ref"].rpartition("/")[2]], value)
+    if "anyOf" in schema:
+        return any(_conforms(schemas, option, value) for option in schema["anyOf"])
+    if "enum" in schema and value not in schema["enum"]:
+        return False
+    match schema.get("type"):
+        case "object":
+            known = schema.get("properties", {})
+            return (
+                isinstance(value, dict)
+                and set(schema.get("required", ())) <= value.keys()
+                and (schema.get("additionalProperties") is not False or value.keys() <= known.keys())
+                and all(_conforms(schemas, known[key], item) for key, item in value.items() if key in known)
+            )
+        case "array":
+            return isinstance(value, list) and all(_conforms(schemas, schema["items"], item) for item in value)
+        case "string":
+            return isinstance(value, str)
+        case "boolean":
+            return isinstance(value, bool)
+        case "integer":
+            return isinstance(value, int)
+        case "number":
+            return isinstance(value, int | float)
+        case _:
+            return True
+
+
+def test_the_snapshot_that_comes_along_is_whole(caplog: pytest.LogCaptureFixture) -> None:
+    """CAT-098, CAT-097: nothing in it is invalid, and every model of it has what a choice needs."""
+    data = BUNDLED.read_bytes()
+    assert json.loads(validated(data)) == json.loads(data)
+    assert caplog.text == ""
+    models = Catalog(Config(), {}).all_models()
+    assert {"anthropic", "openai", "google", "amazon-bedrock", "azure", "openrouter", "xai", "groq", "mistral"} <= {
+        model.provider_id for model in models
+    }
+    for model in models:
+        assert model.time.released > 0, model.id
+        assert model.limit.context >= model.limit.output > 0, model.id
+        assert "text" in model.capabilities.output, model.id
+
+
+def test_the_snapshot_is_where_the_package_is() -> None:
+    """CAT-097."""
+    import holdfast.core.catalog
+
+    assert Path(holdfast.core.catalog.__path__[0]) / "models.json" == BUNDLED

@@ -1,0 +1,90 @@
+"""What a template becomes."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.core.command.template import INSERT_CHARACTERS, MOST_SHELL_COMMANDS, Template
+from holdfast.core.tool.tool import ToolFailure
+
+pytestmark = pytest.mark.anyio
+
+
+class Shell:
+    """Answers with the command in angle brackets."""
+
+    def __init__(self) -> None:
+        self.ran: list[str] = []
+
+    async def __call__(self, command: str) -> str:
+        self.ran.append(command)
+        if command.startswith("deny"):
+            raise ToolFailure("Permission denied")
+        return f"<{command}>"
+
+
+@pytest.mark.parametrize(
+    ("template", "arguments", "text"),
+    [
+        ("do $ARGUMENTS now", "a  'b c'", "do a  'b c' now"),
+        ("$1-$2", "a 'b c'", "a-b c"),
+        ("$1-$2", "a b c d", "a-b c d"),
+        ("$2 $1", "a b c", "b c a"),
+        ("$1", "a b", "a b"),
+        ("$3", "a b c d", "c d"),
+        ("[$1][$2]", "a", "[a][]"),
+        ("[$1]", "", "[]"),
+        ("$1 and $1", "a", "a and a"),
+        ("plain", "more words", "plain\n\nmore words"),
+        ("plain", "  ", "plain"),
+        ("plain", "", "plain"),
+        ("", "x", "\n\nx"),
+        ("costs $10 and $0, $ARGUMENTSX", "a", "costs $10 and $0, $ARGUMENTSX\n\na"),
+        ("$1", "it's", "it's"),
+        ("$ARGUMENTS", "$1 $ARGUMENTS !`rm` @x", "$1 $ARGUMENTS !`rm` @x"),
+        ("$1 $2", "$2 $1", "$2 $1"),
+    ],
+)
+async def test_arguments(template: str, arguments: str, text: str) -> None:
+    """CAT-079: the last numbered place takes the rest, missing ones are empty, nothing is read twice."""
+    shell = Shell()
+    assert (await Template(template).expand(arguments, shell)).text == text
+    assert shell.ran == []
+
+
+async def test_shell_commands_of_the_template_are_run() -> None:
+    """CAT-080: in order, their output inserted; never one that stands in an argument or in an output."""
+    shell = Shell()
+    expanded = await Template("a !`git status` b !`echo '!`x`'` $1").expand("!`evil`", shell)
+    assert shell.ran == ["git status", "echo '!"]
+    assert expanded.text == "a <git status> b <echo '!>x`'` !`evil`"
+
+
+async def test_arguments_in_a_shell_command_are_single_words() -> None:
+    """CAT-079, CAT-080: they cannot become another command."""
+    shell = Shell()
+    await Template("!`git log $1` !`grep $ARGUMENTS`").expand("'; rm -rf /' $(evil)", shell)
+    assert shell.ran == ["""git log '; rm -rf /' '$(evil)'""", """grep '; rm -rf /' '$(evil)'"""]
+
+
+async def test_a_denied_command_leaves_a_note_and_output_is_bounded() -> None:
+    """CAT-080."""
+
+    async def large(command: str) -> str:
+        return "x" * (INSERT_CHARACTERS + 1)
+
+    assert (await Template("a !`deny it` b").expand("", Shell())).text == (
+        "a [`deny it` was not run: Permission denied] b"
+    )
+    cut = (await Template("!`x`").expand("", large)).text
+    assert cut.startswith("x" * INSERT_CHARACTERS + "\n[")
+    shell = Shell()
+    await Template("!`x`" * (MOST_SHELL_COMMANDS + 5)).expand("", shell)
+    assert len(shell.ran) == MOST_SHELL_COMMANDS
+
+
+async def test_files_that_the_template_names() -> None:
+    """CAT-080: once each, as written; not those of arguments, nor addresses of people."""
+    template = "See @src/a.py, @README.md and @src/a.py. Ask me@example.com or `@x`. !`cat @no` @~/notes/"
+    expanded = await Template(template).expand("@secret", Shell())
+    assert expanded.mentions == ("src/a.py", "README.md", "~/notes/")

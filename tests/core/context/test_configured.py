@@ -1,0 +1,153 @@
+"""Configured instructions: local entries of the configuration."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.core.context.places import Place, baseline, forbidden, instructions, stored, told
+
+from holdfast.core.context import configured as module
+from holdfast.core.context.configured import ConfiguredInstructions, Entry, is_remote
+from holdfast.core.context.system_context import SystemContext
+
+pytestmark = pytest.mark.anyio
+
+
+def configured(place: Place, *entries: Entry) -> ConfiguredInstructions:
+    return ConfiguredInstructions(entries, place.files(), place.cache, place.base / "home")
+
+
+async def load(service: ConfiguredInstructions) -> SystemContext:
+    context = service.load()
+    return context if isinstance(context, SystemContext) else await context
+
+
+async def test_entries_are_resolved_from_their_document_and_said_in_order(place: Place) -> None:
+    """CTX-142, CTX-143, CTX-144: document order, each file once, home, absolute, relative and patterns."""
+    home = place.base / "home" / "mine.md"
+    home.parent.mkdir()
+    home.write_text("home", encoding="utf-8")
+    absolute = place.base / "anywhere.md"
+    absolute.write_text("absolute", encoding="utf-8")
+    b, a = place.write("docs/b.md", "b"), place.write("docs/a.md", "a")
+    service = configured(
+        place,
+        Entry("~/mine.md", place.config, True),
+        Entry(str(absolute), place.config, True),
+        Entry("docs/b.md", place.root, False),
+        Entry("./docs/*.md", place.root, False),
+        Entry("https://example.com/x.md", place.root, False),
+    )
+    context = await load(service)
+    assert await baseline(context) == instructions((home, "home"), (absolute, "absolute"), (b, "b"), (a, "a"))
+    assert list(await stored(context)) == [module.KEY] == ["core/instructions/configured"]
+    assert module.CONTRIBUTION == "core/instructions-configured"
+    assert service.urls() == ["https://example.com/x.md"]
+
+
+@pytest.mark.parametrize(
+    ("text", "remote"),
+    [
+        ("https://x.org/a.md", True),
+        ("HTTP://x.org", True),
+        ("http:relative", False),
+        ("file:///etc/passwd", False),
+        ("docs/https://x", False),
+        ("http://[broken", False),
+    ],
+)
+def test_what_is_remote(text: str, remote: bool) -> None:
+    """CTX-142: an http or https URL; everything else is a path."""
+    assert is_remote(text) is remote
+
+
+async def test_a_path_or_pattern_without_a_file_is_absence(place: Place) -> None:
+    """CTX-145: confirmed; a file that goes later is said to be gone."""
+    service = configured(place, Entry("no.md", place.root, False), Entry("no/*.md", place.root, False))
+    assert await baseline(await load(service)) == ""
+    file = place.write("no/x.md", "x")
+    snapshot = await stored(await load(service))
+    file.unlink()
+    assert (await told(await load(service), snapshot))[0] == module.REMOVED
+
+
+async def test_a_change_says_the_whole_set(place: Place) -> None:
+    """CTX-144: with the update's own sentence."""
+    a, b = place.write("a.md", "a"), place.write("b.md", "b")
+    service = configured(place, Entry("{a,b}.md", place.root, False))
+    snapshot = await stored(await load(service))
+    b.write_text("B", encoding="utf-8")
+    text, _ = await told(await load(service), snapshot)
+    assert text == f"{module.UPDATE}\n\n{instructions((a, 'a'), (b, 'B'))}"
+
+
+async def test_an_unreadable_match_makes_this_aggregate_unavailable_alone(place: Place) -> None:
+    """CTX-145: the ambient one is not touched."""
+    file, ambient = place.write("x.md", "x"), place.write("AGENTS.md", "ambient")
+    service = configured(place, Entry("x.md", place.root, False))
+    with forbidden(file):
+        assert await baseline(await load(service)) is None
+        assert await baseline(place.files().ambient()) == instructions((ambient, "ambient"))
+
+
+async def test_a_project_may_not_point_outside_itself(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    """CTX-146: by the real path, also through links and `..`; the user's own configuration may."""
+    secret = place.base / "secret.md"
+    secret.write_text("secret", encoding="utf-8")
+    (place.root / "link.md").symlink_to(secret)
+    entries = [Entry(text, place.root, False) for text in ("../secret.md", str(secret), "link.md", "../s*.md")]
+    assert await baseline(await load(configured(place, *entries))) == ""
+    assert "outside the project" in caplog.text
+    trusted = configured(place, Entry(str(secret), place.config, True))
+    assert await baseline(await load(trusted)) == instructions((secret, "secret"))
+
+
+async def test_project_entries_can_be_turned_off(place: Place) -> None:
+    """CTX-146, CTX-137: the user's own entries stay, remote ones too."""
+    mine, theirs = place.config / "mine.md", place.write("theirs.md", "theirs")
+    mine.write_text("mine", encoding="utf-8")
+    service = configured(
+        place,
+        Entry("mine.md", place.config, True),
+        Entry("theirs.md", place.root, False),
+        Entry("https://a.example/", place.config, True),
+        Entry("https://b.example/", place.root, False),
+    )
+    assert await baseline(await load(service)) == instructions((mine, "mine"), (theirs, "theirs"))
+    place.environment["OPENCODE_DISABLE_PROJECT_CONFIG"] = "1"
+    assert await baseline(await load(service)) == instructions((mine, "mine"))
+    assert service.urls() == ["https://a.example/"]
+
+
+async def test_what_is_ambient_is_not_said_twice(place: Place) -> None:
+    """CTX-147: ambient comes first, by canonical identity."""
+    ambient, other = place.write("AGENTS.md", "ambient"), place.write("other.md", "other")
+    (place.root / "alias.md").symlink_to(ambient)
+    service = configured(place, Entry("alias.md", place.root, False), Entry("other.md", place.root, False))
+    assert await baseline(await load(service)) == instructions((other, "other"))
+
+
+async def test_a_removed_entry_is_told(place: Place) -> None:
+    """CTX-152: after a reload of the configuration the source is gone, and says so."""
+    place.write("x.md", "x")
+    snapshot = await stored(await load(configured(place, Entry("x.md", place.root, False))))
+    assert (await told(await load(configured(place)), snapshot))[0] == module.REMOVED
+
+
+async def test_a_pattern_too_wide_is_left_out_and_diagnosed(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    """CTX-143: the other entries stand."""
+    x = place.write("x.md", "x")
+    service = configured(place, Entry("{a,b}" * 12, place.root, False), Entry("x.md", place.root, False))
+    assert await baseline(await load(service)) == instructions((x, "x"))
+    assert "too wide" in caplog.text
+
+
+async def test_a_pattern_is_first_expanded_beside_the_loop(place: Place) -> None:
+    """CTX-143: the first walk waits in a thread; a small one is then done directly."""
+    place.write("x.md", "x")
+    service = configured(place, Entry("*.md", place.root, False))
+    first = service.load()
+    assert asyncio.iscoroutine(first)
+    await first
+    assert isinstance(service.load(), SystemContext)

@@ -1,0 +1,238 @@
+"""Ambient instructions: which files, in which order, and what happens when they change."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+from tests.core.context.places import Place, baseline, forbidden, instructions, stored, told
+
+from holdfast.core.context import instructions as module
+from holdfast.core.context.file_cache import FILE_LIMIT
+from holdfast.core.context.system_context import initialize, observe
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_global_first_then_nearest_first_up_to_the_root(place: Place) -> None:
+    """CTX-125, CTX-126, CTX-127: one source, verbatim content, absolute paths; nothing above the root."""
+    place.write("../AGENTS.md", "above the root")
+    near = place.write("packages/core/AGENTS.md", "  near \n\n")
+    root = place.write("AGENTS.md", "root\n")
+    own = place.config / "AGENTS.md"
+    own.write_text("mine", encoding="utf-8")
+    context = place.files().ambient()
+    assert await baseline(context) == instructions((own, "mine"), (near, "  near \n\n"), (root, "root\n"))
+    assert list(await stored(context)) == ["core/instructions"]
+
+
+async def test_without_a_file_the_source_is_absent(place: Place) -> None:
+    """CTX-135, CTX-057: a missing global file, or a missing configuration directory, is no outage."""
+    assert await baseline(place.files().ambient()) == ""
+    place.config.rmdir()
+    assert await baseline(place.files().ambient()) == ""
+
+
+async def test_a_change_says_the_whole_set_again(place: Place) -> None:
+    """CTX-128, CTX-129, CTX-139: changed, added, deleted, all deleted; each at the very next boundary."""
+    files = place.files()
+    near, root = place.write("packages/core/AGENTS.md", "near"), place.write("AGENTS.md", "root")
+    snapshot = await stored(files.ambient())
+
+    root.write_text("ROOT", encoding="utf-8")  # the same size, within the same tick
+    text, snapshot = await told(files.ambient(), snapshot)
+    assert text == f"{module.UPDATE}\n\n{instructions((near, 'near'), (root, 'ROOT'))}"
+
+    middle = place.write("packages/AGENTS.md", "middle")
+    text, snapshot = await told(files.ambient(), snapshot)
+    assert text == f"{module.UPDATE}\n\n{instructions((near, 'near'), (middle, 'middle'), (root, 'ROOT'))}"
+
+    near.unlink()
+    text, snapshot = await told(files.ambient(), snapshot)
+    assert text == f"{module.UPDATE}\n\n{instructions((middle, 'middle'), (root, 'ROOT'))}"
+
+    middle.unlink()
+    root.unlink()
+    text, snapshot = await told(files.ambient(), snapshot)
+    assert (text, len(snapshot)) == (module.REMOVED, 0)
+
+
+async def test_an_empty_file_is_content(place: Place) -> None:
+    """CTX-130: the heading and nothing after it."""
+    root = place.root / "AGENTS.md"
+    root.touch()
+    assert await baseline(place.files().ambient()) == f"Instructions from: {root}\n"
+
+
+async def test_the_boundaries_are_canonical(place: Place) -> None:
+    """CTX-131: a Location reached through a link and a root with a trailing slash meet; paths are the real ones."""
+    root = place.write("AGENTS.md", "root")
+    place.write("../AGENTS.md", "above")
+    link = place.base / "link"
+    link.symlink_to(place.work, target_is_directory=True)
+    context = place.files(directory=link, project=Path(f"{place.root}/")).ambient()
+    assert await baseline(context) == instructions((root, "root"))
+
+
+@pytest.mark.parametrize("name", ["project-evil", "projec", "other"])
+async def test_outside_the_project_nothing_is_searched(place: Place, name: str) -> None:
+    """CTX-131, CTX-132: by components, not by prefix; the global file stays eligible."""
+    outside = place.base / name
+    outside.mkdir()
+    (outside / "AGENTS.md").write_text("outside", encoding="utf-8")
+    place.write("AGENTS.md", "root")
+    assert await baseline(place.files(directory=outside).ambient()) == ""
+
+
+async def test_a_directory_that_begins_with_dots_is_inside(place: Place) -> None:
+    """CTX-132: `..foo` is a name."""
+    near = place.write("..foo/AGENTS.md", "dots")
+    assert await baseline(place.files(directory=near.parent).ambient()) == instructions((near, "dots"))
+
+
+async def test_one_file_is_said_once(place: Place) -> None:
+    """CTX-133: by its real path, first occurrence wins; the global position is the first."""
+    root = place.write("AGENTS.md", "root")
+    (place.work / "AGENTS.md").symlink_to(root)
+    assert await baseline(place.files().ambient()) == instructions((root, "root"))
+    (place.config / "AGENTS.md").symlink_to(root)
+    other = place.write("packages/AGENTS.md", "middle")
+    assert await baseline(place.files().ambient()) == instructions((root, "root"), (other, "middle"))
+
+
+async def test_a_link_out_of_the_project_is_skipped_and_diagnosed(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    """CTX-134: treated as absent, once in the log; inside the root links are followed; the user's may lead anywhere."""
+    secret = place.base / "secret.md"
+    secret.write_text("secret", encoding="utf-8")
+    inside = place.write("docs/shared.md", "shared")
+    (place.work / "AGENTS.md").symlink_to(secret)
+    (place.root / "AGENTS.md").symlink_to(inside)
+    files = place.files()
+    for _ in range(2):
+        assert await baseline(files.ambient()) == instructions((inside, "shared"))
+    assert caplog.text.count("outside the project") == 1
+    (place.config / "AGENTS.md").symlink_to(secret)
+    assert await baseline(files.ambient()) == instructions((secret, "secret"), (inside, "shared"))
+
+
+@pytest.mark.parametrize("where", ["global", "project", "directory"])
+async def test_what_cannot_be_looked_at_is_unavailable(place: Place, where: str) -> None:
+    """CTX-135, CTX-136, CTX-056: permission denied, for a file or on the way to it; nothing is said to be gone."""
+    own = place.config / "AGENTS.md"
+    own.write_text("mine", encoding="utf-8")
+    near = place.write("packages/core/AGENTS.md", "near")
+    files = place.files()
+    snapshot = await stored(files.ambient())
+    with forbidden({"global": own, "project": near, "directory": near.parent}[where]):
+        fresh = place.files()
+        assert await baseline(fresh.ambient()) is None
+        place.cache._texts._known.clear()
+        assert await told(files.ambient(), snapshot) == (None, snapshot)
+    assert await told(files.ambient(), snapshot) == (None, snapshot)
+
+
+async def test_a_file_that_vanishes_after_it_was_found_is_unavailable(place: Place) -> None:
+    """CTX-135: between discovery and reading."""
+    near = place.write("packages/core/AGENTS.md", "near")
+    files = place.files()
+    found = files.find_ambient()
+    near.unlink()
+    with pytest.raises(FileNotFoundError):
+        files.read(found)
+    near.symlink_to("/etc/hostname")
+    with pytest.raises(OSError, match="symbolic links"):
+        files.read(found)
+
+
+async def test_only_regular_files_count(place: Place) -> None:
+    """CTX-136: a directory, a pipe, a dangling link and a link to itself are no instructions."""
+    (place.work / "AGENTS.md").mkdir()
+    os.mkfifo(place.root / "packages" / "AGENTS.md")
+    (place.config / "AGENTS.md").symlink_to("nowhere")
+    (place.root / "AGENTS.md").symlink_to("AGENTS.md")
+    assert await baseline(place.files().ambient()) == ""
+
+
+async def test_what_is_not_utf8_is_replaced(place: Place) -> None:
+    """CTX-136: neither content nor a directory's name makes it unavailable."""
+    folder = Path(os.fsdecode(os.fsencode(place.root) + b"/b\xff"))
+    folder.mkdir()
+    (folder / "AGENTS.md").write_bytes(b"caf\xe9")
+    text = await baseline(place.files(directory=folder).ambient())
+    assert text == f"Instructions from: {place.root}/b\ufffd/AGENTS.md\ncaf\ufffd"
+
+
+async def test_a_file_beyond_the_limit_is_left_out(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    """CTX-136: what cannot be used is diagnosed, and the rest stands."""
+    root = place.write("AGENTS.md", "x" * FILE_LIMIT)
+    place.write("packages/core/AGENTS.md", "x" * (FILE_LIMIT + 1))
+    assert await baseline(place.files().ambient()) == instructions((root, "x" * FILE_LIMIT))
+    assert "too large" in caplog.text
+
+
+@pytest.mark.parametrize("value", ["1", "true", "TRUE", "True"])
+async def test_project_discovery_can_be_turned_off(place: Place, value: str) -> None:
+    """CTX-137: read at observation; no traversal at all, the global file stays."""
+    own = place.config / "AGENTS.md"
+    own.write_text("mine", encoding="utf-8")
+    near = place.write("packages/core/AGENTS.md", "near")
+    files = place.files()
+    assert await baseline(files.ambient()) == instructions((own, "mine"), (near, "near"))
+    place.environment["OPENCODE_DISABLE_PROJECT_CONFIG"] = value
+    with forbidden(place.work):
+        assert await baseline(files.ambient()) == instructions((own, "mine"))
+    for other in ("0", "yes", ""):
+        place.environment["OPENCODE_DISABLE_PROJECT_CONFIG"] = other
+        assert await baseline(files.ambient()) == instructions((own, "mine"), (near, "near"))
+
+
+async def test_without_a_repository_the_walk_climbs_to_the_top(place: Place) -> None:
+    """CTX-138: the project is the filesystem's root."""
+    above = place.write("../AGENTS.md", "above")
+    root = place.write("AGENTS.md", "root")
+    context = place.files(project=Path("/")).ambient()
+    text = await baseline(context)
+    assert text is not None
+    assert instructions((root, "root"), (above, "above")) in text
+
+
+async def test_claude_md_stands_in_where_there_is_no_agents_md(place: Place) -> None:
+    """CTX-140: per directory, never globally; two switches; CONTEXT.md is not read."""
+    place.write("CONTEXT.md")
+    (place.config / "CLAUDE.md").write_text("global", encoding="utf-8")
+    near = place.write("packages/core/CLAUDE.md", "near")
+    agents = place.write("AGENTS.md", "agents")
+    place.write("CLAUDE.md", "claude")
+    files = place.files()
+    assert await baseline(files.ambient()) == instructions((near, "near"), (agents, "agents"))
+    for name in ("OPENCODE_DISABLE_CLAUDE_CODE", "OPENCODE_DISABLE_CLAUDE_CODE_PROMPT"):
+        place.environment[name] = "true"
+        assert await baseline(files.ambient()) == instructions((agents, "agents"))
+        place.environment.pop(name)
+
+
+async def test_settled_files_are_not_read_again_and_changes_are_never_missed(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CTX-139: old files cost a look at their times; a change on disk shows at once, also one with its times put
+    back."""
+    near = place.write("packages/core/AGENTS.md", "one")
+    files = place.files()
+    real = time.time_ns
+    monkeypatch.setattr("holdfast.core.context.file_cache.time.time_ns", lambda: real() + 10_000_000_000)
+    await observe(files.ambient())
+    with monkeypatch.context() as patch:
+        patch.setattr("os.open", lambda *_: pytest.fail("read again"))
+        assert await baseline(files.ambient()) == instructions((near, "one"))
+    status = near.stat()
+    near.write_text("two", encoding="utf-8")
+    os.utime(near, ns=(status.st_atime_ns, status.st_mtime_ns))
+    # Times within one tick of the system would be equal; the change time then differs only later.
+    while near.stat().st_ctime_ns == status.st_ctime_ns:
+        near.write_text("two", encoding="utf-8")
+        os.utime(near, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert initialize(await observe(files.ambient())).baseline == instructions((near, "two"))

@@ -1,0 +1,169 @@
+"""Nested instructions: what reading brings to light, and for how long it is in force."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.conftest import ManualClock
+from tests.core.context.conftest import Drained
+from tests.core.context.places import Place, baseline, forbidden, instructions, stored, told
+from tests.core.event.samples import SES
+
+from holdfast.core.context import nested as module
+from holdfast.core.context.instructions import Found, InstructionFiles
+from holdfast.core.context.nested import FILE_LIMIT, NestedInstructions
+from holdfast.core.context.system_context import SystemContext
+from holdfast.schema.location import Location
+
+pytestmark = pytest.mark.anyio
+
+
+class Reading:
+    """A Session at a Location that reads files, as the tool's settlement would."""
+
+    def __init__(self, drained: Drained, place: Place, clock: ManualClock, *, workspace: str | None = None) -> None:
+        self.files: InstructionFiles = place.files()
+        self.location = Location(directory=str(place.work), workspace_id=workspace)
+        self.elsewhere: list[Found] = []
+        self.log = drained.log
+        self.nested = NestedInstructions(drained.database, self.location, self.files, clock, lambda: self.elsewhere)
+
+    async def read(self, target: Path) -> list[str]:
+        """What was discovered, published with the settlement."""
+        found = await self.nested.discover(SES, target)
+        if found is None:
+            return []
+        await self.log.publish(found)
+        return list(found.paths)
+
+    async def load(self) -> SystemContext:
+        context = self.nested.load(SES)
+        return context if isinstance(context, SystemContext) else await context
+
+
+@pytest.fixture
+def reading(drained: Drained, place: Place, clock: ManualClock) -> Reading:
+    return Reading(drained, place, clock)
+
+
+async def test_a_read_discovers_upward_to_what_is_ambient(place: Place, reading: Reading) -> None:
+    """CTX-155, CTX-157, CTX-005: nearest first, excluding covered directories; files and directories alike."""
+    place.write("packages/AGENTS.md", "covered")
+    deep, other = place.write("packages/ui/deep/AGENTS.md", "deep"), place.write("packages/ui/CLAUDE.md", "ui")
+    target = place.write("packages/ui/deep/src/x.ts")
+    assert await reading.read(target) == [str(deep), str(other)]
+    assert await reading.read(target) == []
+    assert await reading.read(place.write("packages/ui/y.ts")) == []
+    assert await baseline(await reading.load()) == instructions((other, "ui"), (deep, "deep"))
+    folder = place.write("lib/AGENTS.md", "lib").parent
+    assert await reading.read(folder) == [str(folder / "AGENTS.md")]
+
+
+async def test_outside_the_project_nothing_is_discovered(place: Place, reading: Reading) -> None:
+    """CTX-155, CTX-134: by the real path of the target, and of the file that was found."""
+    outside = place.base / "outside"
+    outside.mkdir()
+    (outside / "AGENTS.md").write_text("outside", encoding="utf-8")
+    (outside / "x.ts").touch()
+    (place.root / "link").symlink_to(outside)
+    assert await reading.read(outside / "x.ts") == []
+    assert await reading.read(place.root / "link" / "x.ts") == []
+    target = place.write("lib/x.ts")
+    (target.parent / "AGENTS.md").symlink_to(outside / "AGENTS.md")
+    assert await reading.read(target) == []
+
+
+async def test_a_target_that_is_gone_or_forbidden_discovers_nothing(place: Place, reading: Reading) -> None:
+    """CTX-155: looking never fails the read that caused it."""
+    assert await reading.read(place.root / "nowhere.ts") == []
+    target = place.write("lib/x.ts")
+    place.write("lib/AGENTS.md")
+    with forbidden(target.parent):
+        assert await reading.nested.discover(SES, target) is None
+
+
+async def test_discoveries_are_durable_and_ordered(drained: Drained, place: Place, reading: Reading) -> None:
+    """CTX-156: one private event, unique rows, in order of discovery and then of path; it can be rebuilt."""
+    z, a = place.write("z/AGENTS.md", "z"), place.write("z/a/AGENTS.md", "a")
+    b = place.write("b/AGENTS.md", "b")
+    assert await reading.read(z.parent) == [str(z)]
+    assert await reading.read(a.parent) == [str(a)]
+    assert await reading.read(b.parent) == [str(b)]
+    rows = drained.rows("select directory, workspace_id, path, seq from session_instruction order by seq")
+    assert rows == [(str(place.work), "", str(path), seq) for seq, path in enumerate((z, a, b), start=1)]
+    assert (await drained.log.page(SES)).events == []
+    assert await baseline(await reading.load()) == instructions((z, "z"), (a, "a"), (b, "b"))
+    await drained.log.rebuild(SES)
+    assert drained.rows("select directory, workspace_id, path, seq from session_instruction order by seq") == rows
+
+
+async def test_a_discovery_is_told_at_the_next_boundary_and_follows_the_files(place: Place, reading: Reading) -> None:
+    """CTX-157, CTX-158: new, changed, deleted and created again; the read itself says nothing."""
+    context = await reading.load()
+    snapshot = await stored(context)
+    lib = place.write("lib/AGENTS.md", "lib")
+    await reading.read(lib.parent)
+    text, snapshot = await told(await reading.load(), snapshot)
+    assert text == instructions((lib, "lib"))
+    assert list(snapshot) == ["core/instructions/nested"]
+    lib.write_text("LIB", encoding="utf-8")
+    text, snapshot = await told(await reading.load(), snapshot)
+    assert text == f"{module.UPDATE}\n\n{instructions((lib, 'LIB'))}"
+    lib.unlink()
+    text, snapshot = await told(await reading.load(), snapshot)
+    assert text == module.REMOVED
+    lib.write_text("again", encoding="utf-8")
+    text, snapshot = await told(await reading.load(), snapshot)
+    assert text == instructions((lib, "again"))
+
+
+async def test_discoveries_belong_to_a_location(
+    drained: Drained, place: Place, reading: Reading, clock: ManualClock
+) -> None:
+    """CTX-158: elsewhere they do not apply, back here they do."""
+    lib = place.write("lib/AGENTS.md", "lib")
+    await reading.read(lib.parent)
+    assert await baseline(await Reading(drained, place, clock, workspace="wrk_1").load()) == ""
+    assert await baseline(await Reading(drained, place, clock).load()) == instructions((lib, "lib"))
+
+
+async def test_what_is_said_elsewhere_is_left_to_it(place: Place, reading: Reading) -> None:
+    """CTX-158, CTX-147: configured and ambient come first, by canonical identity."""
+    lib = place.write("lib/AGENTS.md", "lib")
+    await reading.read(lib.parent)
+    reading.elsewhere = [Found(str(lib), lib.stat())]
+    assert await baseline(await reading.load()) == ""
+    reading.elsewhere = []
+    assert await baseline(await reading.load()) == instructions((lib, "lib"))
+    (place.config / "AGENTS.md").symlink_to(lib)
+    assert await baseline(await reading.load()) == ""
+
+
+async def test_an_unreadable_discovery_is_unavailable(place: Place, reading: Reading) -> None:
+    """CTX-056, CTX-157: it is not said to be gone."""
+    lib = place.write("lib/AGENTS.md", "lib")
+    await reading.read(lib.parent)
+    with forbidden(lib):
+        assert await baseline(await reading.load()) is None
+
+
+async def test_there_is_a_limit(place: Place, reading: Reading, caplog: pytest.LogCaptureFixture) -> None:
+    """CTX-159: nearest first within one read; beyond it nothing is recorded, and it is logged once."""
+    for number in range(FILE_LIMIT - 1):
+        await reading.read(place.write(f"many/{number}/AGENTS.md").parent)
+    near, far = place.write("last/near/AGENTS.md"), place.write("last/AGENTS.md")
+    assert await reading.read(near.parent) == [str(near)]
+    assert await reading.read(near.parent) == []
+    assert await reading.read(far.parent) == []
+    assert caplog.text.count("more than 32") == 1
+
+
+async def test_the_project_switch_turns_it_off(place: Place, reading: Reading) -> None:
+    """CTX-159: no discovery, and the source is absent."""
+    lib = place.write("lib/AGENTS.md", "lib")
+    await reading.read(lib.parent)
+    snapshot = await stored(await reading.load())
+    place.environment["OPENCODE_DISABLE_PROJECT_CONFIG"] = "1"
+    assert await reading.read(place.write("other/AGENTS.md").parent) == []
+    assert (await told(await reading.load(), snapshot))[0] == module.REMOVED

@@ -1,0 +1,20 @@
+"""A Location with a neighbourhood that nothing may touch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.core.filesystem.workshop import Workshop
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def shop(root: Path) -> Workshop:
+    return Workshop(root)

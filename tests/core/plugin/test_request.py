@@ -1,0 +1,108 @@
+"""Request hooks."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.core.plugin.conftest import Surroundings
+
+from holdfast.core.plugin.request import RequestDraft, RequestHook
+from holdfast.core.scope import Scope
+from holdfast.llm.request import Generation, ToolDefinition, user
+
+pytestmark = pytest.mark.anyio
+
+
+def draft() -> RequestDraft:
+    return RequestDraft(
+        session_id="ses_1",
+        agent="build",
+        provider_id="p",
+        model_id="m",
+        messages=(user("hi"),),
+        tools=(ToolDefinition(name="t", description="", input_schema={}),),
+        headers={"a": "1"},
+        generation=Generation(temperature=0.5),
+        options={"openai": {"store": False}},
+    )
+
+
+async def test_hooks_run_one_after_the_other_on_copies(around: Surroundings) -> None:
+    """CAT-150, CTX-164: headers, controls, options, and system parts appended; the given draft stays as it was."""
+    scope, given = Scope(), draft()
+
+    def first(request: RequestDraft) -> None:
+        request.headers["b"] = "2"
+        request.options["openai"]["store"] = True
+        request.system.append("one")
+
+    async def second(request: RequestDraft) -> None:
+        await asyncio.sleep(0)
+        request.generation = Generation(temperature=1.0)
+        request.system.append(f"two after {request.system[-1]}, {len(request.messages)} message")
+
+    around.requests.register("one", first, scope)
+    around.requests.register("two", second, scope)
+    changed = await around.requests.apply(given)
+    assert given == draft()
+    assert (changed.headers, changed.options, changed.generation, changed.system) == (
+        {"a": "1", "b": "2"},
+        {"openai": {"store": True}},
+        Generation(temperature=1.0),
+        ["one", "two after one, 1 message"],
+    )
+    scope.close()
+    assert await around.requests.apply(given) is given
+
+
+async def forever(request: RequestDraft) -> None:
+    request.headers["late"] = "1"
+    while True:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            if request.headers.pop("stubborn", None) is None:
+                raise
+
+
+def raises(request: RequestDraft) -> None:
+    request.headers["half"] = "1"
+    raise ValueError("secret value")
+
+
+def rewrites(request: RequestDraft) -> None:
+    request.system = ["mine", "only"]
+
+
+def wrong_header(request: RequestDraft) -> None:
+    request.headers["n"] = 1  # type: ignore[assignment]
+
+
+def wrong_generation(request: RequestDraft) -> None:
+    wrong: Any = {"temperature": "hot"}
+    request.generation = wrong
+
+
+@pytest.mark.parametrize("hook", [forever, raises, rewrites, wrong_header, wrong_generation])
+async def test_a_hook_that_misbehaves_is_ignored_and_named(around: Surroundings, hook: RequestHook) -> None:
+    """CAT-150, CTX-164: raising, slow, editing what came before it, or leaving the wrong type behind."""
+    scope = Scope()
+    around.requests.register("good", lambda request: request.system.append("kept"), scope)
+    around.requests.register("bad", hook, scope)
+    changed = await around.requests.apply(draft())
+    assert (changed.headers, changed.system, changed.generation) == ({"a": "1"}, ["kept"], Generation(temperature=0.5))
+    assert [id for id, _ in around.problems] == ["bad"]
+    assert "secret value" not in around.problems[0][1]
+
+
+async def test_messages_and_tools_can_only_be_read(around: Surroundings) -> None:
+    """CAT-150: replacing them has no effect."""
+
+    def replaces(request: RequestDraft) -> None:
+        request.messages, request.tools, request.session_id = (), (), "ses_2"
+
+    around.requests.register("x", replaces, Scope())
+    changed = await around.requests.apply(draft())
+    assert (changed.messages, changed.tools, changed.session_id) == (draft().messages, draft().tools, "ses_1")

@@ -1,0 +1,311 @@
+"""The `apply_patch` tool: parsed, approved and rehearsed as a whole, then applied in order."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.core.filesystem.workshop import Asked, Recorder, Workshop, tree
+from tests.core.tool.cases.edits import EDITS
+from tests.core.tool.cases.patches import PATCHES, Files, Patch
+
+from holdfast.core.tool.builtin import apply_patch
+from holdfast.core.tool.builtin.apply_patch import MAX_OPERATIONS, MAX_PATCH_BYTES, NO_MOVES, REQUIRED
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def shop(root: Path) -> Workshop:
+    return Workshop(root)
+
+
+def patch(*lines: str) -> str:
+    return "\n".join(["*** Begin Patch", *lines, "*** End Patch"])
+
+
+def lay(root: Path, files: Files) -> None:
+    for name, content in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(content)
+
+
+def found(root: Path) -> Files:
+    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("atomic", [False, True], ids=["in order", "together"])
+@pytest.mark.parametrize("case", PATCHES, ids=[case.name for case in PATCHES])
+async def test_corpus(root: Path, case: Patch, atomic: bool) -> None:
+    """TOL-178 … 190, TOL-193, TOL-194, TOL-195, TOL-200, TOL-201, TOL-350: byte for byte, in both modes."""
+    shop = Workshop(root, patch_atomic=atomic)
+    lay(root, case.before)
+    if isinstance(case.after, str):
+        assert case.after in await shop.refusal("apply_patch", patchText=case.text)
+        assert found(root) == case.before
+    else:
+        await shop.call("apply_patch", patchText=case.text)
+        assert found(root) == case.after
+
+
+def test_the_corpora_are_large() -> None:
+    """TOL-173, TOL-185: hundreds of cases, each with its own name."""
+    names = [case.name for case in EDITS], [case.name for case in PATCHES]
+    assert len(names[0]) + len(names[1]) >= 150
+    assert all(len(set(part)) == len(part) for part in names)
+
+
+async def test_the_result(shop: Workshop) -> None:
+    """TOL-198, TOL-193, TOL-134: every operation with its diff; one line each for the model."""
+    lay(shop.root, {"m": b"a\nb\n", "d": b"d\n", "old": b"x\n"})
+    body = ["*** Add File: a", "+a", "*** Update File: m", "@@", "-b", "+B", "*** Delete File: d"]
+    outcome = await shop.call(
+        "apply_patch", patchText=patch(*body, "*** Update File: old", "*** Move to: sub/new", "@@", "-x", "+y")
+    )
+    assert outcome.structured["applied"] == [
+        {"type": "add", "resource": "a", "target": str(shop.root / "a")},
+        {"type": "update", "resource": "m", "target": str(shop.root / "m")},
+        {"type": "delete", "resource": "d", "target": str(shop.root / "d")},
+        {"type": "move", "resource": "sub/new", "target": str(shop.root / "sub/new"), "from": "old"},
+    ]
+    assert [
+        (diff["file"], diff["status"], diff["additions"], diff["deletions"]) for diff in outcome.structured["files"]
+    ] == [
+        ("a", "added", 1, 0),
+        ("m", "modified", 1, 1),
+        ("d", "deleted", 0, 1),
+        ("sub/new", "modified", 1, 1),
+    ]
+    assert outcome.text == "Applied patch sequentially:\nA a\nM m\nD d\nR old -> sub/new"
+
+
+async def test_one_approval_for_all(shop: Workshop) -> None:
+    """TOL-191, TOL-158: each outside directory once, then one `edit` with every resource, destinations too."""
+    outside = shop.root.parent / "outside"
+    outside.mkdir()
+    (outside / "f").write_bytes(b"a\n")
+    (shop.root / "g").write_bytes(b"a\n")
+    (shop.root / "link").symlink_to("g")
+    text = patch(
+        f"*** Update File: {outside}/f", "@@", "-a", "+b",
+        f"*** Add File: {outside}/new", "+x",
+        "*** Update File: link", "*** Move to: h", "@@", "-a", "+b",
+        "*** Add File: ./h2/../g2", "+x",
+    )  # fmt: skip
+    await shop.call("apply_patch", patchText=text)
+    assert shop.recorder.asked == [
+        Asked("external_directory", (f"{outside}/*",), (f"{outside}/*",)),
+        Asked("edit", (f"{outside}/f", f"{outside}/new", "g", "h", "g2"), ("*",)),
+    ]
+    assert shop.tool("apply_patch").action == "edit"
+
+
+async def test_one_escaping_path_stops_everything(shop: Workshop) -> None:
+    """TOL-317, TOL-191: nobody is asked, nothing is read, nothing is applied; move destinations count as well."""
+    (shop.root / "f").write_bytes(b"a\n")
+    (shop.root / "out").symlink_to(shop.root.parent)
+    for bad in (
+        ["*** Add File: ../x", "+x"],
+        ["*** Delete File: ../x"],
+        ["*** Update File: out/x", "@@", "-a", "+b"],
+        ["*** Update File: f", "*** Move to: ../x", "@@", "-a", "+b"],
+        ["*** Update File: f", "*** Move to: out/x", "@@", "-a", "+b"],
+        ["*** Add File: /proc/self/x", "+x"],
+    ):
+        refusal = await shop.refusal("apply_patch", patchText=patch("*** Update File: f", "@@", "-a", "+b", *bad))
+        assert refusal.startswith("Unable to apply patch at ")
+    assert shop.recorder.asked == []
+    assert found(shop.root) == {"f": b"a\n"}
+    assert sorted(os.listdir(shop.root.parent)) == ["work"]
+
+
+@pytest.mark.parametrize("denied", ["edit", "external_directory"])
+async def test_denied_means_unread(shop: Workshop, denied: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """TOL-191, TOL-329: fitting and unfitting patches look alike."""
+    outside = shop.root.parent / "f"
+    outside.write_bytes(b"a\n")
+    shop.recorder = Recorder(denied)
+    monkeypatch.setattr(apply_patch, "read_file", lambda *arguments: pytest.fail("it was read"))
+    refusals = {
+        await shop.refusal("apply_patch", patchText=patch(f"*** Update File: {outside}", "@@", f"-{line}", "+b"))
+        for line in ("a", "z")
+    }
+    assert len(refusals) == 1
+    assert "Permission denied" in refusals.pop()
+
+
+async def test_moves_may_be_switched_off(root: Path) -> None:
+    """TOL-192: before anybody is asked."""
+    shop = Workshop(root, patch_moves=False)
+    (root / "f").write_bytes(b"a\n")
+    text = patch("*** Update File: f", "*** Move to: g", "@@", "-a", "+b")
+    assert await shop.refusal("apply_patch", patchText=text) == NO_MOVES
+    assert shop.recorder.asked == []
+
+
+async def test_text_that_is_no_patch(shop: Workshop) -> None:
+    """TOL-177."""
+    for blank in ("", " \n"):
+        assert await shop.refusal("apply_patch", patchText=blank) == REQUIRED
+    assert (await shop.refusal("apply_patch", patchText="x")).startswith("apply_patch verification failed: ")
+
+
+async def test_limits(shop: Workshop) -> None:
+    """TOL-202: of the text, of operations, of a file before and after."""
+    assert "larger" in await shop.refusal(
+        "apply_patch", patchText=patch("*** Add File: f", "+" + "x" * MAX_PATCH_BYTES)
+    )
+    many = [f"*** Delete File: f{number}" for number in range(MAX_OPERATIONS + 1)]
+    assert "200 operations" in await shop.refusal("apply_patch", patchText=patch(*many))
+    with (shop.root / "big").open("wb") as file:
+        file.truncate(10 * 1024 * 1024 + 1)
+    text = patch("*** Update File: big", "@@", "-a", "+b")
+    assert "larger than 10485760 bytes" in await shop.refusal("apply_patch", patchText=text)
+    (shop.root / "big").write_bytes(b"x" * (10 * 1024 * 1024 - 1) + b"\n")
+    assert "larger than" in await shop.refusal("apply_patch", patchText=patch("*** Update File: big", "@@", "+b"))
+
+
+async def test_a_failed_rehearsal_applies_nothing(shop: Workshop) -> None:
+    """TOL-194, TOL-195: the reason and the missing lines, ten at most; a directory is no file."""
+    lay(shop.root, {"f": b"a\n"})
+    (shop.root / "folder").mkdir()
+    wanted = [f"-missing {number}" for number in range(12)]
+    text = patch("*** Add File: new", "+x", "*** Update File: f", "@@", *wanted, "+b")
+    refusal = await shop.refusal("apply_patch", patchText=text)
+    assert refusal.startswith("Unable to apply patch at f: Failed to find expected lines in f:\nmissing 0\n")
+    assert refusal.endswith("missing 9\n... (2 more lines)")
+    for operation in (
+        ["*** Delete File: folder"],
+        ["*** Update File: folder", "@@", "-a", "+b"],
+        ["*** Add File: folder"],
+    ):
+        assert "directory" in await shop.refusal("apply_patch", patchText=patch(*operation))
+    assert found(shop.root) == {"f": b"a\n"}
+
+
+def appears(path: Path, content: bytes) -> Any:
+    return lambda: path.write_bytes(content) and None
+
+
+async def test_a_failure_in_the_middle(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """TOL-197, TOL-196: what was applied stays and is listed; an addition never overwrites what appeared meanwhile."""
+    lay(shop.root, {"a": b"a\n", "b": b"b\n"})
+    real = apply_patch._rehearse
+
+    def racing(located: Any) -> Any:
+        steps = real(located)
+        (shop.root / "new").write_bytes(b"somebody's\n")
+        return steps
+
+    monkeypatch.setattr(apply_patch, "_rehearse", racing)
+    text = patch(
+        "*** Update File: a", "@@", "-a", "+A", "*** Delete File: b", "*** Add File: new", "+x", "*** Add File: z"
+    )
+    refusal = await shop.refusal("apply_patch", patchText=text)
+    assert refusal.startswith("Patch stopped at new; already applied: a, b")
+    assert found(shop.root) == {"a": b"A\n", "new": b"somebody's\n"}
+    (shop.root / "new").unlink()
+    refusal = await shop.refusal("apply_patch", patchText=patch("*** Add File: new", "+x"))
+    assert refusal == "Unable to apply patch at new: it already exists"
+
+
+async def test_a_target_that_changed_while_the_user_thought(shop: Workshop) -> None:
+    """TOL-196, TOL-195: an addition fails when something appeared during the approval; its content is kept."""
+    shop.recorder = Recorder(then=appears(shop.root / "new", b"kept"))
+    assert "already exists" in await shop.refusal("apply_patch", patchText=patch("*** Add File: new", "+x"))
+    assert found(shop.root) == {"new": b"kept"}
+
+
+async def test_together_or_not_at_all(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """TOL-201: the same failure, rolled back."""
+    shop = Workshop(root, patch_atomic=True)
+    lay(root, {"a": b"a\n", "b": b"b\n"})
+    (root / "a").chmod(0o755)
+    real = apply_patch._rehearse
+
+    def racing(located: Any) -> Any:
+        steps = real(located)
+        (root / "b").write_bytes(b"somebody's\n")
+        return steps
+
+    with monkeypatch.context() as racing_now:
+        racing_now.setattr(apply_patch, "_rehearse", racing)
+        text = patch("*** Update File: a", "@@", "-a", "+A", "*** Add File: new", "+x", "*** Delete File: b")
+        refusal = await shop.refusal("apply_patch", patchText=text)
+    assert refusal == "Unable to apply patch at b: it changed in the meantime; rolled back, nothing was applied"
+    assert found(root) == {"a": b"a\n", "b": b"somebody's\n"}
+    await shop.call("apply_patch", patchText=patch("*** Update File: a", "*** Move to: c", "@@", "-a", "+A"))
+    assert (root / "c").stat().st_mode & 0o777 == 0o755
+
+
+@pytest.mark.parametrize("atomic", [False, True])
+async def test_modes_survive(root: Path, atomic: bool) -> None:
+    """TOL-130, TOL-193."""
+    shop = Workshop(root, patch_atomic=atomic)
+    lay(root, {"f": b"a\n", "g": b"a\n"})
+    (root / "f").chmod(0o750)
+    (root / "g").chmod(0o711)
+    await shop.call(
+        "apply_patch",
+        patchText=patch(
+            "*** Update File: f", "@@", "-a", "+b", "*** Update File: g", "*** Move to: h", "@@", "-a", "+b"
+        ),
+    )
+    assert {name: mode for name, (mode, _) in tree(root).items()} == {"f": "0o100750", "h": "0o100711"}
+
+
+async def test_deleting_a_link_deletes_the_link(shop: Workshop) -> None:
+    """TOL-133, TOL-316: also one that leads out, to a directory, or nowhere; updating through it is refused."""
+    secret = shop.root.parent / "secret"
+    secret.write_bytes(b"kept\n")
+    for name, leads_to in {"out": secret, "up": shop.root.parent, "dangling": Path("nowhere")}.items():
+        (shop.root / name).symlink_to(leads_to)
+        if name != "dangling":
+            update = patch(f"*** Update File: {name}", "@@", "-kept", "+x")
+            assert "Unable to apply" in await shop.refusal("apply_patch", patchText=update)
+        await shop.call("apply_patch", patchText=patch(f"*** Delete File: {name}"))
+    assert os.listdir(shop.root) == []
+    assert secret.read_bytes() == b"kept\n"
+
+
+async def test_an_interruption_lets_the_operation_finish(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """TOL-199: the file that is being written becomes whole; the next one is not begun."""
+    lay(shop.root, {"a": b"a\n", "b": b"b\n"})
+    tasks: list[asyncio.Task[Any]] = []
+    loop = asyncio.get_running_loop()
+    real = os.rename
+
+    def rename(*arguments: Any, **options: Any) -> None:
+        loop.call_soon_threadsafe(tasks[0].cancel)
+        real(*arguments, **options)
+
+    monkeypatch.setattr(os, "rename", rename)
+    text = patch("*** Update File: a", "@@", "-a", "+A", "*** Update File: b", "@@", "-b", "+B")
+    tasks.append(asyncio.create_task(shop.call("apply_patch", patchText=text)))
+    with pytest.raises(asyncio.CancelledError):
+        await tasks[0]
+    assert found(shop.root) == {"a": b"A\n", "b": b"b\n"}
+
+
+async def test_a_defect_stays_a_defect(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """TOL-199: what came before it stays in place."""
+    lay(shop.root, {"a": b"a\n", "b": b"b\n"})
+
+    async def broken(*arguments: Any) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(shop.files.mutations, "remove", broken)
+    text = patch("*** Update File: a", "@@", "-a", "+A", "*** Delete File: b")
+    with pytest.raises(ZeroDivisionError):
+        await shop.call("apply_patch", patchText=text)
+    assert found(shop.root) == {"a": b"A\n", "b": b"b\n"}

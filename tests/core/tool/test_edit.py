@@ -1,0 +1,231 @@
+"""The `edit` tool: exact first, then careful, and every other byte as it was."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.core.filesystem.workshop import Asked, Recorder, Workshop
+from tests.core.tool.cases.edits import EDITS, Edit
+
+from holdfast.core.tool.builtin import edit
+from holdfast.core.tool.builtin.edit import EMPTY, SAME, STALE
+from holdfast.core.tool.builtin.replacement import Mismatch, replace
+from holdfast.core.tool.tool import ToolFailure
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def shop(root: Path) -> Workshop:
+    return Workshop(root)
+
+
+@pytest.mark.parametrize("case", EDITS, ids=[case.name for case in EDITS])
+async def test_corpus(shop: Workshop, case: Edit) -> None:
+    """TOL-163, TOL-166, TOL-167, TOL-168, TOL-171, TOL-172, TOL-173, TOL-174, TOL-321: byte for byte."""
+    (shop.root / "f").write_bytes(case.before)
+    arguments: dict[str, Any] = {"path": "f", "oldString": case.old, "newString": case.new, **case.options}
+    if isinstance(case.after, bytes):
+        await shop.call("edit", **arguments)
+        assert (shop.root / "f").read_bytes() == case.after
+    else:
+        assert case.after in await shop.refusal("edit", **arguments)
+        assert (shop.root / "f").read_bytes() == case.before
+    assert os.listdir(shop.root) == ["f"]
+
+
+async def test_the_result(shop: Workshop) -> None:
+    """TOL-170, TOL-158: diff and count for consumers, a short preview for the model; the action is `edit`."""
+    (shop.root / "sub").mkdir()
+    (shop.root / "sub/f").write_bytes(b"a\nb\na\n")
+    outcome = await shop.call("edit", path="sub/../sub/f", oldString="a", newString="x", replaceAll=True)
+    assert outcome.structured == {
+        "files": [
+            {
+                "file": "sub/f",
+                "patch": "--- sub/f\n+++ sub/f\n@@ -1,3 +1,3 @@\n-a\n+x\n b\n-a\n+x\n",
+                "additions": 2,
+                "deletions": 2,
+                "status": "modified",
+            }
+        ],
+        "replacements": 2,
+    }
+    assert outcome.text == "Edited file successfully: sub/f\nReplacements: 2\n```diff\n-a\n+x\n```"
+    assert shop.recorder.asked == [Asked("edit", ("sub/f",), ("*",))]
+    assert shop.tool("edit").action == "edit"
+
+
+async def test_the_preview_is_short(shop: Workshop) -> None:
+    """TOL-170: six lines of each, 240 characters a line."""
+    old = "".join(f"{number}\n" for number in range(8)) + "x" * 241
+    (shop.root / "f").write_text(old)
+    outcome = await shop.call("edit", path="f", oldString=old, newString="y" * 241 + "\nz")
+    assert outcome.text.split("\n")[3:] == [
+        *(f"-{number}" for number in range(6)),
+        "-...",
+        "+" + "y" * 240 + "...",
+        "+z",
+        "```",
+    ]
+
+
+async def test_a_guess_is_said(shop: Workshop) -> None:
+    """TOL-174: the model learns that its text was not there as such."""
+    (shop.root / "f").write_text("    a = 1\n")
+    outcome = await shop.call("edit", path="f", oldString="a  = 1", newString="a = 2")
+    assert "ignoring the amount of whitespace" in outcome.text
+    assert outcome.structured["matched"] == "ignoring the amount of whitespace"
+
+
+async def test_closest_lines(shop: Workshop) -> None:
+    """TOL-175: at most three, with their numbers, and only after the approval."""
+    (shop.root / "f").write_text("".join(f"value_{number} = compute(x)\n" for number in range(9)))
+    refusal = await shop.refusal("edit", path="f", oldString="value_3 = comptue(x)", newString="y")
+    assert re.findall(r"^(\d+): (.*)$", refusal, re.M)[0] == ("4", "value_3 = compute(x)")
+    assert refusal.count("\n") == 3
+    shop.recorder = Recorder("edit")
+    assert "value" not in await shop.refusal("edit", path="f", oldString="value_3 = comptue(x)", newString="y")
+
+
+async def test_several_guesses_are_listed(shop: Workshop) -> None:
+    """TOL-174: up to five lines."""
+    (shop.root / "f").write_text("  a\n\n" * 8)
+    assert "at lines 1, 3, 5, 7, 9;" in await shop.refusal("edit", path="f", oldString="\ta\n", newString="b")
+
+
+async def test_checks_before_anything_else(shop: Workshop) -> None:
+    """TOL-164: nobody is asked, and the path is not even looked at."""
+    assert await shop.refusal("edit", path="../x", oldString="a", newString="a") == SAME
+    assert await shop.refusal("edit", path="../x", oldString="", newString="a") == EMPTY
+    assert shop.recorder.asked == []
+
+
+async def test_parameters(shop: Workshop) -> None:
+    """TOL-163."""
+    schema = msgspec.json.schema(shop.tool("edit").input)["$defs"]["EditInput"]
+    assert set(schema["properties"]) == {"path", "oldString", "newString", "replaceAll"}
+    assert schema["required"] == ["path", "oldString", "newString"]
+
+
+async def test_order_and_denial(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """TOL-165, TOL-329, TOL-104: outside first, then the edit; a denied agent learns nothing, for nothing is read."""
+    outside = shop.root.parent / "outside"
+    outside.mkdir()
+    (outside / "f").write_text("secret")
+    await shop.call("edit", path=str(outside / "f"), oldString="secret", newString="x")
+    assert shop.recorder.asked == [
+        Asked("external_directory", (f"{outside}/*",), (f"{outside}/*",)),
+        Asked("edit", (str(outside / "f"),), ("*",)),
+    ]
+    monkeypatch.setattr("holdfast.core.tool.builtin.edit.read_file", lambda *arguments: pytest.fail("it was read"))
+    (shop.root / "f").write_text("text")
+    for denied, path in (("edit", "f"), ("edit", "missing"), ("external_directory", str(outside / "f"))):
+        shop.recorder = Recorder(denied)
+        texts = {await shop.refusal("edit", path=path, oldString=old, newString="y") for old in ("text", "nothing")}
+        assert len(texts) == 1
+        assert "Permission denied" in texts.pop()
+        assert shop.recorder.actions == [denied, denied]
+
+
+async def test_what_changed_while_the_user_thought(shop: Workshop) -> None:
+    """TOL-169, TOL-127: newer content stays, whether it came before the read or after it."""
+    path = shop.root / "f"
+    path.write_text("old text\n")
+    shop.recorder = Recorder(then=lambda: path.write_text("newer text\n") and None)
+    await shop.call("edit", path="f", oldString="text", newString="x")
+    assert path.read_text() == "newer x\n"
+
+
+async def test_what_changed_between_read_and_commit(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """TOL-169: conditional on every byte that was read."""
+    path = shop.root / "f"
+    path.write_text("old text\n")
+
+    def racing(*arguments: Any, **options: Any) -> Any:
+        path.write_text("someone else's text\n")
+        return replace(*arguments, **options)
+
+    monkeypatch.setattr(edit, "replace", racing)
+    assert await shop.refusal("edit", path="f", oldString="text", newString="x") == STALE
+    assert path.read_text() == "someone else's text\n"
+
+
+async def test_two_edits_of_one_file_at_once(shop: Workshop) -> None:
+    """TOL-127, TOL-123: no change is lost: each either happened or says that it did not."""
+    words = [f"word{number}" for number in range(8)]
+    (shop.root / "f").write_text(" ".join(words))
+    outcomes = await asyncio.gather(
+        *(shop.call("edit", path="f", oldString=word, newString=word.upper()) for word in words), return_exceptions=True
+    )
+    for word, outcome in zip(words, outcomes, strict=True):
+        done = not isinstance(outcome, ToolFailure)
+        assert (word.upper() if done else word) in (shop.root / "f").read_text().split()
+
+
+@pytest.mark.parametrize(("path", "why"), [("missing", "does not exist"), ("folder", "directory"), ("pipe", "pipe")])
+async def test_what_is_no_file(shop: Workshop, path: str, why: str) -> None:
+    """TOL-165: said after the approval."""
+    (shop.root / "folder").mkdir()
+    os.mkfifo(shop.root / "pipe")
+    refusal = await shop.refusal("edit", path=path, oldString="a", newString="b")
+    assert refusal.startswith(f"Unable to edit {path}: ")
+    assert why in refusal
+    assert shop.recorder.actions == ["edit"]
+
+
+async def test_a_large_file(shop: Workshop) -> None:
+    """TOL-176: refused above ten mebibytes; below, the worst text is searched in time."""
+    with (shop.root / "f").open("wb") as file:
+        file.truncate(10 * 1024 * 1024 + 1)
+    assert "larger than 10485760 bytes" in await shop.refusal("edit", path="f", oldString="a", newString="b")
+
+
+@pytest.mark.parametrize("old", ["a" * 3000 + "b", "a\n" * 3000 + "b\n", " a\n" * 3000 + "b", "a\nx\nb"])
+def test_matching_is_linear(old: str) -> None:
+    """TOL-176: repetition in file and text; a quadratic search would take minutes here."""
+    with pytest.raises(Mismatch):
+        replace("a\n" * 150_000 + "a" * 300_000, old, "x")
+
+
+LINES = st.lists(st.sampled_from(["a", "  b", "c  ", "", "\td", "é"]), min_size=1, max_size=8)
+ENDS = st.lists(st.sampled_from(["\n", "\r\n"]), min_size=8, max_size=8)
+
+
+@settings(max_examples=100, deadline=None)
+@given(LINES, ENDS, st.integers(0, 7), st.integers(1, 3))
+def test_what_is_not_replaced_keeps_its_bytes(lines: list[str], ends: list[str], first: int, count: int) -> None:
+    """TOL-171: whatever the mixture of line ends, and however the region was found."""
+    lines = [f"{number}{line}" for number, line in enumerate(lines)]
+    first = min(first, len(lines) - 1)
+    last = min(first + count, len(lines))
+    whole = [line + end for line, end in zip(lines, ends, strict=False)]
+    old = "\n".join(lines[first:last])
+    replaced = replace("".join(whole), old, "NEW\nLINES").content
+    ending = ends[first]
+    assert replaced == "".join(whole[:first]) + f"NEW{ending}LINES" + ends[last - 1] + "".join(whole[last:])
+
+
+async def test_the_stale_guard_accepts_own_changes(root: Path) -> None:
+    """TOL-162: what the Session itself edited is what it knows."""
+    shop = Workshop(root, stale_guard=True)
+    (root / "f").write_text("a")
+    await shop.call("read", path="f")
+    await shop.call("edit", path="f", oldString="a", newString="b")
+    await shop.call("write", path="f", content="c")
+    assert (root / "f").read_text() == "c"

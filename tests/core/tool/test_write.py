@@ -1,0 +1,185 @@
+"""The `write` tool: one file, whole, with one write."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.core.filesystem.workshop import CONTEXT, Asked, Recorder, Workshop, tree
+
+from holdfast.core.tool.builtin.write import CHANGED_SINCE_READ, ENDINGS_CHANGED
+
+pytestmark = pytest.mark.anyio
+
+BOM = b"\xef\xbb\xbf"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def shop(root: Path) -> Workshop:
+    return Workshop(root)
+
+
+async def test_create_and_replace(shop: Workshop) -> None:
+    """TOL-158, TOL-159, TOL-160, TOL-162: parents are created; the result has the diff; the action is `edit`."""
+    outcome = await shop.call("write", path="a/b/f", content="one\n")
+    target = str(shop.root / "a/b/f")
+    added = {"file": "a/b/f", "patch": "--- a/b/f\n+++ a/b/f\n@@ -0,0 +1 @@\n+one\n", "additions": 1, "deletions": 0}
+    assert outcome.structured == {
+        "operation": "write",
+        "target": target,
+        "resource": "a/b/f",
+        "existed": False,
+        "files": [{**added, "status": "added"}],
+    }
+    assert outcome.text == "Created file successfully: a/b/f"
+    outcome = await shop.call("write", path=target, content="two\n")
+    assert outcome.structured["existed"] is True
+    assert outcome.structured["files"][0]["status"] == "modified"
+    assert outcome.text == "Wrote file successfully: a/b/f"
+    assert (shop.root / "a/b/f").read_bytes() == b"two\n"
+    assert shop.recorder.asked == [Asked("edit", ("a/b/f",), ("*",))] * 2
+    assert shop.tool("write").action == "edit"
+
+
+async def test_parameters(shop: Workshop) -> None:
+    """TOL-158: these two and no other."""
+    schema = msgspec.json.schema(shop.tool("write").input)["$defs"]["WriteInput"]
+    assert set(schema["properties"]) == set(schema["required"]) == {"path", "content"}
+
+
+@pytest.mark.parametrize(
+    ("before", "content", "after"),
+    [
+        (None, "", b""),
+        (None, "no newline", b"no newline"),
+        (None, "a\r\nb\n\x0cé🦀", "a\r\nb\n\x0cé🦀".encode()),
+        (BOM + b"old", "new", BOM + b"new"),
+        (BOM + b"old", "\ufeff\ufeffnew", BOM + b"new"),
+        (b"old", "\ufeffnew", BOM + b"new"),
+        (b"\xff\xfe" + "old".encode("utf-16-le"), "néw", b"\xff\xfe" + "néw".encode("utf-16-le")),
+        ("Größe, Prüfung\n".encode("latin-1"), "Maß\n", "Maß\n".encode("latin-1")),
+        (b"\0\1\2", "text", b"text"),
+    ],
+)
+async def test_bytes(shop: Workshop, before: bytes | None, content: str, after: bytes) -> None:
+    """TOL-160, TOL-128, TOL-155, TOL-340: what was given and nothing else; mark and encoding stay."""
+    if before is not None:
+        (shop.root / "f").write_bytes(before)
+    await shop.call("write", path="f", content=content)
+    assert (shop.root / "f").read_bytes() == after
+
+
+async def test_an_encoding_that_cannot_hold_it(shop: Workshop) -> None:
+    """TOL-155: refused, and the old content stays."""
+    (shop.root / "f").write_bytes("Größe, Prüfung\n".encode("latin-1"))
+    assert "cp1252" in await shop.refusal("write", path="f", content="日本")
+    assert (shop.root / "f").read_bytes() == "Größe, Prüfung\n".encode("latin-1")
+
+
+@pytest.mark.parametrize(
+    ("before", "content", "noted"),
+    [(b"a\r\nb\r\n", "x\ny\n", True), (b"a\r\nb\n", "x\n", False), (b"a\r\n", "x\r\n", False), (b"a\r\n", "x", False)],
+)
+async def test_line_endings(root: Path, before: bytes, content: str, noted: bool) -> None:
+    """TOL-161: written as given, with a note when CRLF is lost; converted only by setting."""
+    (root / "f").write_bytes(before)
+    outcome = await Workshop(root).call("write", path="f", content=content)
+    assert (root / "f").read_bytes() == content.encode()
+    assert (ENDINGS_CHANGED in outcome.text) is noted
+    (root / "f").write_bytes(before)
+    outcome = await Workshop(root, line_endings="as_before").call("write", path="f", content=content)
+    assert (root / "f").read_bytes() == (content.replace("\n", "\r\n") if noted else content).encode()
+    assert ENDINGS_CHANGED not in outcome.text
+
+
+async def test_what_cannot_be_written(shop: Workshop) -> None:
+    """TOL-159, TOL-161: each with its reason; nothing blocks and nothing changes."""
+    (shop.root / "folder").mkdir()
+    os.mkfifo(shop.root / "pipe")
+    (shop.root / "file").write_bytes(b"x")
+    (shop.root / "locked").write_bytes(b"x")
+    (shop.root / "locked").chmod(0o400)
+    before = tree(shop.root)
+    for path, why in {
+        "folder": "directory",
+        ".": "directory",
+        "pipe": "pipe",
+        "file/below": "not a directory",
+        "locked": "read-only",
+    }.items():
+        refusal = await shop.refusal("write", path=path, content="x")
+        assert refusal.startswith(f"Unable to write {path}: ")
+        assert why in refusal
+    assert "larger than 10485760" in await shop.refusal("write", path="big", content="é" * (5 * 1024 * 1024 + 1))
+    assert tree(shop.root) == before
+
+
+async def test_denied_means_unwritten(shop: Workshop) -> None:
+    """TOL-158, TOL-160, TOL-104, TOL-095: outside first; a denied write neither writes nor tells."""
+    outside = shop.root.parent / "outside"
+    outside.mkdir()
+    (shop.root / "f").write_bytes(b"kept")
+    for denied, path, asked in (
+        ("edit", "f", ["edit"]),
+        ("edit", "new", ["edit"]),
+        ("external_directory", str(outside / "new"), ["external_directory"]),
+        ("edit", str(outside / "new"), ["external_directory", "edit"]),
+    ):
+        shop.recorder = Recorder(denied)
+        assert "Permission denied" in await shop.refusal("write", path=path, content="x")
+        assert shop.recorder.actions == asked
+    assert (shop.root / "f").read_bytes() == b"kept"
+    assert os.listdir(outside) == []
+    shop.recorder = Recorder()
+    await shop.call("write", path=str(outside / "sub/new"), content="x")
+    assert shop.recorder.asked == [
+        Asked("external_directory", (f"{outside}/*",), (f"{outside}/*",)),
+        Asked("edit", (f"{outside}/sub/new",), ("*",)),
+    ]
+
+
+async def test_the_stale_guard(root: Path) -> None:
+    """TOL-162: what this Session read and somebody changed is not overwritten; off by default."""
+    (root / "f").write_text("one")
+    for guarded in (False, True):
+        shop = Workshop(root, stale_guard=guarded)
+        await shop.call("write", path="f", content="unread is free")
+        await shop.call("read", path="f")
+        (root / "f").write_text("somebody else wrote this")
+        if not guarded:
+            await shop.call("write", path="f", content="mine")
+            continue
+        assert await shop.refusal("write", path="f", content="mine") == CHANGED_SINCE_READ
+        assert (root / "f").read_text() == "somebody else wrote this"
+        await shop.call("write", CONTEXT._replace(session_id="ses_2"), path="f", content="another Session's")
+        await shop.call("read", path="f")
+        await shop.call("write", path="f", content="mine")
+        await shop.call("write", path="f", content="mine again")
+
+
+async def test_exactly_one_write(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """TOL-160, TOL-129: one rename puts it in place."""
+    (shop.root / "f").write_text("old")
+    renamed = []
+    real = os.rename
+    monkeypatch.setattr(os, "rename", lambda *a, **o: (renamed.append(a[1]), real(*a, **o))[1])
+    await shop.call("write", path="f", content="new")
+    assert renamed == ["f"]
+
+
+async def test_an_edit_is_announced(shop: Workshop) -> None:
+    """TOL-132: for every file that changed, and for none that did not."""
+    edited: list[Path] = []
+    shop.files.mutations._on_edit = edited.append
+    await shop.call("write", path="f", content="x")
+    await shop.refusal("write", path=".", content="x")
+    assert edited == [shop.root / "f"]
