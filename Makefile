@@ -40,6 +40,9 @@ check: setup ## format, lint, types, layers, drift of generated code
 bench: setup ## ratios of one run: the event log against bare SQLite, streams against bare reads
 	@$(BIN)/python benchmarks/event_log.py
 	@$(BIN)/python benchmarks/llm.py
+	@$(BIN)/python benchmarks/context.py
+	@$(BIN)/python benchmarks/tools.py
+	@$(BIN)/python benchmarks/search.py
 
 generate: setup ## write the generated client anew from the protocol
 	@$(BIN)/python -m holdfast.client.generate

@@ -4,6 +4,7 @@ Run `python benchmarks/config.py`; exits with 1 when a bound is missed."""
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import statistics
@@ -111,13 +112,15 @@ def size(folder: Path) -> float:
 
 
 def _times(*works: Callable[[], None]) -> list[float]:
-    """Medians, taken in turns so that other load meets all alike."""
+    """Medians, taken in turns so that other load meets all alike; without the collector, as `timeit` does it."""
     times: list[list[float]] = [[] for _ in works]
+    gc.disable()
     for _ in range(ROUNDS):
         for work, taken in zip(works, times, strict=True):
             started = time.perf_counter()
             work()
             taken.append(time.perf_counter() - started)
+    gc.enable()
     return [statistics.median(taken) for taken in times]
 
 

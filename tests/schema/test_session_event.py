@@ -69,6 +69,7 @@ PRIVATE = {
     f"session.next.{name}"
     for name in (
         "input.withdrawn",
+        "attachment.stored",
         "instruction.discovered",
         "turn.dispatched",
         "turn.abandoned",

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.client.errors import ApiError, ClientError
-
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable, Coroutine
 
 FAILED = 1
@@ -26,6 +22,9 @@ def execute(
     own_signals: bool = True,
 ) -> int:
     """`own_signals` is false for work that handles Ctrl-C and SIGTERM itself."""
+    import asyncio
+    import logging
+
     logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(name)s: %(message)s")
     # The writer thread shares the interpreter with the loop; shorter turns let commits answer sooner.
     sys.setswitchinterval(0.0005)
@@ -34,8 +33,6 @@ def execute(
             return runner.run(_interruptible(work) if own_signals else work)
     except KeyboardInterrupt:
         return INTERRUPTED
-    except (ApiError, ClientError) as error:
-        return fail(str(error))
     except Exception as error:
         if type(error).__module__.startswith("holdfast."):
             return fail(str(error))
@@ -49,6 +46,9 @@ def fail(message: str) -> int:
 
 async def _interruptible(work: Coroutine[Any, Any, int]) -> int:
     """Ctrl-C and SIGTERM cancel the command's own task once, so that its `async with` blocks close in order."""
+    import asyncio
+    import signal
+
     task = asyncio.ensure_future(work)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):

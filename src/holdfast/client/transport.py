@@ -1,11 +1,11 @@
-"""The seam below the client: one request, one response with a body that can be streamed."""
+"""The seam below a client: one request, one response with a body that can be streamed."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Iterator, Mapping
 
 
 class Request(NamedTuple):
@@ -33,3 +33,21 @@ class AsyncTransport(Protocol):
         """Raises ClientError with reason Transport."""
 
     async def close(self) -> None: ...
+
+
+class SyncResponse(Protocol):
+    status: int
+    content_type: str
+
+    def read(self) -> bytes: ...
+
+    def chunks(self) -> Iterator[bytes]: ...
+
+    def close(self) -> None: ...
+
+
+class SyncTransport(Protocol):
+    def send(self, request: Request) -> SyncResponse:
+        """Raises ClientError with reason Transport."""
+
+    def close(self) -> None: ...

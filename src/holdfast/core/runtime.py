@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
@@ -13,6 +14,7 @@ from holdfast.core.context.epoch import Epochs
 from holdfast.core.context.file_cache import FileCache
 from holdfast.core.context.metrics import Metrics
 from holdfast.core.context.registry import SystemContextRegistry
+from holdfast.core.context.remote import RemoteInstructions, WebFetch
 from holdfast.core.credential.store import CredentialStore
 from holdfast.core.database.database import SqliteDatabase
 from holdfast.core.event.log import EventLog, Mismatch
@@ -34,8 +36,10 @@ from holdfast.core.session.store import SessionStore
 from holdfast.core.session.title import Titles
 from holdfast.core.session.todo import Todos
 from holdfast.core.session.waits import Waits
+from holdfast.core.skill.downloads import SkillDownloads
 from holdfast.core.tool.output import OutputStore
 from holdfast.core.tool.registry import ApplicationTools
+from holdfast.core.web.fetch import Fetcher
 from holdfast.llm.offline import SCHEME, OfflineTransport
 from holdfast.llm.route.network import NetworkTransport
 from holdfast.llm.route.transport import SchemeTransport, Transport
@@ -119,6 +123,13 @@ class Runtime:
         self.models = ModelsDev(here.cache, self._environment)
         self.outputs = OutputStore(here.tool_output, self._ids, self._clock)
         self.credentials = CredentialStore(self.paths.credentials, self._ids, self._clock)
+        anywhere = Fetcher()
+        self._remote = RemoteInstructions(
+            WebFetch(anywhere), here.cache / "instructions", self._environment, self._clock
+        )
+        self._downloads = SkillDownloads(here.cache, anywhere)
+        self.own_ports: set[int] = set()
+        self._sweeping = asyncio.get_running_loop().create_task(self.outputs.sweep_hourly(), name="holdfast-sweep")
         self._commons = Commons(
             environment=self._environment,
             directories=here,
@@ -137,6 +148,9 @@ class Runtime:
             application_tools=self.application_tools,
             application_context=self.application_context,
             files=FileCache(),
+            remote_instructions=self._remote,
+            skill_downloads=self._downloads,
+            own_ports=lambda: self.own_ports,
             titles=self._titles,
             todos=self.todos,
             unattended=lambda: self._unattended,
@@ -171,6 +185,10 @@ class Runtime:
         await self.locations.close()
         await self._ownership.close()
         await self.log.close()
+        self._sweeping.cancel()
+        await asyncio.wait({self._sweeping})
+        await self._remote.close()
+        await self._downloads.close()
         await self.models.close()
         await self._transport.close()
         self.database.close()

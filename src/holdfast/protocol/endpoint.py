@@ -7,8 +7,10 @@ from typing import Any
 
 import msgspec
 
-from holdfast.schema.errors import InvalidRequestError, PublicError, UnauthorizedError
+from holdfast.schema.errors import InvalidRequestError, ProjectCopyError, PublicError, UnauthorizedError
 from holdfast.schema.record import Record
+
+ErrorClass = type[PublicError] | type[ProjectCopyError]
 
 
 class Envelope(Enum):
@@ -16,6 +18,8 @@ class Envelope(Enum):
     """The value itself."""
     DATA = "data"
     """`{data}`; clients unwrap it."""
+    LOCATION = "location"
+    """`{location, data}`: the value, and the Location it holds for."""
     PAGE = "page"
     """`{data, cursor: {previous, next}}`."""
     HISTORY = "history"
@@ -24,6 +28,8 @@ class Envelope(Enum):
     """204, no body."""
     STREAM = "stream"
     """Server-sent events, one JSON document each."""
+    RAW = "raw"
+    """Bytes with a media type of their own."""
 
 
 class Scope(Enum):
@@ -31,7 +37,18 @@ class Scope(Enum):
     SESSION = "session"
     """Belongs to the Session in its path, whose existence is checked before anything is decoded."""
     LOCATION = "location"
-    """Takes its Location from query or headers."""
+    """Takes its Location from query or headers; its query is a `LocationQuery`."""
+
+
+class LocationSelector(Record):
+    """Where the question is asked; what is left out comes from the headers, then from the server."""
+
+    directory: str | None = None
+    workspace: str | None = None
+
+
+class LocationQuery(Record):
+    location: LocationSelector | None = None
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,9 +66,13 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     params: type[Record] | None = None
     query: type[Record] | None = None
     payload: type[Record] | None = None
-    errors: tuple[type[PublicError], ...] = ()
+    errors: tuple[ErrorClass, ...] = ()
     scope: Scope = Scope.INSTANCE
+    extension: bool = False
+    """Ours: the contract does not have it."""
+    generated: bool = True
+    """Whether clients get a method for it."""
 
     @property
-    def declared_errors(self) -> tuple[type[PublicError], ...]:
+    def declared_errors(self) -> tuple[ErrorClass, ...]:
         return (*self.errors, InvalidRequestError, UnauthorizedError)

@@ -6,35 +6,26 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from holdfast.protocol.endpoint import Endpoint, Envelope, Scope
+from holdfast.protocol.endpoint import Endpoint, Envelope
 from holdfast.protocol.inputs import LocationInput, ModelInput
+from holdfast.protocol.scope import MessagePath, of_session
 from holdfast.schema.errors import (
     ConflictError,
     InvalidCursorError,
     MessageNotFoundError,
     ServiceUnavailableError,
-    SessionNotFoundError,
     UnknownError,
 )
 from holdfast.schema.event import Event
 from holdfast.schema.ids import MessageIDField, SessionIDField
 from holdfast.schema.prompt import Admission, Delivery, PromptInput
 from holdfast.schema.record import Record
-from holdfast.schema.session import Session, SessionActive
+from holdfast.schema.session import Revert, Session, SessionActive
 from holdfast.schema.session_message import SessionMessage
 
 Order = Literal["asc", "desc"]
 SAFE = 2**53 - 1
 """The largest number that every JSON reader gets right."""
-
-
-class SessionPath(Record):
-    session_id: SessionIDField
-
-
-class MessagePath(Record):
-    session_id: SessionIDField
-    message_id: MessageIDField
 
 
 class ListQuery(Record):
@@ -62,6 +53,19 @@ class PromptPayload(Record):
     resume: bool | None = None
 
 
+class SwitchAgentPayload(Record):
+    agent: str
+
+
+class SwitchModelPayload(Record):
+    model: ModelInput
+
+
+class StagePayload(Record):
+    message_id: MessageIDField
+    files: bool | None = None
+
+
 class MessagesQuery(Record):
     limit: Annotated[int, msgspec.Meta(ge=1, le=200)] | None = None
     order: Order | None = None
@@ -76,25 +80,167 @@ class HistoryQuery(Record):
 class EventsQuery(Record):
     after: Annotated[int, msgspec.Meta(ge=0, le=SAFE)] | None = None
 
-
-def _of_session(
-    name: str, operation: str, method: str, tail: str, summary: str, envelope: Envelope, **more: object
-) -> Endpoint:
-    more.setdefault("params", SessionPath)
-    errors = (*more.pop("errors", ()), SessionNotFoundError)  # type: ignore[misc]
-    return Endpoint(
+_OF_SESSION: tuple[Endpoint, ...] = (
+    Endpoint(
         group="sessions",
-        name=name,
-        operation=f"v2.session.{operation}",
-        method=method,
-        path=f"/api/session/{{sessionID}}{tail}",
-        summary=summary,
-        envelope=envelope,
-        scope=Scope.SESSION,
-        errors=errors,
-        **more,  # type: ignore[arg-type]
-    )
-
+        name="get",
+        operation="v2.session.get",
+        method="GET",
+        path="",
+        summary="One Session.",
+        envelope=Envelope.DATA,
+        success=Session,
+    ),
+    Endpoint(
+        group="sessions",
+        name="switch_agent",
+        operation="v2.session.switchAgent",
+        method="POST",
+        path="/agent",
+        summary="Let another agent speak, from the next turn on.",
+        envelope=Envelope.VOID,
+        payload=SwitchAgentPayload,
+    ),
+    Endpoint(
+        group="sessions",
+        name="switch_model",
+        operation="v2.session.switchModel",
+        method="POST",
+        path="/model",
+        summary="Use another model, from the next turn on. The one already selected changes nothing.",
+        envelope=Envelope.VOID,
+        payload=SwitchModelPayload,
+    ),
+    Endpoint(
+        group="sessions",
+        name="prompt",
+        operation="v2.session.prompt",
+        method="POST",
+        path="/prompt",
+        summary="Admit a prompt durably and wake the Session, unless `resume` is false.",
+        envelope=Envelope.DATA,
+        payload=PromptPayload,
+        success=Admission,
+        errors=(ConflictError,),
+    ),
+    Endpoint(
+        group="sessions",
+        name="compact",
+        operation="v2.session.compact",
+        method="POST",
+        path="/compact",
+        summary="Summarise older history now. Takes no turn.",
+        envelope=Envelope.VOID,
+        errors=(ConflictError, ServiceUnavailableError),
+    ),
+    Endpoint(
+        group="sessions",
+        name="wait",
+        operation="v2.session.wait",
+        method="POST",
+        path="/wait",
+        summary="Return once the Session is idle.",
+        envelope=Envelope.VOID,
+        errors=(ServiceUnavailableError,),
+    ),
+    Endpoint(
+        group="sessions",
+        name="stage_revert",
+        operation="v2.session.revert.stage",
+        method="POST",
+        path="/revert/stage",
+        summary="Put the files back to where they were at a message; the conversation stays until it is committed.",
+        envelope=Envelope.DATA,
+        payload=StagePayload,
+        success=Revert,
+        errors=(MessageNotFoundError, UnknownError),
+    ),
+    Endpoint(
+        group="sessions",
+        name="clear_revert",
+        operation="v2.session.revert.clear",
+        method="POST",
+        path="/revert/clear",
+        summary="Take a staged revert back.",
+        envelope=Envelope.VOID,
+        errors=(UnknownError,),
+    ),
+    Endpoint(
+        group="sessions",
+        name="commit_revert",
+        operation="v2.session.revert.commit",
+        method="POST",
+        path="/revert/commit",
+        summary="Remove what came after the staged message from the conversation.",
+        envelope=Envelope.VOID,
+    ),
+    Endpoint(
+        group="sessions",
+        name="context",
+        operation="v2.session.context",
+        method="GET",
+        path="/context",
+        summary="The messages selected as model history, oldest first.",
+        envelope=Envelope.DATA,
+        success=list[SessionMessage],
+        errors=(UnknownError,),
+    ),
+    Endpoint(
+        group="sessions",
+        name="history",
+        operation="v2.session.history",
+        method="GET",
+        path="/history",
+        summary="A finite page of durable events after a sequence.",
+        envelope=Envelope.HISTORY,
+        query=HistoryQuery,
+        success=Event,
+    ),
+    Endpoint(
+        group="sessions",
+        name="events",
+        operation="v2.session.events",
+        method="GET",
+        path="/event",
+        summary="Durable events after a sequence, then new ones as they are committed.",
+        envelope=Envelope.STREAM,
+        query=EventsQuery,
+        success=Event,
+    ),
+    Endpoint(
+        group="sessions",
+        name="interrupt",
+        operation="v2.session.interrupt",
+        method="POST",
+        path="/interrupt",
+        summary="Stop what runs and return once it has ended and is recorded.",
+        envelope=Envelope.VOID,
+    ),
+    Endpoint(
+        group="sessions",
+        name="message",
+        operation="v2.session.message",
+        method="GET",
+        path="/message/{messageID}",
+        summary="One message.",
+        envelope=Envelope.DATA,
+        params=MessagePath,
+        success=SessionMessage,
+        errors=(MessageNotFoundError,),
+    ),
+    Endpoint(
+        group="sessions",
+        name="messages",
+        operation="v2.session.messages",
+        method="GET",
+        path="/message",
+        summary="A page of messages, newest first unless asked otherwise.",
+        envelope=Envelope.PAGE,
+        query=MessagesQuery,
+        success=SessionMessage,
+        errors=(InvalidCursorError, UnknownError),
+    ),
+)
 
 ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint(
@@ -130,85 +276,5 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         envelope=Envelope.DATA,
         success=dict[str, SessionActive],
     ),
-    _of_session("get", "get", "GET", "", "One Session.", Envelope.DATA, success=Session),
-    _of_session(
-        "prompt",
-        "prompt",
-        "POST",
-        "/prompt",
-        "Admit a prompt durably and wake the Session, unless `resume` is false.",
-        Envelope.DATA,
-        payload=PromptPayload,
-        success=Admission,
-        errors=(ConflictError,),
-    ),
-    _of_session(
-        "wait",
-        "wait",
-        "POST",
-        "/wait",
-        "Return once the Session is idle.",
-        Envelope.VOID,
-        errors=(ServiceUnavailableError,),
-    ),
-    _of_session(
-        "interrupt",
-        "interrupt",
-        "POST",
-        "/interrupt",
-        "Stop what runs and return once it has ended and is recorded.",
-        Envelope.VOID,
-    ),
-    _of_session(
-        "context",
-        "context",
-        "GET",
-        "/context",
-        "The messages selected as model history, oldest first.",
-        Envelope.DATA,
-        success=list[SessionMessage],
-        errors=(UnknownError,),
-    ),
-    _of_session(
-        "history",
-        "history",
-        "GET",
-        "/history",
-        "A finite page of durable events after a sequence.",
-        Envelope.HISTORY,
-        query=HistoryQuery,
-        success=Event,
-    ),
-    _of_session(
-        "events",
-        "events",
-        "GET",
-        "/event",
-        "Durable events after a sequence, then new ones as they are committed.",
-        Envelope.STREAM,
-        query=EventsQuery,
-        success=Event,
-    ),
-    _of_session(
-        "messages",
-        "messages",
-        "GET",
-        "/message",
-        "A page of messages, newest first unless asked otherwise.",
-        Envelope.PAGE,
-        query=MessagesQuery,
-        success=SessionMessage,
-        errors=(InvalidCursorError, UnknownError),
-    ),
-    _of_session(
-        "message",
-        "message",
-        "GET",
-        "/message/{messageID}",
-        "One message.",
-        Envelope.DATA,
-        params=MessagePath,
-        success=SessionMessage,
-        errors=(MessageNotFoundError,),
-    ),
+    *map(of_session, _OF_SESSION),
 )

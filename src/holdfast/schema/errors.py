@@ -1,8 +1,11 @@
 """The public errors: JSON objects discriminated by `_tag`, each with its status.
 
-InvalidRequestError 400   InvalidCursorError 400    UnauthorizedError 401    ForbiddenError 403
-SessionNotFoundError 404  MessageNotFoundError 404  NotFoundError 404        MethodNotAllowedError 405
-ConflictError 409         UnknownError 500          ServiceUnavailableError 503
+InvalidRequestError 400      InvalidCursorError 400       UnauthorizedError 401      ForbiddenError 403
+SessionNotFoundError 404     MessageNotFoundError 404     ProviderNotFoundError 404  PermissionNotFoundError 404
+QuestionNotFoundError 404    PtyNotFoundError 404         NotFoundError 404          MethodNotAllowedError 405
+ConflictError 409            UnsupportedMediaTypeError 415  UnknownError 500         ServiceUnavailableError 503
+
+One is discriminated by `name`: ProjectCopyError 400.
 """
 
 from __future__ import annotations
@@ -50,8 +53,32 @@ class MessageNotFoundError(PublicError):
     message_id: str
 
 
+class ProviderNotFoundError(PublicError):
+    status: ClassVar[int] = 404
+
+    provider_id: str
+
+
+class PermissionNotFoundError(PublicError):
+    status: ClassVar[int] = 404
+
+    request_id: str
+
+
+class QuestionNotFoundError(PublicError):
+    status: ClassVar[int] = 404
+
+    request_id: str
+
+
+class PtyNotFoundError(PublicError):
+    status: ClassVar[int] = 404
+
+    pty_id: str
+
+
 class NotFoundError(PublicError):
-    """An unknown path; the contract's own server answers those with its web page."""
+    """Nothing there: an unknown path of this server, or of a Location."""
 
     status: ClassVar[int] = 404
 
@@ -80,3 +107,14 @@ class ServiceUnavailableError(PublicError):
     status: ClassVar[int] = 503
 
     service: str | None = None
+
+
+class ProjectCopyFailure(Record):
+    message: str
+    force_required: bool | None
+
+
+class ProjectCopyError(Record, tag_field="name", tag=True):
+    status: ClassVar[int] = 400
+
+    data: ProjectCopyFailure

@@ -54,6 +54,8 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     aggregate: str | None = None
     public: bool = True
     written: bool = True
+    announced: bool = True
+    """Whether live subscribers hear of it."""
     upcast: Callable[[Any], Record] | None = None
 
     @property

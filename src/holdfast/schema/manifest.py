@@ -46,8 +46,15 @@ class Manifest:
 def _session(
     name: str, payload: type[Record], *, version: int = 1, public: bool = True, written: bool = True
 ) -> Definition:
+    # Clients know the records of a whole Session, which are not in its own stream; they know no other private event.
     return Definition(
-        type=name, payload=payload, version=version, aggregate="session_id", public=public, written=written
+        type=name,
+        payload=payload,
+        version=version,
+        aggregate="session_id",
+        public=public,
+        written=written,
+        announced=public or not name.startswith("session.next."),
     )
 
 
@@ -91,6 +98,7 @@ SESSION_DEFINITIONS: tuple[Definition, ...] = (
     _session("session.next.revert.cleared", ev.RevertCleared),
     _session("session.next.revert.committed", ev.RevertCommitted),
     _session("session.next.input.withdrawn", ev.InputWithdrawn, public=False),
+    _session("session.next.attachment.stored", ev.AttachmentStored, public=False),
     _session("session.next.instruction.discovered", ev.InstructionDiscovered, public=False),
     _session("session.next.turn.dispatched", ev.TurnDispatched, public=False),
     _session("session.next.turn.abandoned", ev.TurnAbandoned, public=False),

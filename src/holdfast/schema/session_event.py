@@ -211,6 +211,17 @@ class InputWithdrawn(SessionPayload):
     message_id: MessageIDField
 
 
+class AttachmentStored(SessionPayload):
+    """What was behind a file of a prompt when it was admitted: text, media as base64, or why there is nothing."""
+
+    message_id: MessageIDField
+    index: int
+    mime: str
+    text: str | None = None
+    data: str | None = None
+    note: str | None = None
+
+
 class InstructionDiscovered(SessionPayload):
     location: Location
     paths: tuple[str, ...]

@@ -97,8 +97,12 @@ def test_a_callback_changes_its_own_copy() -> None:
         model.request.body["spoilt"] = True
         return model
 
+    def spoil_provider(provider: ProviderInfo) -> ProviderInfo:
+        provider.request.headers["spoilt"] = "yes"
+        return provider
+
     draft.models.update("x", "m", spoil)
-    draft.providers.update("x", lambda provider: provider.request.headers.update(a="b") or provider)  # type: ignore[func-returns-value]
+    draft.providers.update("x", spoil_provider)
     again = Draft(base).models.get("x", "m")
     assert again is not None
     assert (again.request.body, shared.provider.request.headers) == ({}, {})

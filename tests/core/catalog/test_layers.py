@@ -66,7 +66,7 @@ def test_headers_are_one_whatever_their_case(make_catalog: MakeCatalog) -> None:
 
 
 OFF = {"type": "disabled"}
-NO_THOUGHT = {"thinkingConfig": {"thinkingBudget": 0}}
+NO = {"thinkingConfig": {"thinkingBudget": 0}}
 
 
 @pytest.mark.parametrize(
@@ -81,11 +81,7 @@ NO_THOUGHT = {"thinkingConfig": {"thinkingBudget": 0}}
         ),
         (PACKAGE, {"reasoningEffort": "low", "min_p": 0.1}, {"reasoning_effort": "low", "min_p": 0.1}),
         (PACKAGE, {"thinking": OFF}, {"thinking": OFF}),
-        (
-            "@ai-sdk/google",
-            {"generationConfig": {"topK": 5}, **NO_THOUGHT},
-            {"generationConfig": {"topK": 5, **NO_THOUGHT}},
-        ),
+        ("@ai-sdk/google", {"generationConfig": {"topK": 5}, **NO}, {"generationConfig": {"topK": 5, **NO}}),
         (PACKAGE, {"messages": [], "stream": False, "model": "x"}, {"stream": True, "model": "m"}),
     ],
 )
@@ -147,7 +143,7 @@ def test_variants(make_catalog: MakeCatalog) -> None:
 
 def test_the_agents_variant_belongs_to_its_own_model(make_catalog: MakeCatalog) -> None:
     """CAT-071: and only while the Session names none."""
-    models = {"m": {"variants": {"low": {}, "high": {}}}, "n": {"variants": {"high": {}}}}
+    models: dict[str, Any] = {"m": {"variants": {"low": {}, "high": {}}}, "n": {"variants": {"high": {}}}}
     catalog = make_catalog({"provider": {"p": provider(PACKAGE, models)}})
     by = agent(ref("p/m", "high"))
     assert catalog.resolve("s", None, by).variant == "high"

@@ -31,7 +31,12 @@ def test_nothing_is_read_before_it_is_needed(tmp_path: Path, monkeypatch: pytest
     """CAT-142: making a catalog, and refreshing an unused one, costs nothing."""
     read: list[Path] = []
     plain = Path.read_bytes
-    monkeypatch.setattr(Path, "read_bytes", lambda path: (read.append(path), plain(path))[1])
+
+    def watched(path: Path) -> bytes:
+        read.append(path)
+        return plain(path)
+
+    monkeypatch.setattr(Path, "read_bytes", watched)
     catalog = Catalog(Config(), {})
     catalog.reload()
     assert read == []
@@ -138,7 +143,7 @@ async def test_a_refresh_of_models_dev(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_what_some_providers_want(make_catalog: MakeCatalog) -> None:
     """CAT-124: headers, two aliases off, places from the environment; and configuration over all of it."""
-    chat = {"gpt-5-chat-latest": {}, "openai/gpt-5-chat": {}, "openai/gpt-5": {}}
+    chat: dict[str, Any] = {"gpt-5-chat-latest": {}, "openai/gpt-5-chat": {}, "openai/gpt-5": {}}
     data = {
         "anthropic": {"npm": "@ai-sdk/anthropic", "models": {"m": {}}},
         "openrouter": {"npm": "@openrouter/ai-sdk-provider", "models": chat},

@@ -124,6 +124,12 @@ def test_the_project_can_be_left_out(place: Place, value: str, off: bool) -> Non
     )
 
 
+def test_a_file_that_was_named_must_exist(place: Place) -> None:
+    """CAT-027, CAT-029."""
+    (problem,) = place.load(OPENCODE_CONFIG="/no/such.json").diagnostics()
+    assert (problem.path, problem.message) == ("/no/such.json", "does not exist; ignored")
+
+
 def test_managed_documents_come_last_of_all(place: Place) -> None:
     """CAT-029."""
     found = load_config(

@@ -106,7 +106,8 @@ class Story:
         """Operational state: set here as a turn would."""
         return raw(
             self.database.path,
-            "insert into session_context_epoch (session_id, baseline, snapshot, baseline_seq) values (?, 'baseline', '{}', 0)",
+            "insert into session_context_epoch (session_id, baseline, snapshot, baseline_seq)"
+            " values (?, 'baseline', '{}', 0)",
             (self.session_id,),
         )
 

@@ -16,7 +16,6 @@ from holdfast.schema.session_event import (
     AgentSwitched,
     CompactionEnded,
     CompactionFailed,
-    CompactionStarted,
     ContextUpdated,
     ModelSwitched,
     Moved,
@@ -241,7 +240,6 @@ async def test_a_shell_command_ends_in_its_newest_message(story: Story) -> None:
 
 NO_EFFECT: list[tuple[type[Record], dict[str, Any]]] = [
     (Retried, {"attempt": 1, "error": RetryError(message="m", is_retryable=True)}),
-    (CompactionStarted, {"message_id": "msg_c", "reason": "manual"}),
     (CompactionFailed, {"message_id": "msg_c", "error": UnknownError(message="m")}),
 ]
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.core.filesystem.workshop import Recorder, Workshop, tree
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.anyio
 
 SECRET = "canary-content"
 
-ARGUMENTS: dict[str, Callable[[str], tuple[str, dict[str, str]]]] = {
+ARGUMENTS: dict[str, Callable[[str], tuple[str, dict[str, Any]]]] = {
     "read": lambda path: ("read", {"path": path}),
     "write": lambda path: ("write", {"path": path, "content": "overwritten"}),
     "edit": lambda path: ("edit", {"path": path, "oldString": SECRET, "newString": "overwritten"}),
@@ -213,13 +214,14 @@ async def test_a_racing_swap_never_wins(root: Path) -> None:
         done = 0
         end = asyncio.get_running_loop().time() + 1.2
         while asyncio.get_running_loop().time() < end:
-            for name, arguments in (
+            calls: list[tuple[str, dict[str, Any]]] = [
                 ("read", {"path": "folder/f"}),
                 ("write", {"path": "folder/f", "content": "harmless\n"}),
                 ("edit", {"path": "folder/f", "oldString": "harmless", "newString": "harmless, edited"}),
                 ("apply_patch", {"patchText": patch("*** Add File: folder/new", "+x")}),
                 ("apply_patch", {"patchText": patch("*** Delete File: folder/new")}),
-            ):
+            ]
+            for name, arguments in calls:
                 try:
                     outcome = await shop.call(name, **arguments)
                 except ToolFailure:

@@ -30,7 +30,7 @@ class Asked(NamedTuple):
 class Recorder:
     """Allows everything but the denied actions; `then` runs while the user thinks about it."""
 
-    def __init__(self, *denied: str, then: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, *denied: str, then: Callable[[], object] = lambda: None) -> None:
         self.asked: list[Asked] = []
         self.denied = denied
         self.then = then

@@ -106,6 +106,7 @@ async def test_files_folders_modules_and_entry_points(
         ("raise ValueError('broken')", "broken"),
         ("import no_such_module_anywhere", "no_such_module_anywhere"),
         ("def (", "SyntaxError"),
+        ("raise SystemExit", "end the process"),
         ("import time; time.sleep(5)", "longer than"),
     ],
 )

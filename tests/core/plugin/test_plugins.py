@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 
 import pytest
@@ -146,8 +147,13 @@ async def test_a_setup_that_blocks_is_given_up(around: Surroundings) -> None:
     async def waits(host: Host) -> None:
         await asyncio.Event().wait()
 
+    async def ignores(host: Host) -> None:
+        for _ in range(2):
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.2)
+
     around.plugins._seconds = 0.05
-    for setup in (blocks, waits):
+    for setup in (blocks, waits, ignores):
         with pytest.raises(PluginFailed, match="longer than"):
             await around.plugins.add(plugin("slow", setup))
     gate.set()

@@ -193,10 +193,6 @@ async def test_a_failed_rehearsal_applies_nothing(shop: Workshop) -> None:
     assert found(shop.root) == {"f": b"a\n"}
 
 
-def appears(path: Path, content: bytes) -> Any:
-    return lambda: path.write_bytes(content) and None
-
-
 async def test_a_failure_in_the_middle(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
     """TOL-197, TOL-196: what was applied stays and is listed; an addition never overwrites what appeared meanwhile."""
     lay(shop.root, {"a": b"a\n", "b": b"b\n"})
@@ -221,7 +217,7 @@ async def test_a_failure_in_the_middle(shop: Workshop, monkeypatch: pytest.Monke
 
 async def test_a_target_that_changed_while_the_user_thought(shop: Workshop) -> None:
     """TOL-196, TOL-195: an addition fails when something appeared during the approval; its content is kept."""
-    shop.recorder = Recorder(then=appears(shop.root / "new", b"kept"))
+    shop.recorder = Recorder(then=lambda: (shop.root / "new").write_bytes(b"kept"))
     assert "already exists" in await shop.refusal("apply_patch", patchText=patch("*** Add File: new", "+x"))
     assert found(shop.root) == {"new": b"kept"}
 

@@ -147,7 +147,7 @@ async def test_what_changed_while_the_user_thought(shop: Workshop) -> None:
     """TOL-169, TOL-127: newer content stays, whether it came before the read or after it."""
     path = shop.root / "f"
     path.write_text("old text\n")
-    shop.recorder = Recorder(then=lambda: path.write_text("newer text\n") and None)
+    shop.recorder = Recorder(then=lambda: path.write_text("newer text\n"))
     await shop.call("edit", path="f", oldString="text", newString="x")
     assert path.read_text() == "newer x\n"
 

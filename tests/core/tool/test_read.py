@@ -1,25 +1,30 @@
-"""The `read` tool: whole files and pages, and nothing outside the Location."""
+"""The `read` tool: whole files and pages, images, directories, and nothing that is not a file."""
 
 from __future__ import annotations
 
+import asyncio
+import base64
+import io
 import os
+import socket
+import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from PIL import Image
+from tests.core.filesystem.workshop import CONTEXT, Asked, Recorder, Workshop, run
 
-from holdfast.core.scope import Scope
-from holdfast.core.tool.builtin.read import LINE_CUT, PAGE_LINES, WHOLE_BYTES, ReadInput, read, read_tool
-from holdfast.core.tool.registry import Materialized, ToolRegistry
-from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure
+from holdfast.core.filesystem.image import ImageLimits
+from holdfast.core.filesystem.location_files import FileSettings, LocationFiles
+from holdfast.core.filesystem.page import LINE_CUT
+from holdfast.core.tool.builtin import read
+from holdfast.core.tool.builtin.authorize import AllowAll
+from holdfast.core.tool.builtin.read import FRAME_LINES, PAGE_LINES, WHOLE_BYTES, read_tool
+from holdfast.core.tool.tool import ToolContext
 
-CONTEXT = ToolContext("ses_1", "build", "msg_1", "c1")
-
-
-def shown(tools: dict[str, Tool[Any, Any]]) -> Materialized:
-    registry = ToolRegistry()
-    registry.register(tools, Scope())
-    return registry.materialize(())
+pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
@@ -29,43 +34,57 @@ def root(tmp_path: Path) -> Path:
     return folder
 
 
-def page(root: Path, path: str, **options: int) -> dict[str, Any]:
-    return read(root, ReadInput(path=path, **options))
+@pytest.fixture
+def shop(root: Path) -> Workshop:
+    return Workshop(root)
 
 
-def refusal(root: Path, path: str, **options: int) -> str:
-    with pytest.raises(ToolFailure) as refused:
-        page(root, path, **options)
-    return str(refused.value)
+async def page(shop: Workshop, path: str = "f", **options: Any) -> dict[str, Any]:
+    return (await shop.call("read", path=path, **options)).structured
+
+
+async def shown(shop: Workshop, path: str = "f", **options: Any) -> str:
+    return (await shop.call("read", path=path, **options)).text
+
+
+async def refusal(shop: Workshop, path: str = "f", **options: Any) -> str:
+    return await shop.refusal("read", path=path, **options)
+
+
+def png(width: int = 4, height: int = 3) -> bytes:
+    buffer = io.BytesIO()
+    Image.new("RGB", (width, height), "red").save(buffer, "PNG")
+    return buffer.getvalue()
 
 
 # -- whole files ---------------------------------------------------------------------------------------------------
 
 
-def test_a_small_file_comes_whole(root: Path) -> None:
+async def test_a_small_file_comes_whole(shop: Workshop) -> None:
     """TOL-146: with its address, name, encoding and type; line ends untouched."""
-    (root / "a.py").write_bytes(b"x = 1\r\ny = 2\n")
-    assert page(root, "a.py") == {
-        "uri": (root / "a.py").as_uri(),
+    (shop.root / "a.py").write_bytes(b"x = 1\r\ny = 2\n")
+    whole = {
+        "uri": (shop.root / "a.py").as_uri(),
         "name": "a.py",
         "content": "x = 1\r\ny = 2\n",
         "encoding": "utf8",
         "mime": "text/x-python",
     }
-    assert page(root, str(root / "a.py")) == page(root, "./a.py") == page(root, "sub/../a.py")
+    for path in ("a.py", str(shop.root / "a.py"), "./a.py", "sub/../a.py"):
+        assert await page(shop, path) == whole
 
 
 @pytest.mark.parametrize("size", [0, 1, WHOLE_BYTES])
-def test_up_to_the_limit_it_is_whole(root: Path, size: int) -> None:
+async def test_up_to_the_limit_it_is_whole(shop: Workshop, size: int) -> None:
     """TOL-146: an empty file too."""
-    (root / "f").write_bytes(b"x" * size)
-    assert page(root, "f")["content"] == "x" * size
+    (shop.root / "f").write_bytes(b"x" * size)
+    assert (await page(shop))["content"] == "x" * size
 
 
-def test_above_the_limit_it_is_a_page(root: Path) -> None:
+async def test_above_the_limit_it_is_a_page(shop: Workshop) -> None:
     """TOL-146, TOL-147, TOL-148: one byte more, and long lines are cut."""
-    (root / "f").write_bytes(b"x" * (WHOLE_BYTES + 1))
-    assert page(root, "f") == {
+    (shop.root / "f").write_bytes(b"x" * (WHOLE_BYTES + 1))
+    assert await page(shop) == {
         "type": "text-page",
         "mime": "text/plain",
         "content": "x" * 2000 + "... (line truncated to 2000 chars)",
@@ -89,11 +108,17 @@ def test_above_the_limit_it_is_a_page(root: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("ending", [b"", b"\n"])
-def test_pages_of_lines(
-    root: Path, options: dict[str, int], content: str, following: int | None, ending: bytes
+@pytest.mark.parametrize("size", ["small", "large"])
+async def test_pages_of_lines(
+    shop: Workshop, options: dict[str, Any], content: str, following: int | None, ending: bytes, size: str
 ) -> None:
-    """TOL-136, TOL-147: from a line on, so many; `next` exactly when something is left; a last line end adds none."""
-    (root / "f").write_bytes(b"one\ntwo\r\nthree\n\nfive" + ending)
+    """TOL-136, TOL-147, TOL-150: from a line on, so many; `next` exactly when something is left; a last line end adds
+    no line."""
+    lines = b"one\ntwo\r\nthree\n\nfive" + ending
+    if size == "large":
+        lines = lines.replace(b"five", b"five" + b"x" * 60_000)
+        content = content.replace("five", "five" + "x" * 1996 + LINE_CUT)
+    (shop.root / "f").write_bytes(lines)
     expected = {
         "type": "text-page",
         "mime": "text/plain",
@@ -101,58 +126,126 @@ def test_pages_of_lines(
         "offset": options.get("offset", 1),
         "truncated": following is not None,
     }
-    assert page(root, "f", **options) == (expected if following is None else {**expected, "next": following})
+    assert await page(shop, **options) == (expected if following is None else {**expected, "next": following})
 
 
-def test_pages_join_to_the_whole(root: Path) -> None:
-    """TOL-147: following `next` gives every line once, and no page is larger than its bound."""
+async def test_pages_join_to_the_whole(shop: Workshop) -> None:
+    """TOL-147, TOL-154: following `next` gives every line once, and no page is larger than the output may be."""
     lines = [f"{number} " + "é" * (number % 60) for number in range(5000)]
-    (root / "f").write_text("\n".join(lines), encoding="utf-8")
+    (shop.root / "f").write_text("\n".join(lines), encoding="utf-8")
     found: list[str] = []
     following: int | None = 1
     while following is not None:
-        part = page(root, "f", offset=following)
-        assert len(part["content"].encode()) <= WHOLE_BYTES
+        outcome = await shop.call("read", path="f", offset=following)
+        part = outcome.structured
+        assert len(outcome.text.encode()) <= WHOLE_BYTES
+        assert outcome.text.count("\n") + 1 <= 2000
         found += part["content"].split("\n")
         assert len(found) - following < PAGE_LINES
         following = part.get("next")
     assert found == lines
 
 
-def test_a_line_longer_than_a_page_is_still_delivered(root: Path) -> None:
+async def test_a_line_longer_than_a_page_is_still_delivered(shop: Workshop) -> None:
     """TOL-147, TOL-148: cut, with its suffix; reading goes on after it."""
-    (root / "f").write_text("a\n" + "ż" * 60_000 + "\nb\n", encoding="utf-8")
-    assert page(root, "f")["content"].split("\n") == ["a", "ż" * 2000 + LINE_CUT, "b"]
-    assert page(root, "f", offset=2, limit=1)["next"] == 3
+    (shop.root / "f").write_text("a\n" + "ż" * 60_000 + "\nb\n", encoding="utf-8")
+    assert (await page(shop))["content"].split("\n") == ["a", "ż" * 2000 + LINE_CUT, "b"]
+    assert (await page(shop, offset=2, limit=1))["next"] == 3
 
 
 @pytest.mark.parametrize("length", [1999, 2000, 2001])
-def test_where_a_line_is_cut(root: Path, length: int) -> None:
-    """TOL-148: two thousand characters pass, whatever they weigh."""
-    (root / "f").write_text("🦀" * length, encoding="utf-8")
+async def test_where_a_line_is_cut(shop: Workshop, length: int) -> None:
+    """TOL-148, TOL-344: two thousand code points pass, whatever they weigh."""
+    (shop.root / "f").write_text("🦀" * length, encoding="utf-8")
     expected = "🦀" * length if length <= 2000 else "🦀" * 2000 + LINE_CUT
-    assert page(root, "f", offset=1)["content"] == expected
+    assert (await page(shop, offset=1))["content"] == expected
 
 
-@pytest.mark.parametrize(("content", "lines"), [(b"one\ntwo\n", 2), (b"one\ntwo", 2), (b"", 0)])
-def test_an_offset_behind_the_end(root: Path, content: bytes, lines: int) -> None:
-    """TOL-139: says how many lines there are."""
-    (root / "f").write_bytes(content)
-    message = refusal(root, "f", offset=9)
-    assert "Offset 9 is out of range" in message
-    assert f"{lines} lines" in message
+@pytest.mark.parametrize(("content", "lines"), [(b"one\ntwo\n", "2 lines"), (b"one", "1 line"), (b"", "0 lines")])
+async def test_an_offset_behind_the_end(shop: Workshop, content: bytes, lines: str) -> None:
+    """TOL-139, TOL-150: says how many lines there are."""
+    (shop.root / "f").write_bytes(content)
+    assert await refusal(shop, offset=3) == f"Offset 3 is out of range (f has {lines})"
 
 
-def test_an_empty_file_by_page(root: Path) -> None:
-    """TOL-147."""
-    (root / "f").write_bytes(b"")
-    assert page(root, "f", offset=1) == {
-        "type": "text-page",
-        "mime": "text/plain",
-        "content": "",
-        "offset": 1,
-        "truncated": False,
-    }
+async def test_an_empty_file_by_page(shop: Workshop) -> None:
+    """TOL-150: offset 1 is no error there."""
+    (shop.root / "f").write_bytes(b"")
+    expected = {"type": "text-page", "mime": "text/plain", "content": "", "offset": 1, "truncated": False}
+    assert await page(shop, offset=1) == expected
+    assert await shown(shop) == "f is empty"
+
+
+async def test_two_gigabytes_by_page(shop: Workshop) -> None:
+    """TOL-149, TOL-148: only what the page needs is looked at."""
+    with (shop.root / "f").open("wb") as file:
+        file.write(b"first\nsecond\n" * 6000)
+        file.truncate(2 << 30)
+    part = await page(shop, limit=2)
+    assert (part["content"], part["next"]) == ("first\nsecond", 3)
+
+
+# -- what the model reads ------------------------------------------------------------------------------------------
+
+
+async def test_numbered_lines(shop: Workshop) -> None:
+    """TOL-154: a header with path, range and total, and where to go on."""
+    (shop.root / "f").write_bytes(b"one\r\ntwo\n\nfour")
+    assert await shown(shop) == "f, lines 1-4 of 4\n1: one\n2: two\n3: \n4: four"
+    assert await shown(shop, offset=2, limit=2) == "f, lines 2-3 and more\n2: two\n3: \n(next offset: 4)"
+
+
+async def test_a_whole_file_may_be_shown_in_part(shop: Workshop) -> None:
+    """TOL-154, TOL-146: consumers get all of it; the model's text fits the limits and says how to go on."""
+    (shop.root / "f").write_text("x\n" * 10_000)
+    outcome = await shop.call("read", path="f")
+    assert outcome.structured["content"] == "x\n" * 10_000
+    last = 2000 - FRAME_LINES
+    assert outcome.text.startswith(f"f, lines 1-{last} and more\n1: x\n")
+    assert outcome.text.endswith(f"\n{last}: x\n(next offset: {last + 1})")
+
+
+async def test_pages_fit_configured_limits(root: Path) -> None:
+    """TOL-154, TOL-041: whatever the output may be."""
+    (root / "f").write_text("some words\n" * 500)
+    for lines, size in ((10, 50_000), (2000, 1000), (50, 700)):
+        text = await shown(Workshop(root, output_lines=lines, output_bytes=size))
+        assert text.count("\n") + 1 <= lines
+        assert len(text.encode()) <= size
+
+
+# -- encodings -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("repeat", [1, 4000], ids=["small", "large"])
+@pytest.mark.parametrize(
+    ("encoding", "mark"),
+    [("utf-16-le", b"\xff\xfe"), ("utf-16-be", b"\xfe\xff"), ("cp1252", b""), ("utf-8", b"\xef\xbb\xbf")],
+)
+async def test_other_encodings(shop: Workshop, encoding: str, mark: bytes, repeat: int) -> None:
+    """TOL-155: shown decoded, and the encoding is stated."""
+    (shop.root / "f").write_bytes(mark + ("Größe, naïve café\r\nzwei\n" * repeat).encode(encoding))
+    outcome = await shop.call("read", path="f")
+    assert outcome.text.split("\n")[1:3] == ["1: Größe, naïve café", "2: zwei"]
+    assert outcome.text.startswith(f"f [{encoding}{', marked' if mark else ''}], lines 1-")
+    assert outcome.structured.get("charset") == (None if encoding == "utf-8" else encoding)
+    assert outcome.structured["content"].startswith("Größe, naïve café")
+
+
+@pytest.mark.parametrize("content", ["ääää".encode() + b"\xff", "é".encode()[:1] + "éé".encode(), b"\xf0\x9f\xa6"])
+@pytest.mark.parametrize("options", [{}, {"offset": 1}], ids=["whole", "page"])
+async def test_broken_text_is_refused(shop: Workshop, content: bytes, options: dict[str, Any]) -> None:
+    """TOL-139, TOL-146: nothing is dropped silently."""
+    (shop.root / "f").write_bytes(content)
+    assert await refusal(shop, **options) == "File is not valid UTF-8: f"
+
+
+async def test_broken_text_behind_the_sample(shop: Workshop) -> None:
+    """TOL-146, TOL-149: seen when the page reaches it, not before."""
+    (shop.root / "f").write_bytes(b"line\n" * 20_000 + b"\xff\xff\n" + b"line\n")
+    assert (await page(shop))["truncated"]
+    assert await refusal(shop, offset=19_990) == "File is not valid UTF-8: f"
+    assert (await page(shop, offset=19_990, limit=11))["next"] == 20_001
 
 
 # -- what is no text -----------------------------------------------------------------------------------------------
@@ -164,138 +257,300 @@ def test_an_empty_file_by_page(root: Path) -> None:
     ids=["nul", "nul inside", "pdf", "controls"],
 )
 @pytest.mark.parametrize("options", [{}, {"offset": 1}])
-def test_a_binary_file_is_refused(root: Path, content: bytes, options: dict[str, int]) -> None:
-    """TOL-145: by what is in it, however it is asked for."""
-    (root / "f").write_bytes(content)
-    assert refusal(root, "f", **options) == "Cannot read binary file: f"
+async def test_a_binary_file_is_refused(shop: Workshop, content: bytes, options: dict[str, Any]) -> None:
+    """TOL-145, TOL-138: by what is in it, however it is asked for."""
+    (shop.root / "f").write_bytes(content)
+    assert await refusal(shop, **options) == "Cannot read binary file: f"
 
 
-def test_a_nul_far_into_a_large_file_is_seen_when_it_is_reached(root: Path) -> None:
+@pytest.mark.parametrize("name", ["a.zip", "a.TAR", "b.so", "c.dat", "d.pyc", "e.Bin"])
+async def test_binary_by_name(shop: Workshop, name: str) -> None:
+    """TOL-145, TOL-351: even if its content is text; but an image is an image."""
+    (shop.root / name).write_text("only text")
+    assert await refusal(shop, name) == f"Cannot read binary file: {name}"
+    (shop.root / name).write_bytes(png())
+    assert (await page(shop, name))["mime"] == "image/png"
+
+
+async def test_a_nul_far_into_a_large_file_is_seen_when_it_is_reached(shop: Workshop) -> None:
     """TOL-149, TOL-145: binary detection runs on what is read, not only on the beginning."""
-    (root / "f").write_bytes(b"line\n" * 20_000 + b"bi\x00nary\n")
-    assert page(root, "f")["truncated"]
-    assert refusal(root, "f", offset=19_990) == "Cannot read binary file: f"
+    (shop.root / "f").write_bytes(b"line\n" * 20_000 + b"bi\x00nary\n")
+    assert (await page(shop))["truncated"]
+    assert await refusal(shop, offset=19_990) == "Cannot read binary file: f"
 
 
-@pytest.mark.parametrize("content", [b"caf\xe9", b"\xff", b"a\n\xffab\nb", b"\xed\xa0\x80 surrogate", b"\xf0\x9f\xa6"])
-@pytest.mark.parametrize("options", [{}, {"offset": 1}], ids=["whole", "page"])
-def test_what_is_not_utf8_is_refused(root: Path, content: bytes, options: dict[str, int]) -> None:
-    """TOL-139, TOL-146: anywhere in the file, in both modes; nothing is dropped silently."""
-    (root / "f").write_bytes(content)
-    assert refusal(root, "f", **options) == "File is not valid UTF-8: f"
+@pytest.mark.parametrize("size", [10, WHOLE_BYTES, WHOLE_BYTES + 1])
+async def test_binary_files_by_setting(root: Path, size: int) -> None:
+    """TOL-355, TOL-353: base64 for consumers, one line for the model, up to 50 KiB."""
+    shop = Workshop(root, binary_files="base64")
+    data = bytes(size)
+    (root / "a.wasm").write_bytes(data)
+    if size > WHOLE_BYTES:
+        assert await refusal(shop, "a.wasm") == "Cannot read binary file: a.wasm"
+        return
+    outcome = await shop.call("read", path="a.wasm")
+    assert outcome.structured == {
+        "uri": (root / "a.wasm").as_uri(),
+        "name": "a.wasm",
+        "content": base64.b64encode(data).decode(),
+        "encoding": "base64",
+        "mime": "application/wasm",
+    }
+    assert outcome.text == f"a.wasm is a binary file: application/wasm, {size} bytes"
 
 
-def test_bad_bytes_behind_the_page_do_not_matter(root: Path) -> None:
-    """TOL-149: reading stops once the page is full."""
-    (root / "f").write_bytes(b"one\ntwo\n" + b"\xff" + b"x" * 50 + b"\nfour\n")
-    assert page(root, "f", limit=2)["content"] == "one\ntwo"
-    assert page(root, "f", limit=2)["next"] == 3
+async def test_an_image(shop: Workshop) -> None:
+    """TOL-141, TOL-140: words and the image itself, named as it was asked for."""
+    (shop.root / "sub").mkdir()
+    (shop.root / "sub/x.txt").write_bytes(png())
+    outcome = await shop.call("read", path="./sub/x.txt")
+    content = base64.b64encode(png()).decode()
+    assert outcome.text == "Image read successfully"
+    uri = f"data:image/png;base64,{content}"
+    assert outcome.media == [{"type": "file", "uri": uri, "mime": "image/png", "name": "./sub/x.txt"}]
+    assert outcome.structured == {
+        "uri": (shop.root / "sub/x.txt").as_uri(),
+        "name": "x.txt",
+        "content": content,
+        "encoding": "base64",
+        "mime": "image/png",
+    }
 
 
-# -- where it may look ---------------------------------------------------------------------------------------------
+async def test_images_that_do_not_fit(root: Path) -> None:
+    """TOL-141, TOL-142, TOL-138: too many bytes, too large, broken; each says so itself."""
+    shop = Workshop(root, image=ImageLimits(max_width=2, max_height=2, auto_resize=False))
+    (root / "wide").write_bytes(png())
+    assert (await refusal(shop, "wide")).startswith("Image wide is 4x3 with base64 size ")
+    (root / "broken").write_bytes(b"\xff\xd8\xffnothing")
+    assert await refusal(shop, "broken") == "Image could not be decoded: broken"
+    with (root / "huge").open("wb") as file:
+        file.write(png())
+        file.truncate(20 * 1024 * 1024 + 1)
+    assert await refusal(shop, "huge") == "Media exceeds 20971520 byte ingestion limit: huge"
 
 
-@pytest.mark.parametrize("path", ["../secret", "sub/../../secret", "/etc/hostname", "../work-evil/secret", ".."])
-def test_paths_outside_are_refused(root: Path, path: str) -> None:
-    """TOL-112, TOL-115, TOL-120: relative or absolute, also a neighbour whose name begins the same."""
-    (root.parent / "secret").write_text("secret")
-    (root.parent / "work-evil").mkdir()
-    (root.parent / "work-evil" / "secret").write_text("secret")
-    assert "outside" in refusal(root, path)
+async def test_an_image_takes_its_time_elsewhere(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """TOL-144: decoding has a deadline, and it is the tool that fails."""
+    (shop.root / "f").write_bytes(png())
+    monkeypatch.setattr(read, "DECODING_DEADLINE", 0.01)
+    monkeypatch.setattr(read, "normalize", lambda *arguments: time.sleep(0.2))
+    assert await refusal(shop) == "Unable to read f: it took too long"
 
 
-def test_links_are_followed_inside_and_not_out(root: Path) -> None:
-    """TOL-113, TOL-114, TOL-117: a link to a file, to a folder on the way, and one that dangles."""
-    (root.parent / "secret").write_text("secret")
-    (root / "real").mkdir()
-    (root / "real" / "f").write_text("inside")
-    (root / "folder").symlink_to("real")
-    (root / "file").symlink_to("real/f")
-    (root / "out").symlink_to(root.parent / "secret")
-    (root / "up").symlink_to("..")
-    (root / "dangling").symlink_to(root.parent / "nothing")
-    assert page(root, "folder/f")["content"] == page(root, "file")["content"] == "inside"
-    assert page(root, "file")["uri"] == (root / "real" / "f").as_uri()
-    for path in ("out", "up/secret", "dangling"):
-        assert "outside" in refusal(root, path)
+# -- directories ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.anyio
-async def test_a_location_behind_a_link_is_a_location(tmp_path: Path, root: Path) -> None:
-    """TOL-113: its own files are inside, by either name."""
+async def test_a_directory(shop: Workshop) -> None:
+    """TOL-151, TOL-152, TOL-352: directories first, by name whatever its case or form; links that lead out of this
+    directory are left out, also those inside the Location, and so is what is neither file nor directory."""
+    folder = shop.root / "dir"
+    for name in ("Zeta", "alpha", "inner"):
+        (folder / name).mkdir(parents=True)
+    for name in ("b.txt", "A.txt", "a.txt", "é", "z"):
+        (folder / name).write_text("")
+    (folder / "e\u0301b").write_text("")
+    (folder / os.fsdecode(b"\xff")).write_text("")
+    (shop.root / "elsewhere").write_text("")
+    os.mkfifo(folder / "pipe")
+    for name, leads_to in {
+        "to-file": "a.txt",
+        "to-inner": "inner",
+        "out": "/etc/hostname",
+        "up": "../elsewhere",
+        "broken": "nothing",
+        "loop": "loop",
+        "to-pipe": "pipe",
+    }.items():
+        (folder / name).symlink_to(leads_to)
+    files = ["A.txt", "a.txt", "b.txt", "to-file", "z", "é", "e\u0301b"]
+    expected = [
+        *({"path": f"dir/{name}/", "type": "directory"} for name in ("alpha", "inner", "to-inner", "Zeta")),
+        *({"path": f"dir/{name}", "type": "file"} for name in files),
+    ]
+    outcome = await shop.call("read", path="dir")
+    assert outcome.structured == {"entries": expected, "truncated": False}
+    assert outcome.text == "\n".join(["dir has 11 entries", *(entry["path"] for entry in expected)])
+
+
+async def test_directories_by_page(shop: Workshop) -> None:
+    """TOL-136, TOL-151, TOL-152: the same offset and limit; an offset behind the last entry is an error."""
+    for number in range(5):
+        (shop.root / f"f{number}").write_text("")
+    part = await page(shop, ".", offset=2, limit=2)
+    entries = [{"path": "f1", "type": "file"}, {"path": "f2", "type": "file"}]
+    assert part == {"entries": entries, "truncated": True, "next": 4}
+    assert (await shown(shop, ".", offset=2, limit=2)).endswith("f1\nf2\n(next offset: 4)")
+    assert (await page(shop, ".", offset=5))["truncated"] is False
+    assert await refusal(shop, ".", offset=6) == "Offset 6 is out of range (. has 5 entries)"
+    (shop.root / "empty").mkdir()
+    assert await page(shop, "empty") == {"entries": [], "truncated": False}
+
+
+async def test_a_large_directory_fits(shop: Workshop) -> None:
+    """TOL-151, TOL-154: a page of it at a time."""
+    for number in range(2100):
+        (shop.root / f"{number:04}").touch()
+    outcome = await shop.call("read", path=".")
+    assert outcome.text.count("\n") < 2000
+    assert outcome.structured["next"] == len(outcome.structured["entries"]) + 1 == 2000 - FRAME_LINES + 1
+
+
+# -- who may, and what is there ------------------------------------------------------------------------------------
+
+
+async def test_approvals(shop: Workshop) -> None:
+    """TOL-137, TOL-104, TOL-114: outside first, then `read` of the canonical resource."""
+    outside = shop.root.parent / "outside"
+    outside.mkdir()
+    (outside / "f").write_text("x")
+    (shop.root / "real").write_text("x")
+    (shop.root / "link").symlink_to("real")
+    await shop.call("read", path="link")
+    await shop.call("read", path=str(outside / "f"))
+    await shop.call("read", path=str(outside))
+    external = Asked("external_directory", (f"{outside}/*",), (f"{outside}/*",))
+    assert shop.recorder.asked == [
+        Asked("read", ("real",), ("*",)),
+        external,
+        Asked("read", (f"{outside}/f",), ("*",)),
+        external,
+        Asked("read", (str(outside),), ("*",)),
+    ]
+
+
+@pytest.mark.parametrize("denied", ["read", "external_directory"])
+async def test_denied_means_unread(shop: Workshop, denied: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """TOL-137, TOL-139, TOL-095, TOL-329: what is there and what is not look alike."""
+    monkeypatch.setattr(read, "open_file", lambda *arguments: pytest.fail("it was opened"))
+    shop.recorder = Recorder(denied)
+    outside = shop.root.parent / "outside"
+    outside.mkdir()
+    (outside / "there").write_text("secret")
+    refusals = {name: await refusal(shop, str(outside / name)) for name in ("there", "gone")}
+    assert refusals["there"].replace("there", "gone") == refusals["gone"]
+    assert "Permission denied" in refusals["gone"]
+    assert shop.recorder.actions[-1] == denied
+
+
+async def test_what_is_not_there(shop: Workshop) -> None:
+    """TOL-139, TOL-138: with up to three similar names."""
+    (shop.root / "src").mkdir()
+    for name in ("main.py", "main_test.py", "mian.py", "mann.py", "other.txt"):
+        (shop.root / "src" / name).write_text("x")
+    assert await refusal(shop, "missing") == "File not found: missing"
+    similar = "src/mian.py, src/main.py, src/mann.py"
+    assert await refusal(shop, "src/mein.py") == f"File not found: src/mein.py. Similar: {similar}"
+    assert await refusal(shop, "gone/away") == "File not found: gone/away"
+    assert (await refusal(shop, "src/main.py/x")).startswith("Unable to read src/main.py/x: ")
+
+
+async def test_what_is_neither_file_nor_directory(shop: Workshop) -> None:
+    """TOL-139, TOL-156: seen for what it is; a pipe without a writer does not block."""
+    os.mkfifo(shop.root / "pipe")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(shop.root / "s"))
+        for path in ("pipe", "s"):
+            assert await refusal(shop, path) == f"Path is not a file or directory: {path}"
+
+
+async def test_a_pipe_put_there_at_the_last_moment(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """TOL-156: the descriptor is checked again, and opening did not block."""
+    (shop.root / "f").write_text("x")
+    real = os.stat(shop.root / "f")
+    (shop.root / "f").unlink()
+    os.mkfifo(shop.root / "f")
+    monkeypatch.setattr("holdfast.core.filesystem.descriptor.look", lambda *arguments: real)
+    assert await refusal(shop) == "Path is not a file or directory: f"
+
+
+async def test_a_file_that_may_not_be_opened(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """TOL-138: an expected failure with its reason."""
+    (shop.root / "f").write_text("x")
+
+    def refuse(*arguments: Any) -> int:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(read, "open_file", refuse)
+    assert await refusal(shop) == "Unable to read f: Permission denied"
+
+
+async def test_a_read_that_hangs(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """TOL-156: has a deadline."""
+    (shop.root / "f").write_bytes(b"x" * (WHOLE_BYTES + 1))
+    monkeypatch.setattr(read, "DEADLINE", 0.01)
+    monkeypatch.setattr(read, "_read_any", lambda reading: time.sleep(0.2))
+    assert await refusal(shop) == "Unable to read f: it took too long"
+
+
+async def test_managed_files_are_readable(root: Path) -> None:
+    """TOL-065, TOL-353: without asking about the directory, also where outside paths are closed."""
+    managed = root.parent / "tool-output"
+    managed.mkdir()
+    (managed / "tool_1").write_text("kept output")
+    files = LocationFiles(
+        root, settings=lambda: FileSettings(external_paths="deny"), managed=lambda path: path.parent == managed
+    )
+    recorder = Recorder()
+    outcome = await run(read_tool(files, recorder), path=str(managed / "tool_1"))
+    assert "kept output" in outcome.text
+    assert recorder.asked == [Asked("read", (str(managed / "tool_1"),), ("*",))]
+
+
+async def test_references_are_readable(root: Path) -> None:
+    """TOL-122: by name, without an approval for the directory."""
+    docs = root.parent / "docs"
+    docs.mkdir()
+    (docs / "intro.md").write_text("welcome")
+    files = LocationFiles(root, references=lambda: {"docs": docs})
+    assert "welcome" in (await run(read_tool(files, AllowAll()), path="@docs/intro.md")).text
+
+
+async def test_others_hear_of_a_successful_read(root: Path) -> None:
+    """TOL-157: after it, with the canonical path; a failed or denied one is not told."""
+    heard: list[tuple[ToolContext, Path]] = []
+
+    async def on_read(context: ToolContext, path: Path) -> None:
+        heard.append((context, path))
+
     (root / "f").write_text("x")
-    linked = tmp_path / "linked"
-    linked.symlink_to(root)
-    toolbox = shown({"read": read_tool(linked)})
-    for path in ("f", str(linked / "f"), str(root / "f")):
-        assert (await toolbox.execute("read", {"path": path}, CONTEXT)).structured["content"] == "x"
-
-
-def test_links_in_a_circle_are_a_failure_to_read(root: Path) -> None:
-    """TOL-138: an expected failure, not a defect of the tool."""
-    (root / "a").symlink_to("b")
-    (root / "b").symlink_to("a")
-    assert "a" in refusal(root, "a")
-
-
-@pytest.mark.parametrize("path", ["", "a\0b", "x" * 5000, "x" * 300], ids=["empty", "nul", "endless", "name too long"])
-def test_paths_that_are_none(root: Path, path: str) -> None:
-    """TOL-121: refused, never an error of the operating system."""
-    assert refusal(root, path)
-
-
-def test_a_tilde_is_a_name(root: Path) -> None:
-    """TOL-121: no home directory is looked up."""
-    (root / "~").mkdir()
-    (root / "~" / "f").write_text("here")
-    assert page(root, "~/f")["content"] == "here"
-
-
-def test_what_is_not_there(root: Path) -> None:
-    """TOL-139."""
-    (root / "f").write_text("x")
-    assert refusal(root, "missing") == "File not found: missing"
-    assert "f/below" in refusal(root, "f/below")
-
-
-def test_directories_pipes_and_locked_files(root: Path) -> None:
-    """TOL-139: each is seen for what it is, and a pipe without a writer does not block."""
-    (root / "folder").mkdir()
-    os.mkfifo(root / "pipe")
-    for path in ("folder", ".", "pipe"):
-        assert "not a regular file" in refusal(root, path)
-    if os.geteuid() != 0:
-        (root / "locked").write_text("x")
-        (root / "locked").chmod(0)
-        assert "Unable to read locked" in refusal(root, "locked")
+    (root / "link").symlink_to("f")
+    shop = Workshop(root)
+    tool = read_tool(shop.files, shop.recorder, on_read=on_read)
+    outcome = await run(tool, path="link")
+    assert outcome == await shop.call("read", path="link")
+    for path in ("missing", "../x"):
+        with pytest.raises(Exception, match=path):
+            await run(tool, path=path)
+    assert heard == [(CONTEXT, root / "f")]
 
 
 # -- as a tool -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     "arguments",
     [{}, {"path": 7}, {"path": "f", "offset": 0}, {"path": "f", "limit": 0}, {"path": "f", "limit": 2001}],
 )
-async def test_arguments_are_checked(root: Path, arguments: dict[str, Any]) -> None:
-    """TOL-136: an offset from 1, a limit from 1 to 2000; anything else is a failure the model can read."""
-    with pytest.raises(ToolFailure, match="Invalid tool input"):
-        await shown({"read": read_tool(root)}).execute("read", arguments, CONTEXT)
+async def test_arguments_are_checked(shop: Workshop, arguments: dict[str, Any]) -> None:
+    """TOL-136: an offset from 1, a limit from 1 to 2000."""
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert(arguments, shop.tool("read").input)
 
 
-@pytest.mark.anyio
-async def test_the_toolbox_runs_it_and_knows_no_other(root: Path) -> None:
-    """TOL-014, SES-120: the same definition each time; an unknown name is an expected failure."""
-    (root / "f").write_text("x")
-    toolbox = shown({"read": read_tool(root)})
-    output = await toolbox.execute("read", {"path": "f", "more": "ignored"}, CONTEXT)
-    assert output.structured["content"] == "x"
-    with pytest.raises(ToolFailure, match="Unknown tool: write"):
-        await toolbox.execute("write", {}, CONTEXT)
-    (definition,) = toolbox.definitions
-    assert toolbox.definitions is toolbox.definitions
-    assert definition.name == "read"
-    assert definition.input_schema["type"] == "object"
-    assert set(definition.input_schema["properties"]) == {"path", "offset", "limit"}
-    assert definition.input_schema["required"] == ["path"]
+async def test_a_small_file_is_read_at_once(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """TOL-156: no thread for what takes microseconds; everything else goes to one."""
+    (shop.root / "small").write_text("x")
+    (shop.root / "large").write_bytes(b"x\n" * WHOLE_BYTES)
+    hops: list[str] = []
+    real = asyncio.to_thread
+
+    async def counting(function: Any, *arguments: Any) -> Any:
+        hops.append(function.__name__)
+        return await real(function, *arguments)
+
+    monkeypatch.setattr(asyncio, "to_thread", counting)
+    await shop.call("read", path="small")
+    assert hops == []
+    await shop.call("read", path="large")
+    assert hops == ["_read_any"]

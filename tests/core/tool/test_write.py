@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -169,9 +170,14 @@ async def test_the_stale_guard(root: Path) -> None:
 async def test_exactly_one_write(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
     """TOL-160, TOL-129: one rename puts it in place."""
     (shop.root / "f").write_text("old")
-    renamed = []
+    renamed: list[str] = []
     real = os.rename
-    monkeypatch.setattr(os, "rename", lambda *a, **o: (renamed.append(a[1]), real(*a, **o))[1])
+
+    def rename(source: str, name: str, **options: Any) -> None:
+        renamed.append(name)
+        real(source, name, **options)
+
+    monkeypatch.setattr(os, "rename", rename)
     await shop.call("write", path="f", content="new")
     assert renamed == ["f"]
 

@@ -119,21 +119,23 @@ class Catalog:
     def all_models(self) -> tuple[ModelInfo, ...]:
         """Newest first, whether they can be used or not."""
         shelves = self._draft.shelves().values()
-        return tuple(map(public, newest_first(model for shelf in shelves for model in _listed(shelf))))
+        return tuple(newest_first(_public(shelf, model) for shelf in shelves for model in shelf.all()))
 
     def models(self) -> tuple[ModelInfo, ...]:
         """Newest first: the enabled ones of providers that can be used now."""
-        return tuple(map(public, self._usable()))
+        shelves = self._available()
+        usable = (_public(shelf, model) for shelf in shelves for model in shelf.all() if model.enabled)
+        return tuple(newest_first(usable))
 
     def model(self, provider_id: str, id: str) -> ModelInfo | None:
         shelf = self._draft.find(provider_id)
         found = shelf.model(id) if shelf else None
-        return public(_complete(shelf, found)) if shelf and found else None
+        return _public(shelf, found) if shelf and found else None
 
     def small(self, provider_id: str) -> ModelRef | None:
         """For titles and the like; None when the provider has none that fits."""
         shelf = next((shelf for shelf in self._available() if shelf.provider.id == provider_id), None)
-        found = small(provider_id, list(_listed(shelf)), self._clock.now()) if shelf else None
+        found = small(provider_id, list(shelf.all()), self._clock.now()) if shelf else None
         return ModelRef(id=found.id, provider_id=provider_id) if found else None
 
     def is_available(self, provider_id: str) -> bool:
@@ -178,7 +180,7 @@ class Catalog:
         """The configured model, else the newest that can be used."""
         if self._draft.default is not None:
             return self._draft.default
-        found = automatic([model for model in self._usable() if is_supported(model)])
+        found = automatic(newest_first(self._supported()))
         return ModelRef(id=found.id, provider_id=found.provider_id) if found else None
 
     def resolve(self, session_id: str, chosen: ModelRef | None, agent: Agent | None = None) -> ResolvedModel:
@@ -223,15 +225,17 @@ class Catalog:
     @property
     def _state(self) -> State[Draft]:
         if self._made is None:
+            own = Scope()  # never closed: these transforms live as long as the state
             with self._batches.batch():
-                self._made = State(
+                made = State(
                     lambda: Draft(self._models.shelves()),
                     self._batches,
                     finalize=self._apply_policy,
                     updated=self._updated,
                 )
-                self._made.transform(lambda draft: touch(draft, self._environment), self._scope, phase=Phase.BUILTIN)
-                self._made.transform(lambda draft: configure(draft, self._documents), self._scope, phase=Phase.CONFIG)
+                made.transform(lambda draft: touch(draft, self._environment), own, phase=Phase.BUILTIN)
+                made.transform(lambda draft: configure(draft, self._documents), own, phase=Phase.CONFIG)
+            self._made = made
         return self._made
 
     def _apply_policy(self, draft: Draft) -> None:
@@ -253,7 +257,7 @@ class Catalog:
             self.reload()
 
     def _updated(self) -> None:
-        if self._announce is not None:
+        if self._announce is not None and self._made is not None:  # that it was looked at is no news
             self._announce(CatalogUpdated())
 
     def _available(self) -> Iterator[Shelf]:
@@ -261,8 +265,11 @@ class Catalog:
             if self._unavailable(shelf.provider) is None:
                 yield shelf
 
-    def _usable(self) -> list[ModelInfo]:
-        return newest_first(model for shelf in self._available() for model in _listed(shelf) if model.enabled)
+    def _supported(self) -> Iterator[ModelInfo]:
+        for shelf in self._available():
+            for model in shelf.all():
+                if model.enabled and is_supported(project(shelf.provider, model)):
+                    yield model
 
     def _unavailable(self, provider: ProviderInfo, *, explicit: bool = False) -> str | None:
         """Why it cannot be used, or None. `explicit`: somebody asked for it, and AWS may find credentials by itself."""
@@ -293,12 +300,12 @@ class Catalog:
                 log.warning("%s: %s", found.path, problem)
 
 
-def _listed(shelf: Shelf) -> Iterator[ModelInfo]:
-    return (_complete(shelf, model) for model in shelf.all())
-
-
 def _complete(shelf: Shelf, model: ModelInfo) -> ModelInfo:
     return with_generated(project(shelf.provider, model), shelf.facts(model.id))
+
+
+def _public(shelf: Shelf, model: ModelInfo) -> ModelInfo:
+    return with_generated(public(project(shelf.provider, model)), shelf.facts(model.id))
 
 
 def _with_variant(chosen: ModelRef | None, agent: Agent | None) -> ModelRef | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -30,17 +31,19 @@ _USER = re.compile(r"(?<=//)[^/@]*@")
 
 def public(record: T) -> T:
     api, request = record.api, record.request
-    settings = None if api.settings is None else _shown(api.settings)
-    changes: dict[str, Any] = {
-        "api": msgspec.structs.replace(api, url=_address(api.url), settings=settings),
-        "request": msgspec.structs.replace(request, headers=_headers(request.headers), body=_shown(request.body)),
-    }
+    changes: dict[str, Any] = {}
+    if api.url or api.settings:
+        settings = None if api.settings is None else _shown(api.settings)
+        changes["api"] = msgspec.structs.replace(api, url=_address(api.url), settings=settings)
+    if request.headers or request.body:
+        headers, body = _headers(request.headers), _shown(request.body)
+        changes["request"] = msgspec.structs.replace(request, headers=headers, body=body)
     if isinstance(record, ModelInfo):
         changes["variants"] = tuple(
             msgspec.structs.replace(variant, headers=_headers(variant.headers), body=_shown(variant.body))
             for variant in record.variants
         )
-    return msgspec.structs.replace(record, **changes)
+    return msgspec.structs.replace(record, **changes) if changes else record
 
 
 def _headers(headers: Mapping[str, str]) -> dict[str, str]:
@@ -55,5 +58,6 @@ def _shown(fields: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+@lru_cache(maxsize=1024)
 def _address(url: str | None) -> str | None:
     return None if url is None else redact_url(_USER.sub("", url))

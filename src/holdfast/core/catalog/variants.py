@@ -4,6 +4,7 @@ same way into a request."""
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,48 +15,55 @@ from holdfast.schema.catalog import ModelVariant
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from holdfast.core.catalog.dev_record import DevReasoning
     from holdfast.core.catalog.draft import Facts
-    from holdfast.core.catalog.packages import Dialect
     from holdfast.schema.catalog import ModelInfo
 
 HIGH_BUDGET = 16_000
+GLM = tuple(ModelVariant(id=id, headers={}, body={"reasoning_effort": id}) for id in ("high", "max"))
 _GLM = re.compile(r"glm-5[.p-]2")
 
 
 def with_generated(model: ModelInfo, facts: Facts) -> ModelInfo:
     """An explicit variant wins over a generated one but takes its place; the others follow."""
     dialect = packages.dialect(model.api)
-    generated = {id: ModelVariant(id=id, headers={}, body=body) for id, body in _generated(model, facts, dialect)}
+    generated = _of_reasoning(dialect.namespace, facts.reasoning) if facts.reasoning else ()
+    if dialect is packages.COMPATIBLE and _GLM.search(f"{model.id} {model.api.id}".lower()):
+        generated = (*GLM, *generated)
     if not generated:
         return model
-    variants = {**generated, **{variant.id: variant for variant in model.variants}}
+    variants = {variant.id: variant for variant in (*generated, *model.variants)}
     return msgspec.structs.replace(model, variants=tuple(variants.values()))
 
 
-def _generated(model: ModelInfo, facts: Facts, dialect: Dialect) -> Iterator[tuple[str, dict[str, Any]]]:
-    if dialect is packages.COMPATIBLE and any(_GLM.search(name.lower()) for name in (model.id, model.api.id)):
-        yield "high", {"reasoning_effort": "high"}
-        yield "max", {"reasoning_effort": "max"}
-    for option in facts.reasoning:
+@lru_cache(maxsize=1024)
+def _of_reasoning(namespace: str, reasoning: tuple[DevReasoning, ...]) -> tuple[ModelVariant, ...]:
+    """Many models can do the same."""
+    found = {id: ModelVariant(id=id, headers={}, body=body) for id, body in _generated(namespace, reasoning)}
+    return tuple(found.values())
+
+
+def _generated(namespace: str, reasoning: tuple[DevReasoning, ...]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for option in reasoning:
         match option.type:
             case "effort":
                 for value in option.values:
-                    if value is not None and (body := _effort(dialect, value)):
+                    if value is not None and (body := _effort(namespace, value)):
                         yield value, body
             case "budget_tokens" if option.max is not None:
-                if body := _budget(dialect, min(HIGH_BUDGET, option.max)):
+                if body := _budget(namespace, min(HIGH_BUDGET, option.max)):
                     yield "high", body
-                    yield "max", _budget(dialect, option.max)
+                    yield "max", _budget(namespace, option.max)
             case "toggle":
-                if body := _off(dialect):
+                if body := _off(namespace):
                     yield "none", body
-                    yield "high", _budget(dialect, HIGH_BUDGET) or _effort(dialect, "high")
+                    yield "high", _budget(namespace, HIGH_BUDGET) or _effort(namespace, "high")
             case _:
                 pass
 
 
-def _effort(dialect: Dialect, value: str) -> dict[str, Any]:
-    match dialect.namespace:
+def _effort(namespace: str, value: str) -> dict[str, Any]:
+    match namespace:
         case "openai":
             return {"reasoningEffort": value}
         case "openrouter":
@@ -68,8 +76,8 @@ def _effort(dialect: Dialect, value: str) -> dict[str, Any]:
             return {}
 
 
-def _budget(dialect: Dialect, tokens: int) -> dict[str, Any]:
-    match dialect.namespace:
+def _budget(namespace: str, tokens: int) -> dict[str, Any]:
+    match namespace:
         case "anthropic" | "bedrock":
             return {"thinking": {"type": "enabled", "budgetTokens": tokens}}
         case "gemini":
@@ -78,11 +86,11 @@ def _budget(dialect: Dialect, tokens: int) -> dict[str, Any]:
             return {}
 
 
-def _off(dialect: Dialect) -> dict[str, Any]:
-    match dialect.namespace:
+def _off(namespace: str) -> dict[str, Any]:
+    match namespace:
         case "anthropic" | "bedrock":
             return {"thinking": {"type": "disabled"}}
         case "gemini":
             return {"thinkingConfig": {"thinkingBudget": 0}}
         case _:
-            return _effort(dialect, "none")
+            return _effort(namespace, "none")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 FILE_LIMIT = 5 * 1024 * 1024
 MOST_PROBLEMS = 50
-"""Per document; finding the line of each takes a pass over the file."""
+"""Per document; of those beyond it only the weight is told."""
 INLINE = "OPENCODE_CONFIG_CONTENT"
 
 log = logging.getLogger(__name__)
@@ -81,7 +81,7 @@ def load_config(
         entries.append(document)
     for name, content in managed:
         entries.append(replace(source(name, name.parent, True).document(content), managed=True))
-    problems = [problem for source in sources for problem in source.problems()]
+    problems = [problem for used in sources for problem in used.problems()]
     for problem in problems:
         log.log(logging.ERROR if problem.severity == "error" else logging.WARNING, "%s", describe(problem))
     return Config(entries, problems)

@@ -23,6 +23,7 @@ class Candidate(NamedTuple):
     folder: Path
     name: str
     trusted: bool
+    required: bool = False
 
     @property
     def path(self) -> Path:
@@ -30,9 +31,10 @@ class Candidate(NamedTuple):
 
     def read(self, limit: int) -> str | Unreadable | None:
         try:
-            return read_text(f"{self.folder}/{self.name}", limit)
+            text = read_text(f"{self.folder}/{self.name}", limit)
         except Unreadable as error:
             return error
+        return Unreadable("does not exist") if text is None and self.required else text
 
 
 def discover(directory: Path, root: Path, environment: Mapping[str, str]) -> Iterator[Candidate | Directory]:
@@ -41,7 +43,7 @@ def discover(directory: Path, root: Path, environment: Mapping[str, str]) -> Ite
     yield Directory(home, trusted=True)
     if named := environment.get("OPENCODE_CONFIG"):
         path = Path(named).expanduser()
-        yield Candidate(path.parent, path.name, trusted=True)
+        yield Candidate(path.parent, path.name, trusted=True, required=True)
     folders = project_folders(directory, root, environment)
     for folder in folders:
         yield from (Candidate(folder, name, trusted=False) for name in NAMES)
@@ -55,9 +57,8 @@ def project_folders(directory: Path, root: Path, environment: Mapping[str, str])
     """From the project's root down to the Location, both without symbolic links; none if it lies elsewhere."""
     if switched_on(environment, "OPENCODE_DISABLE_PROJECT_CONFIG"):
         return []
-    home = config_home(environment).resolve()
-    directory, root = directory.resolve(), root.resolve()
-    if directory == home or not directory.is_relative_to(root):
-        return []
+    home, directory, root = (Path(os.path.realpath(path)) for path in (config_home(environment), directory, root))
     folders = [directory, *directory.parents]
+    if directory == home or root not in folders:
+        return []
     return [folder for folder in reversed(folders[: folders.index(root) + 1]) if folder != home]

@@ -24,7 +24,7 @@ SUFFIX = ".md"
 class NamedMarkdown(NamedTuple):
     name: str
     """The path below its folder without the suffix: `team/helper`."""
-    path: Path
+    path: str
     content: Markdown
 
     def reporter(self, problems: list[Diagnostic]) -> Callable[[Problem], None]:
@@ -34,7 +34,7 @@ class NamedMarkdown(NamedTuple):
             place = ".".join(str(part) for part in problem.trail)
             message = f"{place}: {problem.message}" if place else problem.message
             severity: Severity = "error" if problem.fatal else "warning"
-            problems.append(Diagnostic(str(self.path), message, None, severity, problem.suggestion))
+            problems.append(Diagnostic(self.path, message, None, severity, problem.suggestion))
 
         return report
 
@@ -43,10 +43,10 @@ def read_markdown(
     directory: Path, names: Iterable[str], problems: list[Diagnostic], *, recursive: bool
 ) -> Iterator[NamedMarkdown]:
     """The folders of these names together, in the order of their paths, as one glob over them would give."""
-    folders = [directory / name for name in names if os.path.isdir(f"{directory}/{name}")]
+    folders = [folder for name in names if os.path.isdir(folder := f"{directory}/{name}")]
     found = sorted((path, folder) for folder in folders for path in _files(folder, recursive=recursive))
     if len(found) > MOST_FILES:
-        problems.append(Diagnostic(str(found[MOST_FILES][1]), f"has more than {MOST_FILES} files; the rest is ignored"))
+        problems.append(Diagnostic(found[MOST_FILES][1], f"has more than {MOST_FILES} files; the rest is ignored"))
     for path, folder in found[:MOST_FILES]:
         try:
             text = read_text(path, FILE_LIMIT)
@@ -54,12 +54,12 @@ def read_markdown(
                 continue
             content = parse_markdown(text)
         except (Unreadable, InvalidFrontmatter) as error:
-            problems.append(Diagnostic(str(path), f"{error}; ignored"))
+            problems.append(Diagnostic(path, f"{error}; ignored"))
             continue
-        yield NamedMarkdown(path.relative_to(folder).as_posix().removesuffix(SUFFIX), path, content)
+        yield NamedMarkdown(path[len(folder) + 1 :].removesuffix(SUFFIX), path, content)
 
 
-def _files(folder: Path, *, recursive: bool) -> Iterator[Path]:
+def _files(folder: str, *, recursive: bool) -> Iterator[str]:
     """Links are followed; a folder that leads back to itself is entered once."""
     waiting, entered = [folder], set[tuple[int, int]]()
     count = 0
@@ -67,15 +67,16 @@ def _files(folder: Path, *, recursive: bool) -> Iterator[Path]:
         here = waiting.pop()
         try:
             status = os.stat(here)
-            entries = sorted(os.scandir(here), key=lambda entry: entry.name)
+            entries = list(os.scandir(here))
         except OSError:
             continue
         if (status.st_dev, status.st_ino) in entered:
             continue
         entered.add((status.st_dev, status.st_ino))
         for entry in entries:
-            if recursive and entry.is_dir():
-                waiting.append(here / entry.name)
-            elif entry.name.endswith(SUFFIX) and not entry.is_dir():
+            if entry.is_dir():
+                if recursive:
+                    waiting.append(entry.path)
+            elif entry.name.endswith(SUFFIX):
                 count += 1
-                yield here / entry.name
+                yield entry.path

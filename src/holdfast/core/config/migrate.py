@@ -111,7 +111,8 @@ def migrate_provider(provider: Object) -> Object:
         new["request"] = request
     models = _values(provider.get("models"), migrate_model)
     for id in _list(provider.get("blacklist")):
-        models = {**_object(models), str(id): {**_object(_object(models).get(id)), "disabled": True}}
+        if isinstance(id, str):
+            models = {**_object(models), id: {**_object(_object(models).get(id)), "disabled": True}}
     if models is not None:
         new["models"] = models
     return new
@@ -119,8 +120,7 @@ def migrate_provider(provider: Object) -> Object:
 
 def migrate_model(model: Object) -> Object:
     new: Object = {key: model[key] for key in ("family", "name") if key in model}
-    named = _object(model.get("provider"))
-    if named.get("npm"):
+    if "provider" in model and (named := _object(model["provider"])).get("npm"):
         new["api"] = _present(id=model.get("id"), type="aisdk", package=named["npm"], url=named.get("api"))
     elif model.get("id") is not None:
         new["api"] = {"id": model["id"]}
@@ -132,8 +132,8 @@ def migrate_model(model: Object) -> Object:
             "input": modalities.get("input") or ["text"],
             "output": modalities.get("output") or ["text"],
         }
-    if request := _present(headers=model.get("headers"), body=model.get("options")):
-        new["request"] = request
+    if "headers" in model or "options" in model:
+        new["request"] = _present(headers=model.get("headers"), body=model.get("options"))
     if isinstance(variants := model.get("variants"), dict):
         new["variants"] = [
             {"id": id, "body": {key: value for key, value in _object(options).items() if key != "disabled"}}
@@ -151,8 +151,10 @@ def migrate_model(model: Object) -> Object:
 
 def _cost(cost: Object) -> list[Object]:
     def price(part: Object) -> Object:
-        cache = _present(read=part.get("cache_read"), write=part.get("cache_write"))
-        return _present(input=part.get("input"), output=part.get("output"), cache=cache or None)
+        new: Object = {key: part[key] for key in ("input", "output") if key in part}
+        if cache := {key[6:]: part[key] for key in ("cache_read", "cache_write") if part.get(key) is not None}:
+            new["cache"] = cache
+        return new
 
     costs = [price(cost)]
     if isinstance(above := cost.get("context_over_200k"), dict):
@@ -177,7 +179,10 @@ def _mcp(new: Object) -> None:
         new["mcp"] = {**kept, "servers": {**servers, **_object(kept.get("servers"))}}
     experimental = new.get("experimental")
     if isinstance(experimental, dict) and "mcp_timeout" in experimental:
-        new["experimental"] = {key: value for key, value in experimental.items() if key != "mcp_timeout"}
+        if rest := {key: value for key, value in experimental.items() if key != "mcp_timeout"}:
+            new["experimental"] = rest
+        else:
+            del new["experimental"]
         mcp = _object(new.get("mcp"))
         timeout = {"request": experimental["mcp_timeout"], **_object(mcp.get("timeout"))}
         new["mcp"] = {**mcp, "timeout": timeout}

@@ -55,12 +55,23 @@ Report: TypeAlias = Callable[[Problem], None]
 
 
 def validate(document: Object, report: Report) -> Object:
+    if (valid := _as_it_stands(document)) is not None:
+        return valid
     validation = _Validation(report)
     found = {key: validation.top(key, value) for key, value in document.items() if value is not None}
     valid = {key: value for key, value in found.items() if value is not None}
     if validation.closed:
         return {key: value for key, value in valid.items() if key in _RULES}
     return valid
+
+
+def _as_it_stands(document: Object) -> Object | None:
+    """Most documents need nothing done: what the types make of one is the same again."""
+    try:
+        plain: Object = msgspec.to_builtins(msgspec.convert(document, schema.ConfigFile))
+    except msgspec.ValidationError:
+        return None
+    return plain if plain == document else None
 
 
 def validate_agent(agent: Object, report: Report) -> Object | None:

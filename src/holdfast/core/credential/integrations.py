@@ -166,9 +166,11 @@ class Integrations:
     @property
     def _state(self) -> State[IntegrationDraft]:
         if self._made is None:
+            own = Scope()  # never closed: configuration speaks as long as the state lives
             with self._batches.batch():
-                self._made = State(self._initial, self._batches, updated=self._updated)
-                self._made.transform(self._configure, self._scope, phase=Phase.CONFIG)
+                made = State(self._initial, self._batches, updated=self._updated)
+                made.transform(self._configure, own, phase=Phase.CONFIG)
+            self._made = made
         return self._made
 
     def _known(self, id: str) -> Integration:
@@ -235,7 +237,7 @@ class Integrations:
             self._announce(IntegrationUpdated())
 
     def _updated(self) -> None:
-        if self._announce is not None:
+        if self._announce is not None and self._made is not None:  # that it was looked at is no news
             self._announce(IntegrationUpdated())
 
 

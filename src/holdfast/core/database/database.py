@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from holdfast.core.database.unit import Committed, Row, Unit, Value
 
-PROJECTIONS = ("session", "messages", "parts", "inbox", "todos", "instructions", "turn", "requests")
+PROJECTIONS = ("session", "messages", "parts", "inbox", "todos", "attachments", "instructions", "turn", "requests")
 
 
 class Database(Protocol):

@@ -354,6 +354,8 @@ class EventLog:
         if quietly or not self.bus.observed:
             return
         for seq, item in enumerate(prepared, start=committed.first):
+            if not item.definition.announced:
+                continue
             version = item.definition.version
             assert version is not None
             event = Event(

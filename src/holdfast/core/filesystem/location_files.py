@@ -43,8 +43,8 @@ class LocationFiles:
         on_edit: Callable[[Path], None] = lambda path: None,
         locks: FileLocks = PROCESS_LOCKS,
     ) -> None:
-        self._paths = LocationPaths(directory, managed=managed, references=references)
-        self.root = self._paths.root
+        self.paths = LocationPaths(directory, managed=managed, references=references)
+        self.root = self.paths.root
         self.settings = settings
         self.mutations = FileMutations(locks=locks, on_edit=on_edit)
         self.marks = ReadMarks()
@@ -54,4 +54,4 @@ class LocationFiles:
     ) -> Target:
         """See `LocationPaths.resolve`; raises `PathError`."""
         external = self.settings().external_paths
-        return self._paths.resolve(path, access, kind=kind, follow=follow, external=external)
+        return self.paths.resolve(path, access, kind=kind, follow=follow, external=external)

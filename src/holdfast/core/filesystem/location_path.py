@@ -73,7 +73,7 @@ class LocationPaths:
             return self._referenced(path, *reference)
         inside = self._inside(path)
         if inside is not None:
-            return self._internal(path, canonical(path, os.path.join(self.root, inside), follow=follow))
+            return self._internal(path, canonical(path, inside, base=str(self.root), follow=follow))
         lexical = _absolute(path)
         if _below_any(lexical, SPECIAL):
             raise PathError(path, "special_path")
@@ -94,14 +94,13 @@ class LocationPaths:
         lexical = _absolute(path)
         for root in (str(self.root), str(self.directory)):
             if below(lexical, root):
-                return os.path.relpath(lexical, root)
+                return _relative(lexical, root)
         return None
 
     def _internal(self, path: str, found: Canonical) -> Target:
         if not below(found.path, str(self.root)):
             raise PathError(path, "location_escape")
-        relative = os.path.relpath(found.path, self.root)
-        return Target(Path(found.path), relative, self.root, None, found.mode is not None)
+        return Target(Path(found.path), _relative(found.path, str(self.root)), self.root, None, found.mode is not None)
 
     def _external(self, path: str, found: Canonical, kind: Literal["file", "directory"]) -> Target:
         if _below_any(found.path, SPECIAL):
@@ -127,7 +126,7 @@ class LocationPaths:
         relative = os.path.normpath(rest.lstrip("/") or ".")
         if relative == ".." or relative.startswith("../"):
             raise PathError(path, "relative_escape")
-        found = canonical(path, os.path.join(root, relative))
+        found = canonical(path, relative, base=root)
         if not below(found.path, root):
             raise PathError(path, "location_escape")
         return Target(Path(found.path), found.path, Path(root), None, found.mode is not None)
@@ -141,13 +140,13 @@ class Canonical(NamedTuple):
     """The nearest existing directory above it."""
 
 
-def canonical(shown: str, path: str, *, follow: bool = True) -> Canonical:
-    """Follow every link of an absolute path; what is missing is appended as it stands."""
+def canonical(shown: str, path: str, *, base: str = "/", follow: bool = True) -> Canonical:
+    """Follow every link of a path below a base that has none; what is missing is appended as it stands."""
     rest = [part for part in reversed(path.split("/")) if part and part != "."]
-    current = ""
+    current = base.rstrip("/")
     links = 0
     mode = stat.S_IFDIR
-    ancestor = "/"
+    ancestor = base
     while rest:
         if not stat.S_ISDIR(mode):
             raise PathError(shown, "non_directory_ancestor")
@@ -213,6 +212,10 @@ def _printable(shown: str, path: str) -> str:
     except UnicodeEncodeError:
         raise PathError(shown, "malformed") from None
     return path
+
+
+def _relative(path: str, root: str) -> str:
+    return path[len(root.rstrip("/")) + 1 :] or "."
 
 
 def _absolute(path: str) -> str:

@@ -6,7 +6,7 @@ import io
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 
 from holdfast.core.filesystem.errors import NotText
-from holdfast.core.filesystem.text import UTF8, Encoding
+from holdfast.core.filesystem.text import UTF8, Encoding, to_lf
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,11 +56,16 @@ def page_of(lines: Iterator[Line], offset: int, room: Room, resource: str) -> Pa
     return Page(found, offset, None, number)
 
 
-def lines_of_text(content: str) -> Iterator[Line]:
-    *lines, last = content.split("\n")
-    yield from map(_Decoded, lines)
-    if last:
-        yield _Decoded(last)
+def page_of_text(content: str, offset: int, room: Room, resource: str) -> Page:
+    """The same of a text in memory that has no NUL. One that fits as a whole, as most do, is not measured by lines."""
+    lines = to_lf(content).split("\n")
+    if not lines[-1]:
+        lines.pop()
+    count = len(lines)
+    size = len(content.encode()) + count * (len(str(count)) + 3)
+    if offset == 1 and count <= room.lines and size <= room.size and max(map(len, lines), default=0) <= LINE_CHARACTERS:
+        return Page(lines, 1, None, count)
+    return page_of(map(_Decoded, lines), offset, room, resource)
 
 
 def lines_of_file(file: BinaryIO, encoding: Encoding) -> Iterator[Line]:
@@ -95,6 +100,9 @@ def _decoded_lines(file: BinaryIO, encoding: Encoding) -> Iterator[Line]:
             yield _Decoded(text)
     except UnicodeDecodeError:
         yield _Broken(encoding)
+    finally:
+        # The file is the caller's to close.
+        reader.detach()
 
 
 class _Raw(NamedTuple):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from holdfast.core.catalog.models_dev import ModelsDev
     from holdfast.core.clock import Clock, Ids
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from holdfast.core.context.epoch import Epochs
     from holdfast.core.context.file_cache import FileCache
     from holdfast.core.context.registry import SystemContextRegistry
+    from holdfast.core.context.remote import RemoteInstructions
     from holdfast.core.credential.store import CredentialStore
     from holdfast.core.database.database import Database
     from holdfast.core.event.log import EventLog
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from holdfast.core.session.store import SessionStore
     from holdfast.core.session.title import Titles
     from holdfast.core.session.todo import Todos
+    from holdfast.core.skill.downloads import SkillDownloads
     from holdfast.core.tool.output import OutputStore
     from holdfast.core.tool.registry import ApplicationTools
     from holdfast.llm.route.transport import Transport
@@ -47,6 +49,10 @@ class Commons:
     application_tools: ApplicationTools
     application_context: SystemContextRegistry
     files: FileCache
+    remote_instructions: RemoteInstructions
+    skill_downloads: SkillDownloads
+    own_ports: Callable[[], Collection[int]]
+    """On which this process listens: nothing that the model fetches goes there."""
     titles: Titles
     todos: Todos
     unattended: Callable[[], Unattended]

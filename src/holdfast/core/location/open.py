@@ -15,7 +15,7 @@ from holdfast.core.config.config import load_config
 from holdfast.core.config.reload import LiveConfig
 from holdfast.core.context.registry import SystemContextRegistry
 from holdfast.core.location.services import LocationServices
-from holdfast.core.location.settings import output_limits, session_settings
+from holdfast.core.location.settings import output_limits, remembered, session_settings
 from holdfast.core.location.surface import Surface
 from holdfast.core.location.toolbox import register_tools
 from holdfast.core.permission.permission import Permissions
@@ -78,7 +78,7 @@ async def open_location(commons: Commons, location: Location, project: Project) 
     context = SystemContextRegistry()
     surface = Surface(commons, location, project, config, context, scope, batches)
     tools = ToolRegistry(
-        commons.application_tools, commons.outputs, limits=lambda: output_limits(config.current), batches=batches
+        commons.application_tools, commons.outputs, limits=remembered(config, output_limits), batches=batches
     )
     processes = register_tools(tools, commons, location, config, agents, surface, authorizer, questions, scope)
     hooks = RequestHooks(lambda id, message: plugins.diagnose(id, message))
@@ -139,7 +139,7 @@ async def open_location(commons: Commons, location: Location, project: Project) 
             transport=commons.transport,
             ids=commons.ids,
             clock=commons.clock,
-            settings=lambda: session_settings(config.current, commons.environment),
+            settings=remembered(config, lambda current: session_settings(current, commons.environment)),
             agent=agent_of,
             context=surface.context,
             hidden_tools=surface.hidden_tools,

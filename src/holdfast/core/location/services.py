@@ -48,6 +48,5 @@ class LocationServices:
         await self.plugins.close()
         await self.processes.close()
         await self.catalog.close()
-        await self.surface.close()
         self.snapshots.close()
         self.scope.close()

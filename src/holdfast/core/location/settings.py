@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.core.filesystem.image import ImageLimits
 from holdfast.core.filesystem.location_files import FileSettings
@@ -12,9 +12,25 @@ from holdfast.core.tool.builtin.bash import BashSettings
 from holdfast.core.tool.preview import OutputLimits
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from holdfast.core.config.config import Config
+    from holdfast.core.config.reload import LiveConfig
+
+T = TypeVar("T")
+
+
+def remembered(config: LiveConfig, make: Callable[[Config], T]) -> Callable[[], T]:
+    """What the configuration in force says; worked out once for each configuration."""
+    last: tuple[Config, T] | None = None
+
+    def current() -> T:
+        nonlocal last
+        if last is None or last[0] is not config.current:
+            last = (config.current, make(config.current))
+        return last[1]
+
+    return current
 
 
 def output_limits(config: Config) -> OutputLimits:

@@ -21,34 +21,26 @@ from holdfast.core.context.system_context import combine
 from holdfast.core.reference.guidance import reference_context
 from holdfast.core.reference.reference import References
 from holdfast.core.skill.builtin import CUSTOMIZE
-from holdfast.core.skill.guidance import SkillGuidance, offered
+from holdfast.core.skill.guidance import SkillGuidance, permitted
 from holdfast.core.skill.skill import SkillSources, configured_sources, directory_sources
 from holdfast.core.skill.skills import Skills
 from holdfast.core.state import Phase, State
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from holdfast.core.catalog.catalog import ResolvedModel
     from holdfast.core.config.config import Config
     from holdfast.core.config.reload import LiveConfig
     from holdfast.core.context.registry import SystemContextRegistry
-    from holdfast.core.context.remote import RemoteInstructions
-    from holdfast.core.context.remote import Response as RemoteResponse
     from holdfast.core.context.system_context import SystemContext
     from holdfast.core.location.commons import Commons
     from holdfast.core.location.project import Project
     from holdfast.core.reference.reference import Reference
     from holdfast.core.scope import Scope
-    from holdfast.core.skill.downloads import SkillDownloads
     from holdfast.core.state import Batches
     from holdfast.core.tool.tool import ToolContext
-    from holdfast.core.web.fetch import Fetcher
     from holdfast.schema.agent import Agent
     from holdfast.schema.location import Location
     from holdfast.schema.session import Session
-
-GET_SECONDS = 5.0
 
 
 class Surface:
@@ -73,16 +65,18 @@ class Surface:
         )
         self.references: State[References] = State(References, batches)
         self.skill_sources: State[SkillSources] = State(lambda: SkillSources([CUSTOMIZE]), batches)
-        self.skills = Skills(lambda: self.skill_sources.value.list(), self._downloads())
+        self.skills = Skills(lambda: self.skill_sources.value.list(), commons.skill_downloads)
         self._guidance = SkillGuidance(self.skills)
         self._take(config.current)
         self.references.transform(self._declare, scope, phase=Phase.CONFIG)
         self.skill_sources.transform(self._add_skills, scope, phase=Phase.CONFIG)
         config.follow(lambda new: partial(self._reload, new), scope)
-        registry.register("core/builtins", self._builtins, scope)
+        registry.register("core/builtins", lambda: self._builtins, scope)
         registry.register("core/instructions", self._instructions.ambient, scope)
         registry.register("core/instructions-configured", lambda: self._configured.load(), scope)
-        registry.register("core/instructions-remote", lambda: self._remote.load(self._configured.urls()), scope)
+        registry.register(
+            "core/instructions-remote", lambda: commons.remote_instructions.load(self._configured.urls()), scope
+        )
         self.nested = NestedInstructions(
             commons.database, location, self._instructions, commons.clock, lambda: self._configured.find()
         )
@@ -103,7 +97,7 @@ class Surface:
     def hidden_tools(self, agent: Agent) -> frozenset[str]:
         """What would be of no use to this agent."""
         skills = self.skills.current()
-        return frozenset() if skills is None or offered(skills, agent.permissions) else frozenset({"skill"})
+        return frozenset() if skills is None or permitted(skills, agent.permissions) else frozenset({"skill"})
 
     def known_references(self) -> tuple[Reference, ...]:
         return self.references.value.resolve(self._commons.directories.repos)
@@ -114,16 +108,10 @@ class Surface:
         if discovered is not None:
             await self._commons.log.publish(discovered, location=self._location)
 
-    async def close(self) -> None:
-        await self._remote.close()
-        await self._skill_downloads.close()
-
-    def _builtins(self) -> SystemContext:
-        return combine([environment(self._location, self._project), date(self._commons.clock, self._zone)])
-
     def _take(self, config: Config) -> None:
         self._config = config
-        self._zone = find_zone(config.latest("timezone"))
+        zone = find_zone(config.latest("timezone"))
+        self._builtins = combine([environment(self._location, self._project), date(self._commons.clock, zone)])
         entries = [
             Entry(text, document.base, document.trusted)
             for document in config.documents()
@@ -145,31 +133,3 @@ class Surface:
         entries = [text for document in self._config.documents() for text in document.data.get("skills", ())]
         for source in (*directory_sources(folders), *configured_sources(entries, self._directory, self._home)):
             draft.add(source)
-
-    def _downloads(self) -> SkillDownloads:
-        from holdfast.core.context.remote import RemoteInstructions
-        from holdfast.core.skill.downloads import SkillDownloads
-        from holdfast.core.web.fetch import Fetcher
-
-        anywhere = Fetcher()
-        cache = self._commons.directories.cache
-        self._remote: RemoteInstructions = RemoteInstructions(
-            partial(_get, anywhere), cache / "instructions", self._commons.environment, self._commons.clock
-        )
-        self._skill_downloads = SkillDownloads(cache, anywhere)
-        return self._skill_downloads
-
-
-async def _get(fetcher: Fetcher, url: str, headers: Mapping[str, str], *, limit: int) -> RemoteResponse:
-    """One GET for remote instructions: the user named the address, and redirects are theirs to follow."""
-    from holdfast.core.context.remote import FetchFailed as NoAnswer
-    from holdfast.core.context.remote import Response as RemoteResponse
-    from holdfast.core.web.errors import FetchFailed
-    from holdfast.core.web.fetch import Budget
-
-    try:
-        async with fetcher.open(url, budget=Budget(GET_SECONDS), headers=headers, redirects=0) as answer:
-            body = await answer.read(limit) if answer.ok else b""
-            return RemoteResponse(answer.status, answer.headers, body)
-    except FetchFailed as error:
-        raise NoAnswer(str(error)) from error

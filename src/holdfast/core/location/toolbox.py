@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.core.filesystem.location_files import LocationFiles
 from holdfast.core.filesystem.location_path import LocationPaths
-from holdfast.core.location.settings import bash_settings, file_settings
+from holdfast.core.location.settings import bash_settings, file_settings, remembered
 from holdfast.core.permission.rules import evaluate
 from holdfast.core.process.environment import child_environment
 from holdfast.core.process.process import Processes
@@ -67,16 +67,17 @@ def register_tools(
     def readable(agent: str, resource: str) -> Effect:
         return evaluate(agents.rules(agent) or (), "read", resource)
 
+    settings = remembered(config, file_settings)
     files = LocationFiles(
         directory,
-        settings=lambda: file_settings(config.current),
+        settings=settings,
         managed=managed,
         references=references,
         on_edit=edited,
     )
     paths = LocationPaths(directory, managed=managed, references=references)
     search = Search(processes, child_environment(commons.environment), find_ripgrep(commons.environment))
-    web = Fetcher(AddressPolicy())
+    web = Fetcher(AddressPolicy(own_ports=commons.own_ports))
     tools: dict[str, Tool[Any, Any]] = {
         "read": read_tool(files, authorizer, on_read=surface.note_read),
         "write": write_tool(files, authorizer),
@@ -87,21 +88,18 @@ def register_tools(
             processes,
             authorizer,
             host=commons.environment,
-            settings=lambda: bash_settings(config.current),
+            settings=remembered(config, bash_settings),
             store=commons.outputs,
         ),
-        "glob": glob_tool(
-            paths, search, authorizer, external_paths=lambda: file_settings(config.current).external_paths
-        ),
-        "grep": grep_tool(
-            paths, search, authorizer, readable, external_paths=lambda: file_settings(config.current).external_paths
-        ),
+        "glob": glob_tool(paths, search, authorizer, external_paths=lambda: settings().external_paths),
+        "grep": grep_tool(paths, search, authorizer, readable, external_paths=lambda: settings().external_paths),
         "skill": skill_tool(surface.skills, authorizer),
         "todowrite": todowrite_tool(commons.todos, authorizer),
-        "question": question_tool(questions, authorizer),
         "webfetch": webfetch_tool(web, authorizer, lambda agent: agents.rules(agent) or ()),
     }
+    if commons.unattended() == "wait":
+        tools["question"] = question_tool(questions, authorizer)
     if backends := configured_backends(commons.environment):
-        tools["websearch"] = websearch_tool(web, authorizer, backends)
+        tools["websearch"] = websearch_tool(Fetcher(), authorizer, backends)
     registry.register(tools, scope)
     return processes

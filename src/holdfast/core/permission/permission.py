@@ -314,7 +314,9 @@ class Permissions:
 def _chosen(request: PermissionRequest, reply: Reply, save: Sequence[str] | None) -> tuple[str, ...]:
     offered = request.save or ()
     if save is None:
-        return offered if reply == "always" else ()
+        # Nobody chose: whole families of commands are approved only by name.
+        exact = tuple(pattern for pattern in offered if not pattern.endswith(" *"))
+        return (exact or offered) if reply == "always" else ()
     chosen = tuple(dict.fromkeys(save))
     if strange := [pattern for pattern in chosen if reply != "always" or pattern not in offered]:
         raise InvalidSave(request.id, strange)

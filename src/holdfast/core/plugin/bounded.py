@@ -1,4 +1,5 @@
-"""Running a stranger's synchronous code: in a thread of its own, which nobody waits for beyond the bound."""
+"""Running strangers' code: what is synchronous in a thread of its own, what is not as a task; never waited for beyond
+the bound, whatever it does about its cancellation."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import threading
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
 T = TypeVar("T")
 
@@ -29,13 +30,45 @@ async def bounded(work: Callable[[], T], seconds: float, *, late: Callable[[T], 
             done.set_result(result)  # type: ignore[arg-type]
 
     def run() -> None:
+        result: T | None = None
+        error: Exception | None = None
         try:
-            result, error = work(), None
+            result = work()
+        except SystemExit:
+            error = RuntimeError("it tried to end the process")
         except Exception as failed:  # noqa: BLE001 - handed to the caller
-            result, error = None, failed
+            error = failed
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is there to hear it
             loop.call_soon_threadsafe(answer, result, error)
 
     threading.Thread(target=run, name="plugin", daemon=True).start()
     async with asyncio.timeout(seconds):
         return await done
+
+
+class Patience:
+    """Waits for awaitables up to a bound. One that goes on after it was cancelled is kept until it ends, unheard."""
+
+    def __init__(self) -> None:
+        self._overdue: set[asyncio.Future[None]] = set()
+
+    async def wait(self, waiting: Awaitable[None], seconds: float) -> None:
+        """Raises TimeoutError, or what it raises."""
+        task = asyncio.ensure_future(waiting)
+        try:
+            await asyncio.wait({task}, timeout=seconds)
+        finally:
+            if not task.done():
+                self._overdue.add(task)
+                task.add_done_callback(self._forget)
+                task.cancel()
+        if not task.done():
+            raise TimeoutError
+        if task.cancelled():
+            raise RuntimeError("it cancelled itself")
+        task.result()
+
+    def _forget(self, task: asyncio.Future[None]) -> None:
+        self._overdue.discard(task)
+        if not task.cancelled():
+            task.exception()  # seen: nobody waits for it any more

@@ -50,21 +50,21 @@ class ExternalPlugin:
     async def load(self, seconds: float) -> Loaded:
         """Import it, within that time. Raises PluginFailed."""
         try:
-            found = await bounded(self._import, seconds, late=_forget)
+            return await bounded(self._import, seconds, late=lambda loaded: loaded.forget())
         except TimeoutError as error:
             raise PluginFailed(self.name, f"importing it took longer than {seconds:g} s") from error
         except PluginFailed:
             raise
         except Exception as error:
             raise PluginFailed(self.name, f"it could not be imported: {type(error).__name__}: {error}") from error
+
+    def _import(self) -> Loaded:
+        found = _import_installed(self.name) if self.path is None else _import_file(self.path)
         try:
             return Loaded(check_plugin(found, self.name), partial(_forget, found))
-        except PluginFailed:
+        except Exception:
             _forget(found)
             raise
-
-    def _import(self) -> Any:
-        return _import_installed(self.name) if self.path is None else _import_file(self.path)
 
 
 class Found(NamedTuple):
@@ -141,7 +141,7 @@ def _import_file(path: Path) -> ModuleType:
     sys.modules[name] = module
     try:
         loader.exec_module(module)
-    except BaseException:
+    except (Exception, SystemExit):
         _forget(module)
         raise
     return module

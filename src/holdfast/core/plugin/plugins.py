@@ -12,7 +12,7 @@ import inspect
 import logging
 from typing import TYPE_CHECKING, Any
 
-from holdfast.core.plugin.bounded import bounded
+from holdfast.core.plugin.bounded import Patience, bounded
 from holdfast.core.plugin.host import Host
 from holdfast.core.plugin.plugin import Plugin, PluginBusy, PluginFailed, PluginProblem
 
@@ -49,6 +49,7 @@ class Plugins:
         self._sources: dict[str, str] = {}
         self._problems: list[PluginProblem] = []
         self._boot: asyncio.Task[None] | None = None
+        self._patience = Patience()
 
     def active(self) -> tuple[str, ...]:
         return tuple(self._active)
@@ -123,19 +124,15 @@ class Plugins:
     async def _set_up(self, plugin: Plugin, host: Host) -> None:
         try:
             if inspect.iscoroutinefunction(plugin.setup):
-                await self._at_most(plugin.setup(host))
+                await self._patience.wait(plugin.setup(host), self._seconds)
             else:
                 waiting = await bounded(lambda: plugin.setup(host), self._seconds)
                 if inspect.isawaitable(waiting):
-                    await self._at_most(waiting)
+                    await self._patience.wait(waiting, self._seconds)
         except TimeoutError as error:
             raise PluginFailed(host.id, f"its setup took longer than {self._seconds:g} s") from error
         except Exception as error:
             raise PluginFailed(host.id, f"its setup failed: {type(error).__name__}: {error}") from error
-
-    async def _at_most(self, waiting: Any) -> None:
-        async with asyncio.timeout(self._seconds):
-            await waiting
 
     def _replace(self, id: str, host: Host) -> None:
         former = self._active.pop(id, None)
@@ -166,6 +163,8 @@ class Plugins:
                 self.diagnose(failure.id, failure.reason)
                 # The file is still named: what it brought before stays.
                 sources |= {id: name for id, name in self._sources.items() if name == external.name}
+            except PluginBusy as busy:
+                self.diagnose(external.name, str(busy))
         for id in self._sources.keys() - sources.keys():
             self.remove(id)
         self._sources = sources

@@ -6,7 +6,6 @@ Invariants
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import inspect
 from collections.abc import Awaitable, Callable
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
+from holdfast.core.plugin.bounded import Patience
 from holdfast.llm.request import Generation
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class RequestHooks:
         self._diagnose = diagnose
         self._timeout = timeout
         self._hooks: list[tuple[str, RequestHook]] = []
-        self._overdue: set[asyncio.Future[None]] = set()
+        self._patience = Patience()
 
     def register(self, owner: str, hook: RequestHook, scope: Scope) -> Callable[[], None]:
         entry = (owner, hook)
@@ -72,34 +72,13 @@ class RequestHooks:
         try:
             waiting = hook(changed)
             if inspect.isawaitable(waiting):
-                await self._wait(waiting)
+                await self._patience.wait(waiting, self._timeout)
             return _checked(changed, draft)
         except TimeoutError:
             self._diagnose(owner, f"its request hook took longer than {self._timeout:g} s; ignored")
         except Exception as error:  # noqa: BLE001 - a plugin's defect is the plugin's
             self._diagnose(owner, f"its request hook failed: {type(error).__name__}; ignored")
         return draft
-
-    async def _wait(self, waiting: Awaitable[None]) -> None:
-        """Not beyond the bound, even for a hook that ignores its cancellation."""
-        task = asyncio.ensure_future(waiting)
-        try:
-            await asyncio.wait({task}, timeout=self._timeout)
-        finally:
-            if not task.done():
-                task.cancel()
-                self._overdue.add(task)
-                task.add_done_callback(self._forget)
-        if not task.done():
-            raise TimeoutError
-        if task.cancelled():
-            raise InterruptedError("the hook cancelled itself")
-        task.result()
-
-    def _forget(self, task: asyncio.Future[None]) -> None:
-        self._overdue.discard(task)
-        if not task.cancelled():
-            task.exception()  # seen: nobody waits for it any more
 
 
 def _copy(draft: RequestDraft) -> RequestDraft:

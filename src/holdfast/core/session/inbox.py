@@ -6,11 +6,13 @@ Invariants
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from holdfast.core.database.errors import Refused
 from holdfast.core.database.unit import Statement
 from holdfast.core.session.errors import InboxFull, InputNotPending, LifecycleConflict, PromptConflict
+from holdfast.core.session.material import materialise
 from holdfast.core.session.projector import LIFECYCLE_CONFLICT, MESSAGE_EXISTS, NOT_PENDING
 from holdfast.schema.codec import encode
 from holdfast.schema.prompt import Admission, Delivery, Prompt
@@ -58,7 +60,8 @@ class Inbox:
             "inbox.overfull", {"session_id": session_id, "limit": PENDING_LIMIT}, found=False, refusal=INBOX_FULL
         )
         try:
-            committed = await self._log.publish(admitted, location=location, before=(room,), local=wanted)
+            files = await materialise(prompt, session_id, message_id, Path(location.directory), admitted.timestamp)
+            committed = await self._log.publish(admitted, *files, location=location, before=(room,), local=wanted)
         except Refused as refused:
             if refused.reason == INBOX_FULL:
                 raise InboxFull(session_id, PENDING_LIMIT) from refused
@@ -69,7 +72,7 @@ class Inbox:
                 raise PromptConflict(session_id, message_id) from refused
             return await self._again(_same(known, session_id, prompt, delivery), wanted)
         return Admission(
-            admitted_seq=committed.last,
+            admitted_seq=committed.first,
             id=message_id,
             session_id=session_id,
             prompt=prompt,

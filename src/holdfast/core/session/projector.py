@@ -298,6 +298,21 @@ def input_withdrawn(event: Projected) -> tuple[Statement, ...]:
     )
 
 
+def attachment_stored(event: Projected) -> tuple[Statement, ...]:
+    data: ev.AttachmentStored = event.data
+    kinds = {"text": data.text, "data": data.data, "note": data.note}
+    kind, content = next(((kind, content) for kind, content in kinds.items() if content is not None), ("note", ""))
+    row: dict[str, Value] = {
+        "session_id": data.session_id,
+        "message_id": data.message_id,
+        "index": data.index,
+        "mime": data.mime,
+        "kind": kind,
+        "content": content,
+    }
+    return (Statement("attachment.insert", row),)
+
+
 def instruction_discovered(event: Projected) -> tuple[Statement, ...]:
     data: ev.InstructionDiscovered = event.data
     place = {"directory": data.location.directory, "workspace_id": data.location.workspace_id or ""}
@@ -409,6 +424,7 @@ _PROJECTORS: dict[type[Record], Projector] = {
     ev.RevertCleared: revert_cleared,
     ev.RevertCommitted: revert_committed,
     ev.InputWithdrawn: input_withdrawn,
+    ev.AttachmentStored: attachment_stored,
     ev.InstructionDiscovered: instruction_discovered,
     ev.TurnDispatched: turn_dispatched,
     ev.TurnAbandoned: turn_abandoned,

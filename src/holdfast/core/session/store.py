@@ -59,6 +59,13 @@ class OpenCall(NamedTuple):
     data: bytes
 
 
+class Attachment(NamedTuple):
+    mime: str
+    kind: str
+    """`text`, `data` (base64) or `note`."""
+    content: str
+
+
 class OpenTurn(NamedTuple):
     """A turn that was dispatched and has no end. `message_id` is its answer, once that began."""
 
@@ -151,6 +158,11 @@ class SessionStore:
         """Messages newer than one that is already known as model history."""
         rows = await self._database.fetch("message.after", {"session_id": session_id, "after": seq})
         return [_message(row) for row in rows]
+
+    async def attachments(self, session_id: str) -> dict[tuple[str, int], Attachment]:
+        """What was behind the files of prompts, by message and position."""
+        rows = await self._database.fetch_large("attachment.list", {"session_id": session_id})
+        return {(str(row[0]), int(str(row[1]))): Attachment(str(row[2]), str(row[3]), str(row[4])) for row in rows}
 
     async def checkpoint_seq(self, session_id: str) -> int:
         """Of the newest checkpoint; -1 without any."""

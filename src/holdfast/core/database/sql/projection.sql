@@ -12,6 +12,9 @@ delete from session_input where session_id = :id
 -- name: projection.clear_todos
 delete from todo where session_id = :id
 
+-- name: projection.clear_attachments
+delete from session_attachment where session_id = :id
+
 -- name: projection.clear_instructions
 delete from session_instruction where session_id = :id
 
@@ -47,3 +50,6 @@ select * from session_turn where session_id = :id
 
 -- name: projection.requests
 select * from session_request where session_id = :id order by seq
+
+-- name: projection.attachments
+select * from session_attachment where session_id = :id order by message_id, idx

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.core.session.runner.budget import characters
-from holdfast.core.session.runner.lowering import lower, pruned
+from holdfast.core.session.runner.lowering import lower, names_files, pruned
 from holdfast.llm.request import Generation, HttpOverlay, SystemPart, ToolDefinition, make_request, user
 from holdfast.llm.stream import prepare
 from holdfast.schema.codec import encode
@@ -70,7 +70,7 @@ class History:
         if self._prepared is None or frame != self._frame or not self._final or frame.closing:
             return await self._load(frame, answer)
         rows = await self._store.history_after(self._session_id, self.reached)
-        if messages := self._lower(self._decode(rows, answer, frame), frame):
+        if messages := await self._lower(rows, answer, frame):
             self._prepared.extend(messages)
         return self._prepared
 
@@ -81,7 +81,7 @@ class History:
         self._final = True
         self.reached, self.characters = -1, len(encode(frame.system)) + len(encode(frame.tools))
         rows = await self._store.active_history(self._session_id)
-        messages = self._lower(self._decode(rows, answer, frame), frame)
+        messages = await self._lower(rows, answer, frame)
         request = make_request(
             system=frame.system,
             messages=(*messages, *frame.closing) or (user(CONTINUE),),
@@ -97,8 +97,12 @@ class History:
             self._final = False  # its only message is made up, and gone as soon as there is a real one
         return self._prepared
 
-    def _lower(self, history: Iterable[SessionMessage], frame: Frame) -> tuple[Message, ...]:
-        messages = lower(history, frame.ref)
+    async def _lower(
+        self, rows: Sequence[StoredMessage], answer: AssistantMessage | None, frame: Frame
+    ) -> tuple[Message, ...]:
+        history = list(self._decode(rows, answer, frame))
+        kept = await self._store.attachments(self._session_id) if any(map(names_files, history)) else {}
+        messages = lower(history, frame.ref, kept)
         self.characters += sum(characters(message) for message in messages)
         return messages
 

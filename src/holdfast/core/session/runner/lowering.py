@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote_to_bytes
 
 import msgspec
 from msgspec import UnsetType
@@ -16,7 +20,9 @@ from holdfast.schema.codec import decode_any, encode
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from holdfast.core.session.store import Attachment
     from holdfast.schema.model import ModelRef
+    from holdfast.schema.prompt import FileAttachment
     from holdfast.schema.session_message import SessionMessage
 
 
@@ -24,15 +30,27 @@ PRUNE_OVER = 400
 PRUNED = "[This old tool result of {size} characters was removed to save room; call the tool again if it is needed.]"
 
 
-def lower(history: Iterable[SessionMessage], selected: ModelRef) -> tuple[Message, ...]:
+Attachments = Mapping[tuple[str, int], "Attachment"]
+
+
+def lower(
+    history: Iterable[SessionMessage], selected: ModelRef, attachments: Attachments = MappingProxyType({})
+) -> tuple[Message, ...]:
     """Native details go back only to exactly the model that gave them, and only from a turn that did not fail."""
-    return tuple(message for item in history for message in _lower(item, selected))
+    return tuple(message for item in history for message in _lower(item, selected, attachments))
 
 
-def _lower(item: SessionMessage, selected: ModelRef) -> list[Message]:
+def names_files(message: SessionMessage) -> bool:
+    """Whether what it attaches is kept beside it."""
+    return isinstance(message, stored.UserMessage) and any(
+        not file.uri.startswith("data:") for file in message.files or ()
+    )
+
+
+def _lower(item: SessionMessage, selected: ModelRef, attachments: Attachments) -> list[Message]:
     match item:
         case stored.UserMessage():
-            return [Message(role="user", content=_user_parts(item))]
+            return [Message(role="user", content=_user_parts(item, attachments))]
         case stored.SyntheticMessage():
             return [_text("user", item.text)]
         case stored.SystemMessage():
@@ -90,14 +108,39 @@ def checkpoint(summary: str, recent: str) -> str:
     )
 
 
-def _user_parts(item: stored.UserMessage) -> tuple[llm.Part, ...]:
+def _user_parts(item: stored.UserMessage, attachments: Attachments) -> tuple[llm.Part, ...]:
     parts: list[llm.Part] = [llm.TextPart(text=item.text)]
-    for file in item.files or ():
-        if file.mime.startswith("image/") and file.uri.startswith("data:"):
-            parts.append(llm.MediaPart(media_type=file.mime, data=file.uri, filename=file.name))
-        else:
-            parts.append(llm.TextPart(text=f"\n[Attached {file.mime}: {file.name or file.uri}]"))
+    for index, file in enumerate(item.files or ()):
+        parts.append(_attached(file, attachments.get((item.id, index))))
     return tuple(parts)
+
+
+def _attached(file: FileAttachment, kept: Attachment | None) -> llm.Part:
+    name = file.name or (file.uri if not file.uri.startswith("data:") else file.mime)
+    if file.uri.startswith("data:"):
+        if file.mime.startswith(("image/", "application/pdf")):
+            return llm.MediaPart(media_type=file.mime, data=file.uri, filename=file.name)
+        return _quoted(name, _data_text(file.uri))
+    if kept is None:
+        return llm.TextPart(text=f"\n[Attached {file.mime}: {name}]")
+    if kept.kind == "data":
+        return llm.MediaPart(media_type=kept.mime, data=f"data:{kept.mime};base64,{kept.content}", filename=file.name)
+    if kept.kind == "note":
+        return llm.TextPart(text=f"\n[{name} could not be attached: {kept.content}]")
+    return _quoted(name, kept.content)
+
+
+def _quoted(name: str, text: str) -> llm.TextPart:
+    return llm.TextPart(text=f'\n<attached-file name="{name}">\n{text}\n</attached-file>')
+
+
+def _data_text(uri: str) -> str:
+    header, _, content = uri.partition(",")
+    try:
+        raw = base64.b64decode(content, validate=False) if header.endswith(";base64") else unquote_to_bytes(content)
+    except ValueError:
+        return "[its content cannot be read]"
+    return raw.decode("utf-8", "replace")
 
 
 def _assistant(item: stored.AssistantMessage, selected: ModelRef) -> list[Message]:

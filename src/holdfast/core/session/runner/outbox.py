@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from holdfast.schema.location import Location
     from holdfast.schema.record import Record
 
-SOON_SECONDS = 0.02
+SOON_SECONDS = 0.008
 
 
 class Outbox:

@@ -167,7 +167,7 @@ class Turn:
                     await self._outbox.commit()  # no side effect before its call is on disk
                     self._start_tools()
                 else:
-                    self._outbox.submit()
+                    self._outbox.soon()
 
     def _holds_back(self, batch: list[Event]) -> bool:
         """An overflow that the provider reports before any output is not recorded yet: it may be recovered."""
@@ -221,7 +221,7 @@ class Turn:
             publisher.fail_call(call.id, f"Tool execution failed: {type(error).__name__} ({reference})")
         # The last settlement travels with the end of the step; earlier ones are committed as they come.
         if self._streaming or publisher.unsettled:
-            self._outbox.submit()
+            self._outbox.soon()
 
     async def _execute(self, call: ToolCall) -> ToolOutput:
         publisher = self._publisher

@@ -87,10 +87,11 @@ def apply_patch_tool(files: LocationFiles, permissions: Authorizer) -> Tool[Patc
         resources = list(dict.fromkeys(target.resource for target in targets))
         await permissions.allow(context, "edit", resources, save=["*"])
         steps = await asyncio.to_thread(_rehearse, located)
+        output = await asyncio.to_thread(_report, steps)
         await (_together(files, steps) if settings.patch_atomic else _one_by_one(files, steps))
         for target in targets:
             files.marks.note(context.session_id, target.path)
-        return await asyncio.to_thread(_report, steps)
+        return output
 
     return Tool(
         description=DESCRIPTION,

@@ -69,8 +69,7 @@ def edit_tool(files: LocationFiles, permissions: Authorizer) -> Tool[EditInput, 
             except StaleContent:
                 raise ToolFailure(STALE) from None
         files.marks.note(context.session_id, target.path)
-        diff = await asyncio.to_thread(file_diff, target.resource, edit.before, edit.after)
-        return EditOutput(files=(diff,), replacements=edit.replacements, matched=edit.matched)
+        return edit.output
 
     return Tool(
         description=DESCRIPTION,
@@ -85,8 +84,7 @@ def edit_tool(files: LocationFiles, permissions: Authorizer) -> Tool[EditInput, 
 class _Edit(NamedTuple):
     before: bytes
     after: bytes
-    replacements: int
-    matched: str | None
+    output: EditOutput
 
 
 def _prepare(target: Target, given: EditInput) -> _Edit:
@@ -101,7 +99,8 @@ def _prepare(target: Target, given: EditInput) -> _Edit:
     after = text.encode(replaced.content)
     if after == before:
         raise ToolFailure(SAME)
-    return _Edit(before, after, replaced.replacements, replaced.way)
+    diff = file_diff(target.resource, before, after)
+    return _Edit(before, after, EditOutput(files=(diff,), replacements=replaced.replacements, matched=replaced.way))
 
 
 def _content(given: EditInput, value: dict[str, Any]) -> Sequence[TextContent]:

@@ -14,7 +14,7 @@ from holdfast.core.filesystem.descriptor import open_file
 from holdfast.core.filesystem.errors import NotText, TargetMissing, WrongKind
 from holdfast.core.filesystem.image import ImageError, image_type, normalize
 from holdfast.core.filesystem.listing import Entry, list_directory
-from holdfast.core.filesystem.page import Page, Room, binary, lines_of_file, lines_of_text, malformed, page_of
+from holdfast.core.filesystem.page import Page, Room, binary, lines_of_file, malformed, page_of, page_of_text
 from holdfast.core.filesystem.text import SAMPLE_BYTES, UTF8, Encoding, decode, guess_encoding, is_binary, marked
 from holdfast.core.tool.builtin.authorize import Authorizer, allow_outside, explaining
 from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure
@@ -193,7 +193,7 @@ def _text(file: BinaryIO, head: bytes, size: int, reading: _Reading) -> ReadOutp
 
 def _whole(content: str, encoding: Encoding, reading: _Reading) -> ReadOutput:
     content = content.removeprefix("\ufeff")
-    page = page_of(lines_of_text(content), reading.offset, reading.room, reading.target.resource)
+    page = page_of_text(content, reading.offset, reading.room, reading.target.resource)
     if reading.is_paged:
         return _page_output(page, encoding, reading)
     result = {**_file(reading), "content": content, "encoding": "utf8", "mime": _mime(reading)}
@@ -296,7 +296,8 @@ def _listing(reading: _Reading, entries: list[Entry]) -> ReadOutput:
         "truncated": truncated,
         **({"next": following} if truncated else {}),
     }
-    header = f"{reading.given.path} has {len(entries)} entries" if entries else f"{reading.given.path} is empty"
+    count = f"{len(entries)} {'entry' if len(entries) == 1 else 'entries'}"
+    header = f"{reading.given.path} has {count}" if entries else f"{reading.given.path} is empty"
     more = [MORE.format(following=following)] if truncated else []
     return ReadOutput(result=result, text="\n".join([header, *(entry.path for entry in shown), *more]))
 

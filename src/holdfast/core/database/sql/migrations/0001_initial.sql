@@ -125,6 +125,17 @@ create table session_context_change (
   primary key (session_id, seq)
 ) without rowid;
 
+-- What was behind the files of prompts.
+create table session_attachment (
+  session_id text not null references session (id) on delete cascade,
+  message_id text not null,
+  idx integer not null,
+  mime text not null,
+  kind text not null,
+  content text not null,
+  primary key (session_id, message_id, idx)
+) without rowid;
+
 -- Instruction files that successful reads discovered.
 create table session_instruction (
   session_id text not null references session (id) on delete cascade,

@@ -1,0 +1,61 @@
+"""What commands print: tables for people, JSON for programs. Text from elsewhere cannot steer the terminal."""
+
+from __future__ import annotations
+
+import datetime as dt
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+UNBOUNDED = 100_000
+"""The width of a page that nobody looks at: a pipe gets whole lines."""
+
+json_option = click.option("--json", "as_json", is_flag=True, help="JSON instead of a table.")
+
+
+def print_json(value: object) -> None:
+    import msgspec
+
+    from holdfast.schema.codec import encode
+
+    click.echo(msgspec.json.format(encode(value), indent=2))
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = ()) -> None:
+    """`right` are the columns of numbers."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(printable(str("" if cell is None else cell))) for cell in row))
+    console = Console(highlight=False) if sys.stdout.isatty() else Console(highlight=False, width=UNBOUNDED)
+    console.print(table)
+
+
+def printable(text: str) -> str:
+    """Without what a terminal would obey: control characters become visible; line breaks and tabs stay."""
+    if text.isprintable():
+        return text
+    return "".join(character if character.isprintable() or character in "\n\t" else _shown(character) for character in text)
+
+
+def brief(value: Any, limit: int = 100) -> str:
+    """On one line, and not a long one."""
+    text = printable(" ".join(str(value).split()))
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def moment(millis: int) -> str:
+    return f"{dt.datetime.fromtimestamp(millis / 1000).astimezone():%Y-%m-%d %H:%M}"
+
+
+def _shown(character: str) -> str:
+    return f"\\x{ord(character):02x}" if ord(character) < 256 else f"\\u{ord(character):04x}"

@@ -1,0 +1,86 @@
+"""What every operation of the asynchronous client does: send, read, close."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from holdfast.client.call import FRAME_LIMIT, Operation, decode, expect_stream, failure, outcome, request
+from holdfast.client.errors import ClientError
+from holdfast.schema.sse import FrameTooLarge, SSEFrames
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Mapping
+
+    from holdfast.client.transport import AsyncTransport, Request
+
+T = TypeVar("T")
+
+
+class Stream(AsyncIterator[T]):
+    """Elements of a streamed answer. Nothing happens before the first is asked for; each `async for` is a request of
+    its own, and leaving it closes that. After an `anext` the stream keeps that iteration; `aclose` closes all."""
+
+    def __init__(self, start: Callable[[], AsyncGenerator[T, None]]) -> None:
+        self._start = start
+        self._kept: AsyncGenerator[T, None] | None = None
+        self._open: weakref.WeakSet[AsyncGenerator[T, None]] = weakref.WeakSet()
+
+    def __aiter__(self) -> AsyncGenerator[T, None]:
+        if self._kept is not None:
+            return self._kept
+        iteration = self._start()
+        self._open.add(iteration)
+        return iteration
+
+    async def __anext__(self) -> T:
+        if self._kept is None:
+            self._kept = aiter(self)
+        return await anext(self._kept)
+
+    async def aclose(self) -> None:
+        for iteration in tuple(self._open):
+            await iteration.aclose()
+        import asyncio  # the loop is running, so this is only a name; a cold import would bring the whole of TLS
+
+        # One that was just left behind is closed by the loop itself, within its next two turns.
+        for _ in range(2):
+            await asyncio.sleep(0)
+
+
+class AsyncCore:
+    def __init__(self, transport: AsyncTransport, headers: Mapping[str, str] | None = None) -> None:
+        self.transport = transport
+        self._headers = dict(headers or {})
+
+    async def call(self, operation: Operation[T], **given: Any) -> T:
+        response = await self.transport.send(request(operation, self._headers, **given))
+        try:
+            body = b"" if response.status == 204 else await response.read()
+        finally:
+            await response.close()
+        return outcome(operation, response.status, response.content_type, body)
+
+    def stream(self, operation: Operation[T], **given: Any) -> Stream[T]:
+        asked = request(operation, self._headers, **given)
+        return Stream(lambda: self._elements(operation, asked))
+
+    async def _elements(self, operation: Operation[T], asked: Request) -> AsyncGenerator[T, None]:
+        response = await self.transport.send(asked)
+        try:
+            if response.status != 200:
+                raise failure(operation, response.status, response.content_type, await response.read())
+            expect_stream(response.status, response.content_type)
+            frames = SSEFrames(FRAME_LIMIT)
+            async with aclosing(response.chunks()) as chunks:  # type: ignore[type-var]
+                async for chunk in chunks:
+                    for frame in frames.feed(chunk):
+                        yield decode(operation.kind, frame)
+            for frame in frames.finish():
+                yield decode(operation.kind, frame)
+        except FrameTooLarge as error:
+            raise ClientError("MalformedResponse", str(error)) from error
+        finally:
+            await response.close()

@@ -1,0 +1,197 @@
+"""One call without its I/O: the request that an operation becomes, and what an answer to it means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from holdfast.client.errors import ApiError, ClientError
+from holdfast.client.transport import Request
+from holdfast.schema.codec import decoder, encode
+from holdfast.schema.event import Event
+from holdfast.schema.location import Location, LocationInfo
+
+T = TypeVar("T")
+
+JSON = "application/json"
+EVENT_STREAM = "text/event-stream"
+FRAME_LIMIT = 64 * 1024 * 1024
+"""Of one event: the largest body that a server takes, and what admission adds to it."""
+
+Shape = Literal["bare", "data", "location", "page", "history", "void", "stream"]
+
+
+class Options(NamedTuple):
+    """Of one call, apart from what it asks for. `timeout` bounds each wait for the server, in seconds."""
+
+    headers: Mapping[str, str] | None = None
+    timeout: float | None = None
+
+
+class Page(msgspec.Struct, Generic[T], frozen=True):
+    """`previous` and `next` are cursors for the same query; an empty page has none."""
+
+    items: list[T]
+    previous: str | None = None
+    next: str | None = None
+
+
+class History(msgspec.Struct, frozen=True):
+    events: list[Event]
+    has_more: bool
+
+
+class Located(msgspec.Struct, Generic[T], frozen=True):
+    """What a Location has, and which Location that is."""
+
+    location: LocationInfo
+    data: T
+
+
+class Operation(NamedTuple, Generic[T]):
+    """What one operation sends and gives; `T` is the caller's result, of a stream one element."""
+
+    method: str
+    path: str
+    errors: frozenset[int]
+    """The statuses that the operation declares."""
+    shape: Shape
+    kind: Any = None
+    """What is decoded, inside the envelope."""
+
+
+def request(
+    operation: Operation[Any],
+    defaults: Mapping[str, str],
+    *,
+    params: Mapping[str, str] | None = None,
+    query: Mapping[str, Any] | None = None,
+    payload: Mapping[str, Any] | None = None,
+    options: Options | None = None,
+) -> Request:
+    """Headers of the call win over the defaults; a content type is set only with a body, and only if none is given."""
+    accept = EVENT_STREAM if operation.shape == "stream" else JSON
+    headers = {"accept": accept, **_lower(defaults), **_lower((options and options.headers) or {})}
+    body = None
+    if payload is not None:
+        body = encode({key: value for key, value in payload.items() if value is not None})
+        headers.setdefault("content-type", JSON)
+    return Request(
+        method=operation.method,
+        target=_target(operation.path, params or {}, query or {}),
+        headers=headers,
+        body=body,
+        timeout=options.timeout if options else None,
+    )
+
+
+def outcome(operation: Operation[T], status: int, content_type: str, body: bytes) -> T:
+    """The value of an answer. Raises ApiError for a declared failure, ClientError for anything else."""
+    if status not in (200, 204):
+        raise failure(operation, status, content_type, body)
+    if operation.shape == "void":
+        return None  # type: ignore[return-value]
+    if content_type != JSON:
+        raise ClientError("UnsupportedContentType", f"expected JSON, got {content_type or 'nothing'}", status=status)
+    match operation.shape:
+        case "data":
+            value = decode(_data(operation.kind), body).data
+        case "location":
+            value = decode(_located(operation.kind), body)
+        case "page":
+            wire = decode(_page(operation.kind), body)
+            value = Page(items=wire.data, previous=wire.cursor.previous, next=wire.cursor.next)
+        case "history":
+            wire = decode(_History, body)
+            value = History(events=wire.data, has_more=wire.has_more)
+        case _:
+            value = decode(operation.kind, body)
+    return value  # type: ignore[no-any-return]
+
+
+def expect_stream(status: int, content_type: str) -> None:
+    if content_type != EVENT_STREAM:
+        raise ClientError("UnsupportedContentType", f"expected a stream, got {content_type}", status=status)
+
+
+def failure(operation: Operation[Any], status: int, content_type: str, body: bytes) -> Exception:
+    shown = body[:200].decode("utf-8", "replace")
+    if status not in operation.errors:
+        return ClientError("UnexpectedStatus", f"the server answered {status}: {shown}", status=status)
+    if content_type != JSON:
+        return ClientError("UnsupportedContentType", f"the server answered {status}: {shown}", status=status)
+    try:
+        parsed = decoder(dict[str, Any]).decode(body)
+        return ApiError(str(parsed["_tag"] if "_tag" in parsed else parsed["name"]), status, parsed)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError):
+        return ClientError("MalformedResponse", f"the server answered {status}: {shown}", status=status)
+
+
+def decode(kind: Any, body: bytes) -> Any:
+    try:
+        return decoder(kind).decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ClientError("MalformedResponse", f"the answer does not fit: {error}") from error
+
+
+def placed(location: Location | None) -> Mapping[str, Any] | None:
+    """A Location as a query says it."""
+    return location and {"directory": location.directory, "workspace": location.workspace_id}
+
+
+class _Cursor(msgspec.Struct):
+    previous: str | None = None
+    next: str | None = None
+
+
+class _Data(msgspec.Struct, Generic[T]):
+    data: T
+
+
+class _PageWire(msgspec.Struct, Generic[T]):
+    data: list[T]
+    cursor: _Cursor
+
+
+class _History(msgspec.Struct, rename="camel"):
+    data: list[Event]
+    has_more: bool
+
+
+def _data(kind: Any) -> Any:
+    return _Data[kind]
+
+
+def _located(kind: Any) -> Any:
+    return Located[kind]
+
+
+def _page(kind: Any) -> Any:
+    return _PageWire[kind]
+
+
+def _target(path: str, params: Mapping[str, str], query: Mapping[str, Any]) -> str:
+    for name, value in params.items():
+        path = path.replace(f"{{{name}}}", quote(value, safe=""))
+    pairs = [pair for key, value in query.items() for pair in _pairs(key, value)]
+    return f"{path}?{urlencode(pairs)}" if pairs else path
+
+
+def _pairs(key: str, value: Any) -> Iterator[tuple[str, str]]:
+    """None is left out, a list repeats the key, an object becomes `key[child]`."""
+    if isinstance(value, list | tuple):
+        for item in value:
+            yield from _pairs(key, item)
+    elif isinstance(value, Mapping | msgspec.Struct):
+        fields = value if isinstance(value, Mapping) else msgspec.to_builtins(value)
+        for child, item in fields.items():
+            yield from _pairs(f"{key}[{child}]", item)
+    elif value is not None:
+        yield key, str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _lower(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name.lower(): value for name, value in headers.items()}

@@ -1,0 +1,194 @@
+"""Sign-ins that a person finishes elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from typing import Literal
+
+import pytest
+from tests.conftest import ManualClock
+
+from holdfast.core.clock import Ids
+from holdfast.core.credential.attempts import KEPT_MS, LIVE_MS, MOST_ATTEMPTS, Attempts
+from holdfast.core.credential.errors import AttemptNotFound, AuthorizationFailed, CodeRequired
+from holdfast.core.credential.integration import Authorization, OAuth
+from holdfast.core.credential.store import OAuthValue
+from holdfast.schema.catalog import Attempt, AttemptStatus, AttemptTime, OAuthMethod
+
+pytestmark = pytest.mark.anyio
+VALUE = OAuthValue(method_id="m", access="a", refresh="r", expires=1)
+
+
+class SignIn:
+    """The other side, under the test's control."""
+
+    def __init__(self, mode: Literal["auto", "code"]) -> None:
+        self.mode = mode
+        self.finished = asyncio.Event()
+        self.started = asyncio.Event()
+        self.codes: list[str | None] = []
+        self.closed = 0
+        self.error: Exception | None = None
+        self.inputs: Mapping[str, str] = {}
+
+    @property
+    def oauth(self) -> OAuth:
+        return OAuth(OAuthMethod(id="m", label="M"), self.authorize)
+
+    async def authorize(self, inputs: Mapping[str, str]) -> Authorization:
+        self.inputs = inputs
+        return Authorization("https://sign.in", "Go there", self.mode, self.finish, self.close)
+
+    async def finish(self, code: str | None) -> OAuthValue:
+        self.codes.append(code)
+        self.started.set()
+        await self.finished.wait()
+        if self.error is not None:
+            raise self.error
+        return VALUE
+
+    async def close(self) -> None:
+        self.closed += 1
+
+
+class Kept:
+    def __init__(self) -> None:
+        self.stored: list[tuple[str, OAuthValue, str | None]] = []
+        self.changed = asyncio.Event()
+
+    async def store(self, integration_id: str, value: OAuthValue, label: str | None) -> None:
+        self.stored.append((integration_id, value, label))
+        self.changed.set()
+
+
+@pytest.fixture
+def kept() -> Kept:
+    return Kept()
+
+
+@pytest.fixture
+async def attempts(kept: Kept, ids: Ids, clock: ManualClock) -> AsyncIterator[Attempts]:
+    attempts = Attempts(kept.store, ids, clock)
+    yield attempts
+    await attempts.close()
+
+
+async def settled(attempts: Attempts, id: str) -> AttemptStatus:
+    work = attempts._open[id].work
+    assert work is not None
+    await asyncio.wait([work])
+    return await attempts.status(id)
+
+
+async def test_it_finishes_by_itself(attempts: Attempts, kept: Kept, clock: ManualClock) -> None:
+    """CAT-134: mode `auto`; the credential is stored, what it held open is closed."""
+    sign = SignIn("auto")
+    begun = await attempts.begin("p", sign.oauth, {"where": "here"}, "work")
+    time = AttemptTime(created=clock.now(), expires=clock.now() + LIVE_MS)
+    expected = Attempt(
+        attempt_id=begun.attempt_id, url="https://sign.in", instructions="Go there", mode="auto", time=time
+    )
+    assert (begun, begun.attempt_id[:4], sign.inputs) == (expected, "con_", {"where": "here"})
+    await sign.started.wait()
+    assert await attempts.status(begun.attempt_id) == AttemptStatus(status="pending", time=time)
+    with pytest.raises(AuthorizationFailed, match="already"):
+        await attempts.complete(begun.attempt_id)
+    sign.finished.set()
+    assert await settled(attempts, begun.attempt_id) == AttemptStatus(status="complete", time=time)
+    assert (kept.stored, sign.codes, sign.closed) == ([("p", VALUE, "work")], [None], 1)
+
+
+async def test_it_needs_a_code(attempts: Attempts, kept: Kept) -> None:
+    """CAT-134: without one it stays open; twice at once is an error, after the end it is nothing."""
+    sign = SignIn("code")
+    begun = await attempts.begin("p", sign.oauth, {})
+    for missing in (None, ""):
+        with pytest.raises(CodeRequired):
+            await attempts.complete(begun.attempt_id, missing)
+    assert (await attempts.status(begun.attempt_id)).status == "pending"
+    finishing = asyncio.create_task(attempts.complete(begun.attempt_id, "123"))
+    await sign.started.wait()
+    with pytest.raises(AuthorizationFailed, match="already"):
+        await attempts.complete(begun.attempt_id, "456")
+    sign.finished.set()
+    await finishing
+    await attempts.complete(begun.attempt_id, "789")
+    assert (await attempts.status(begun.attempt_id)).status == "complete"
+    assert (kept.stored, sign.codes, sign.closed) == ([("p", VALUE, None)], ["123"], 1)
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (ValueError("token secret-9"), "Sign-in failed (ValueError)"),
+        (AuthorizationFailed("Code expired"), "Code expired"),
+    ],
+)
+async def test_it_fails(
+    attempts: Attempts, kept: Kept, error: Exception, message: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """CAT-134, CAT-135: the caller and whoever asks are told, without what the provider said."""
+    sign = SignIn("code")
+    sign.error = error
+    sign.finished.set()
+    begun = await attempts.begin("p", sign.oauth, {})
+    with pytest.raises(AuthorizationFailed) as failed:
+        await attempts.complete(begun.attempt_id, "1")
+    status = await attempts.status(begun.attempt_id)
+    assert (str(failed.value), status.status, status.message) == (message, "failed", message)
+    assert (kept.stored, sign.closed) == ([], 1)
+    assert "secret-9" not in caplog.text
+    await attempts.complete(begun.attempt_id, "2")
+
+
+@pytest.mark.parametrize("mode", ["auto", "code"])
+async def test_it_expires_and_is_forgotten(
+    attempts: Attempts, clock: ManualClock, mode: Literal["auto", "code"]
+) -> None:
+    """CAT-134: ten minutes to finish, a minute to ask how it ended."""
+    sign = SignIn(mode)
+    begun = await attempts.begin("p", sign.oauth, {})
+    clock.advance(LIVE_MS - 1)
+    assert (await attempts.status(begun.attempt_id)).status == "pending"
+    clock.advance(1)
+    assert (await attempts.status(begun.attempt_id)).status == "expired"
+    assert sign.closed == 1
+    sign.finished.set()
+    await attempts.complete(begun.attempt_id, "late")
+    clock.advance(KEPT_MS - 1)
+    assert (await attempts.status(begun.attempt_id)).status == "expired"
+    clock.advance(1)
+    with pytest.raises(AttemptNotFound):
+        await attempts.status(begun.attempt_id)
+
+
+@pytest.mark.parametrize("mode", ["auto", "code"])
+async def test_cancelling_forgets_it(attempts: Attempts, kept: Kept, mode: Literal["auto", "code"]) -> None:
+    """CAT-134: and closes what it held; an unknown one is nobody's business."""
+    sign = SignIn(mode)
+    begun = await attempts.begin("p", sign.oauth, {})
+    await attempts.cancel(begun.attempt_id)
+    await attempts.cancel(begun.attempt_id)
+    with pytest.raises(AttemptNotFound):
+        await attempts.status(begun.attempt_id)
+    sign.finished.set()
+    assert (kept.stored, sign.closed) == ([], 1)
+
+
+async def test_it_cannot_begin(attempts: Attempts) -> None:
+    """CAT-134: and everything is bounded."""
+
+    async def refuse(inputs: Mapping[str, str]) -> Authorization:
+        raise OSError("secret-9")
+
+    with pytest.raises(AuthorizationFailed, match="OSError") as failed:
+        await attempts.begin("p", OAuth(OAuthMethod(id="m", label="M"), refuse), {})
+    assert "secret-9" not in str(failed.value)
+    signs = [SignIn("code") for _ in range(MOST_ATTEMPTS)]
+    for sign in signs:
+        await attempts.begin("p", sign.oauth, {})
+    with pytest.raises(AuthorizationFailed, match="Too many"):
+        await attempts.begin("p", signs[0].oauth, {})
+    await attempts.close()
+    assert [sign.closed for sign in signs] == [1] * MOST_ATTEMPTS
