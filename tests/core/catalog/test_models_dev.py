@@ -95,7 +95,7 @@ async def test_with_nothing_at_all_the_source_is_asked_once(source: Source, tmp_
 
 
 async def test_the_order_of_what_is_read(source: Source, tmp_path: Path) -> None:
-    """CAT-097: a named file, else the cache, else what comes along; the network only when there is nothing."""
+    """CAT-097, CAT-014: a named file, else the cache, else what comes along; the network only when there is nothing."""
     bundled, named = tmp_path / "bundled.json", tmp_path / "named.json"
     bundled.write_text(json.dumps({"bundled": {}}))
     named.write_text(json.dumps({"named": {}}))
@@ -109,7 +109,7 @@ async def test_the_order_of_what_is_read(source: Source, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("switch", ["1", "true", "TRUE"])
 async def test_fetching_can_be_switched_off(source: Source, tmp_path: Path, switch: str) -> None:
-    """CAT-097, CAT-098: then nothing is nothing, and no failure."""
+    """CAT-097, CAT-098, CAT-014: then nothing is nothing, and no failure."""
     dev = models(source, tmp_path, environment={"OPENCODE_DISABLE_MODELS_FETCH": switch})
     assert (await dev.get(), await dev.refresh(), source.asked) == ({}, False, [])
 

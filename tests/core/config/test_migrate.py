@@ -17,6 +17,7 @@ Load = Callable[[Any], dict[str, Any]]
         ({"autoshare": True}, {"share": "auto"}),
         ({"autoshare": True, "share": "manual"}, {"share": "manual"}),
         ({"autoshare": False}, {}),
+        ({"provider": {"p": {"blacklist": [{}, 7, "m"]}}}, {"providers": {"p": {"models": {"m": {"disabled": True}}}}}),
         ({"snapshot": False}, {"snapshots": False}),
         ({"attachment": {"image": {"max_width": 5}}}, {"attachments": {"image": {"max_width": 5}}}),
         ({"command": {"c": {"template": "t"}}}, {"commands": {"c": {"template": "t"}}}),

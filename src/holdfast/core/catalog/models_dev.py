@@ -20,6 +20,8 @@ import msgspec
 from holdfast.core.catalog.dev_record import DevModel, DevProvider
 from holdfast.core.catalog.shelves import shelves
 from holdfast.core.credential.file_lock import file_lock
+from holdfast.core.web.errors import FetchFailed
+from holdfast.core.web.fetch import Budget, Fetcher
 from holdfast.schema.live_event import ModelsDevRefreshed
 from holdfast.schema.version import __version__
 
@@ -138,7 +140,7 @@ class ModelsDev:
                 if not _is_fresh(cache):  # or another process was quicker, and its data is as good
                     valid = await asyncio.to_thread(validated, await self._fetch())
                     await asyncio.to_thread(_replace, cache, valid)
-        except (OSError, TimeoutError, msgspec.DecodeError, Unusable) as error:
+        except (OSError, TimeoutError, FetchFailed, Unusable) as error:
             log.warning("models.dev: no refresh from %s: %s", self._source, error)
             return False
         if self._named is not None:
@@ -154,7 +156,7 @@ class ModelsDev:
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 return await self._fetch_once()
-            except (OSError, TimeoutError, Unusable) as error:
+            except (FetchFailed, Unusable) as error:
                 if attempt == ATTEMPTS:
                     raise
                 log.info("models.dev: attempt %d failed: %s", attempt, error)
@@ -162,25 +164,12 @@ class ModelsDev:
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     async def _fetch_once(self) -> bytes:
-        import aiohttp
-
-        agent = f"opencode/holdfast/{__version__}/{self._client}"
-        timeout = aiohttp.ClientTimeout(total=TIMEOUT_SECONDS)
-        try:
-            async with (
-                aiohttp.ClientSession(timeout=timeout, headers={"user-agent": agent}, trust_env=True) as session,
-                session.get(self._source.rstrip("/") + "/api.json") as response,
-            ):
-                if response.status != 200:
-                    raise Unusable(f"HTTP {response.status}")
-                data = bytearray()
-                async for chunk in response.content.iter_any():
-                    data += chunk
-                    if len(data) > SIZE_LIMIT:
-                        raise Unusable(f"more than {SIZE_LIMIT} bytes")
-                return bytes(data)
-        except aiohttp.ClientError as error:
-            raise Unusable(str(error)) from error
+        headers = {"user-agent": f"opencode/holdfast/{__version__}/{self._client}", "accept": "application/json"}
+        url = self._source.rstrip("/") + "/api.json"
+        async with Fetcher().open(url, budget=Budget(TIMEOUT_SECONDS), headers=headers) as response:
+            if response.status != 200:
+                raise Unusable(f"HTTP {response.status}")
+            return await response.read(SIZE_LIMIT)
 
 
 class Unusable(Exception):

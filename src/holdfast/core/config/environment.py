@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -53,7 +52,7 @@ def directories(environment: Mapping[str, str]) -> Directories:
         data=Path(environment.get("HOLDFAST_DATA") or base("XDG_DATA_HOME", ".local/share") / APP_NAME),
         cache=base("XDG_CACHE_HOME", ".cache") / APP_NAME,
         state=base("XDG_STATE_HOME", ".local/state") / APP_NAME,
-        tmp=Path(environment.get("TMPDIR") or tempfile.gettempdir()) / APP_NAME,
+        tmp=Path(environment.get("TMPDIR") or _system_tmp()) / APP_NAME,
     )
 
 
@@ -65,6 +64,12 @@ def config_home(environment: Mapping[str, str]) -> Path:
 
 def home_directory(environment: Mapping[str, str]) -> Path:
     return Path(environment.get("OPENCODE_TEST_HOME") or environment.get("HOME") or Path.home())
+
+
+def _system_tmp() -> str:
+    import tempfile
+
+    return tempfile.gettempdir()
 
 
 def switched_on(environment: Mapping[str, str], name: str) -> bool:
