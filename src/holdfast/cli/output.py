@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -41,10 +42,9 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, rig
 
 
 def printable(text: str) -> str:
-    """Without what a terminal would obey: control characters become visible; line breaks and tabs stay."""
-    if text.isprintable():
-        return text
-    return "".join(character if character.isprintable() or character in "\n\t" else _shown(character) for character in text)
+    """Without what a terminal would obey: control characters and turns of direction become visible; line breaks and
+    tabs stay."""
+    return _OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def brief(value: Any, limit: int = 100) -> str:
@@ -57,5 +57,4 @@ def moment(millis: int) -> str:
     return f"{dt.datetime.fromtimestamp(millis / 1000).astimezone():%Y-%m-%d %H:%M}"
 
 
-def _shown(character: str) -> str:
-    return f"\\x{ord(character):02x}" if ord(character) < 256 else f"\\u{ord(character):04x}"
+_OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")

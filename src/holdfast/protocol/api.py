@@ -4,9 +4,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.protocol import instance, sessions
+from holdfast.protocol import (
+    catalog,
+    extensions,
+    files,
+    instance,
+    integrations,
+    permissions,
+    project_copies,
+    questions,
+    sessions,
+)
 
 if TYPE_CHECKING:
     from holdfast.protocol.endpoint import Endpoint
 
-API: tuple[Endpoint, ...] = (*instance.ENDPOINTS, *sessions.ENDPOINTS)
+API: tuple[Endpoint, ...] = (
+    *instance.ENDPOINTS,
+    *sessions.ENDPOINTS,
+    *permissions.ENDPOINTS,
+    *questions.ENDPOINTS,
+    *catalog.ENDPOINTS,
+    *integrations.ENDPOINTS,
+    *files.ENDPOINTS,
+    *project_copies.ENDPOINTS,
+    *extensions.ENDPOINTS,
+)

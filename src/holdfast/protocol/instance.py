@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from holdfast.protocol.endpoint import Endpoint, Envelope, Scope
+from holdfast.protocol.endpoint import Endpoint, Envelope
+from holdfast.protocol.scope import at_location
 from holdfast.schema.event import Event
 from holdfast.schema.location import LocationInfo
 from holdfast.schema.record import Record
@@ -25,16 +26,17 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         envelope=Envelope.BARE,
         success=Health,
     ),
-    Endpoint(
-        group="location",
-        name="get",
-        operation="v2.location.get",
-        method="GET",
-        path="/api/location",
-        summary="The Location that requests without one belong to.",
-        envelope=Envelope.BARE,
-        success=LocationInfo,
-        scope=Scope.LOCATION,
+    at_location(
+        Endpoint(
+            group="location",
+            name="get",
+            operation="v2.location.get",
+            method="GET",
+            path="/api/location",
+            summary="The Location that a request belongs to.",
+            envelope=Envelope.BARE,
+            success=LocationInfo,
+        )
     ),
     Endpoint(
         group="events",

@@ -80,6 +80,7 @@ class HistoryQuery(Record):
 class EventsQuery(Record):
     after: Annotated[int, msgspec.Meta(ge=0, le=SAFE)] | None = None
 
+
 _OF_SESSION: tuple[Endpoint, ...] = (
     Endpoint(
         group="sessions",

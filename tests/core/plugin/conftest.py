@@ -15,7 +15,7 @@ from holdfast.core.command.commands import Commands
 from holdfast.core.context.registry import SystemContextRegistry
 from holdfast.core.context.system_context import SystemContext, initialize, observe
 from holdfast.core.event.bus import Bus
-from holdfast.core.plugin.host import Host, LocationParts
+from holdfast.core.plugin.host import Host, Location
 from holdfast.core.plugin.plugin import Plugin
 from holdfast.core.plugin.plugins import Plugins
 from holdfast.core.plugin.request import RequestHooks
@@ -37,7 +37,7 @@ class Surroundings:
         self.problems: list[tuple[str, str]] = []
         self.requests = RequestHooks(lambda id, message: self.problems.append((id, message)), timeout=0.05)
         self.added: list[tuple[str, list[str]]] = []
-        self.location = LocationParts(
+        self.location = Location(
             self.agents.state, self.commands.state, self.context, self.tools, self.requests, self.bus
         )
         self.plugins = Plugins(self.location, self.batches, self._added, seconds=0.5)

@@ -454,14 +454,23 @@ async def test_what_is_neither_file_nor_directory(shop: Workshop) -> None:
             assert await refusal(shop, path) == f"Path is not a file or directory: {path}"
 
 
-async def test_a_pipe_put_there_at_the_last_moment(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
-    """TOL-156: the descriptor is checked again, and opening did not block."""
+@pytest.mark.parametrize(("kind", "why"), [("pipe", "Path is not a file or directory"), ("link", "through a link")])
+async def test_what_is_put_there_at_the_last_moment(
+    shop: Workshop, monkeypatch: pytest.MonkeyPatch, kind: str, why: str
+) -> None:
+    """TOL-156, TOL-131, TOL-315: after the look and before the opening; it neither blocks nor leads out."""
     (shop.root / "f").write_text("x")
     real = os.stat(shop.root / "f")
+    target = shop.files.resolve("f")
     (shop.root / "f").unlink()
-    os.mkfifo(shop.root / "f")
+    if kind == "pipe":
+        os.mkfifo(shop.root / "f")
+    else:
+        (shop.root.parent / "secret").write_text("secret")
+        (shop.root / "f").symlink_to(shop.root.parent / "secret")
+    monkeypatch.setattr(shop.files, "resolve", lambda *arguments, **options: target)
     monkeypatch.setattr("holdfast.core.filesystem.descriptor.look", lambda *arguments: real)
-    assert await refusal(shop) == "Path is not a file or directory: f"
+    assert why in await refusal(shop)
 
 
 async def test_a_file_that_may_not_be_opened(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import stat
 import unicodedata
+from itertools import islice
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from holdfast.core.filesystem.descriptor import parent
-from holdfast.core.filesystem.errors import PathError
+from holdfast.core.filesystem.errors import FileError, PathError
 from holdfast.core.filesystem.location_path import below, canonical
 
 if TYPE_CHECKING:
@@ -36,9 +37,22 @@ def list_directory(target: Target) -> list[Entry]:
     return [Entry(prefix + name + ("/" if kind == "directory" else ""), kind) for name, kind in found]
 
 
+def names_beside(target: Target, limit: int) -> list[str]:
+    """Some names in the directory of a target, in no order; none when it has no directory."""
+    try:
+        with parent(target) as (directory, _):
+            handle = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory)
+    except (FileError, OSError):
+        return []
+    try:
+        with os.scandir(handle) as entries:
+            return [entry.name for entry in islice(entries, limit) if _is_text(entry.name)]
+    finally:
+        os.close(handle)
+
+
 def _kind(entry: os.DirEntry[str], target: Target) -> Literal["directory", "file"] | None:
-    # A name that is not valid UTF-8 could be passed to no tool.
-    if not entry.name.isprintable() and any("\udc80" <= character <= "\udcff" for character in entry.name):
+    if not _is_text(entry.name):
         return None
     if entry.is_dir(follow_symlinks=False):
         return "directory"
@@ -58,6 +72,11 @@ def _linked_kind(name: str, target: Target) -> Literal["directory", "file"] | No
     if stat.S_ISDIR(found.mode):
         return "directory"
     return "file" if stat.S_ISREG(found.mode) else None
+
+
+def _is_text(name: str) -> bool:
+    """A name that is not valid UTF-8 could be passed to no tool."""
+    return not any("\udc80" <= character <= "\udcff" for character in name)
 
 
 def _order(name: str) -> tuple[str, str]:

@@ -51,7 +51,7 @@ class Events(Protocol):
 
 
 @dataclass(frozen=True)
-class LocationParts:
+class Location:
     """The parts of a Location that plugins may add to. `None`: this Location has no such part."""
 
     agents: Transformed[AgentDraft]
@@ -72,7 +72,7 @@ class HostClosed(RuntimeError):
 
 class Host:
     def __init__(
-        self, id: str, options: Mapping[str, Any], location: LocationParts, diagnose: Callable[[str, str], None]
+        self, id: str, options: Mapping[str, Any], location: Location, diagnose: Callable[[str, str], None]
     ) -> None:
         self.id = id
         self.options = dict(options)

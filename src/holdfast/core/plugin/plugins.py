@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from holdfast.core.plugin.external import ExternalPlugin
-    from holdfast.core.plugin.host import LocationParts
+    from holdfast.core.plugin.host import Location
     from holdfast.core.state import Batches
 
 SETUP_SECONDS = 10.0
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 class Plugins:
     def __init__(
         self,
-        location: LocationParts,
+        location: Location,
         batches: Batches,
         added: Callable[[str], None] | None = None,
         *,

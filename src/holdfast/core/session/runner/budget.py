@@ -36,8 +36,8 @@ class Estimate:
         self._at = 0
 
     def learn(self, used: Tokens, characters: int) -> None:
-        """The provider counted this many tokens for a request of so many characters and its answer."""
-        total = used.input + used.output + used.reasoning + used.cache.read + used.cache.write
+        """The provider counted this many tokens for a request of so many characters."""
+        total = used.input + used.cache.read + used.cache.write
         if total > 0:
             self._counted, self._at = total, characters
 

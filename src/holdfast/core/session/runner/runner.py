@@ -130,7 +130,9 @@ class _Drain:
     async def _turn(self, boundary: Boundary | None) -> bool:
         """Whether the model is owed another turn."""
         ready = await self._prepare(boundary)
-        compacted = await self._fit(ready)
+        if not self._fits(ready) and await self._prune(ready):
+            ready = await self._prepare(None)
+        compacted = not self._fits(ready) and (await self._summarise(ready)).compacted
         if compacted:
             ready = await self._prepare(None)
         turn, outcome = await self._send(ready)
@@ -222,6 +224,7 @@ class _Drain:
 
     async def _hooked(self, frame: Frame) -> Frame:
         """What plugins change about this one request; its conversation and tools they can only read."""
+        await self._outbox.commit()
         rows = await self._around.store.active_history(self._session_id)
         draft = RequestDraft(
             session_id=self._session_id,
@@ -268,17 +271,24 @@ class _Drain:
 
     # -- making room ---------------------------------------------------------------------------------------------
 
-    async def _fit(self, ready: Ready) -> bool:
-        """Whether the request had to be made smaller first, and was."""
-        settings = ready.settings.compaction
-        room = Window(ready.resolved.limit.context, ready.resolved.limit.output, settings.buffer).room
-        if not settings.auto or room is None or self._estimate.of(self._history.characters) <= room:
+    def _fits(self, ready: Ready) -> bool:
+        """As far as is known. What does not fit is made smaller first, if configuration lets it."""
+        settings, limit = ready.settings.compaction, ready.resolved.limit
+        asked = ready.frame.generation.max_tokens if ready.frame.generation else None
+        room = Window(limit.context, asked or limit.output, settings.buffer).room
+        return not settings.auto or room is None or self._estimate.of(self._history.characters) <= room
+
+    async def _prune(self, ready: Ready) -> bool:
+        """Whether old tool results were left out of the request from now on."""
+        if not ready.settings.compaction.prune:
             return False
-        if settings.prune and (point := await prune_point(self._around.store, self._session_id, self._pruned_seq)):
-            self._pruned_seq = point
-            self._estimate.forget()
-            return True
-        return (await self._summarise(ready)).compacted
+        await self._outbox.commit()  # the history is read back
+        point = await prune_point(self._around.store, self._session_id, self._pruned_seq)
+        if point is None:
+            return False
+        self._pruned_seq = point
+        self._estimate.forget()
+        return True
 
     async def _summarise(self, ready: Ready, instructions: str | None = None, *, manual: bool = False) -> Report:
         around = self._around
@@ -292,6 +302,7 @@ class _Drain:
         )
         if by.room is None and not manual:
             return Report(compacted=False)
+        await self._outbox.commit()
         history = [row.decode() for row in await around.store.active_history(self._session_id)]
         chosen = plan(history, ready.settings.compaction.keep_tokens, by.room, instructions)
         if chosen is None:

@@ -13,7 +13,7 @@ import msgspec
 from holdfast.core.filesystem.descriptor import open_file
 from holdfast.core.filesystem.errors import NotText, TargetMissing, WrongKind
 from holdfast.core.filesystem.image import ImageError, image_type, normalize
-from holdfast.core.filesystem.listing import Entry, list_directory
+from holdfast.core.filesystem.listing import Entry, list_directory, names_beside
 from holdfast.core.filesystem.page import Page, Room, binary, lines_of_file, malformed, page_of, page_of_text
 from holdfast.core.filesystem.text import SAMPLE_BYTES, UTF8, Encoding, decode, guess_encoding, is_binary, marked
 from holdfast.core.tool.builtin.authorize import Authorizer, allow_outside, explaining
@@ -305,13 +305,8 @@ def _listing(reading: _Reading, entries: list[Entry]) -> ReadOutput:
 def _similar(reading: _Reading) -> str:
     """Names nearby that the caller may have meant."""
     import difflib
-    import itertools
 
-    try:
-        with os.scandir(reading.target.path.parent) as entries:
-            names = [entry.name for entry in itertools.islice(entries, SIBLINGS_COMPARED)]
-    except OSError:
-        return ""
+    names = names_beside(reading.target, SIBLINGS_COMPARED)
     close = difflib.get_close_matches(reading.target.path.name, names, n=3)
     directory = os.path.dirname(reading.given.path)
     return f". Similar: {', '.join(os.path.join(directory, name) for name in close)}" if close else ""

@@ -1,0 +1,122 @@
+"""How a person at a terminal decides about a permission request and answers questions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast.cli.output import brief
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.cli.terminal import Terminal
+    from holdfast.schema.permission import PermissionRequest, Reply
+    from holdfast.schema.question import Answer, Question
+
+SHOWN_LINES = 40
+"""Of what a request is about; the rest is counted."""
+
+
+class Decision(NamedTuple):
+    reply: Reply
+    message: str | None = None
+    save: tuple[str, ...] | None = None
+
+
+async def decide(terminal: Terminal, request: PermissionRequest) -> Decision:
+    """Asks until the answer is clear; the end of input is a no."""
+    offered = request.save or ()
+    terminal.forget_typed()
+    _show(terminal, request)
+    while True:
+        line = await terminal.ask(_choices(offered))
+        if line is None:
+            terminal.say()
+            return Decision("reject")
+        decision = _decision(line, offered)
+        if decision is not None:
+            return decision
+        terminal.say("  Please answer with one of these letters.")
+
+
+async def answer(terminal: Terminal, questions: Sequence[Question]) -> tuple[Answer, ...] | None:
+    """One answer to each; None when the person ends the input instead."""
+    terminal.forget_typed()
+    answers: list[Answer] = []
+    for question in questions:
+        _show_question(terminal, question)
+        chosen: Answer | None = None
+        while chosen is None:
+            line = await terminal.ask("  answer:")
+            if line is None:
+                terminal.say()
+                return None
+            chosen = _chosen(line, question)
+            if chosen is None:
+                terminal.say(f"  Please give {_expected(question)}.")
+        answers.append(chosen)
+    return tuple(answers)
+
+
+# -- permissions -------------------------------------------------------------------------------------------------
+
+
+def _show(terminal: Terminal, request: PermissionRequest) -> None:
+    terminal.say(f"? permission to {request.action}:")
+    lines = [line for resource in request.resources for line in resource.splitlines() or [""]]
+    diff = (request.metadata or {}).get("diff")
+    if isinstance(diff, str):
+        lines += diff.splitlines()
+    for line in lines[:SHOWN_LINES]:
+        terminal.say(f"    {line}")
+    if len(lines) > SHOWN_LINES:
+        terminal.say(f"    … and {len(lines) - SHOWN_LINES} more lines")
+    for number, pattern in enumerate(request.save or (), start=1):
+        terminal.say(f"  a{number}  always allow {pattern}")
+
+
+def _choices(offered: Sequence[str]) -> str:
+    always = {0: "", 1: ", a always"}.get(len(offered), f", a always all of these, a1…a{len(offered)} one of them")
+    return f"  y once{always}, n no, n WHY no and say why:"
+
+
+def _decision(line: str, offered: Sequence[str]) -> Decision | None:
+    word, _, rest = line.partition(" ")
+    word = word.lower()
+    if word in ("y", "yes") and not rest:
+        return Decision("once")
+    if word in ("n", "no"):
+        return Decision("reject", rest.strip() or None)
+    if word in ("a", "always") and offered and not rest:
+        return Decision("always")
+    if word[:1] == "a" and word[1:].isdecimal() and 1 <= int(word[1:]) <= len(offered) and not rest:
+        return Decision("always", save=(offered[int(word[1:]) - 1],))
+    return None
+
+
+# -- questions ---------------------------------------------------------------------------------------------------
+
+
+def _show_question(terminal: Terminal, question: Question) -> None:
+    terminal.say(f"? {brief(question.header)}: {question.question}")
+    for number, option in enumerate(question.options, start=1):
+        terminal.say(f"  {number}  {option.label} — {option.description}")
+    terminal.say(f"  {_expected(question).capitalize()}; Ctrl-D dismisses the question.")
+
+
+def _expected(question: Question) -> str:
+    numbers = "numbers with commas between them" if question.multiple else "a number"
+    if not question.options:
+        return "an answer"
+    return numbers if question.custom is False else f"{numbers} or an answer of your own"
+
+
+def _chosen(line: str, question: Question) -> Answer | None:
+    parts = [part.strip() for part in line.split(",")] if question.multiple else [line]
+    options = [option.label for option in question.options]
+    if all(part.isdecimal() and 1 <= int(part) <= len(options) for part in parts):
+        return tuple(dict.fromkeys(options[int(part) - 1] for part in parts))
+    named = {label.lower(): label for label in options}
+    if all(part.lower() in named for part in parts):
+        return tuple(dict.fromkeys(named[part.lower()] for part in parts))
+    return (line,) if line and question.custom is not False else None

@@ -1,0 +1,142 @@
+"""What `holdfast run` shows of a Session while it works: the answer on standard output, the rest on standard error."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from holdfast.cli.output import brief, printable
+from holdfast.schema.codec import decode_any, encode
+from holdfast.schema.session_message import TextPart
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TextIO
+
+    from holdfast.schema.event import Event
+    from holdfast.schema.prompt import Admission
+    from holdfast.schema.session import Session
+    from holdfast.schema.session_message import AssistantMessage
+
+
+class Screen:
+    """Turns a Session's events into text. Deltas are shown as they come; the end of a block shows what was missed.
+
+    While a person is asked something, the rest waits for its turn."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._shown: dict[tuple[str, str], int] = {}
+        self._models: set[str] = set()
+        self._mid_line = False
+        self._held: list[tuple[TextIO, str]] | None = None
+        self._safe: Callable[[str], str] = printable if sys.stdout.isatty() else str
+        self.error: str | None = None
+        self.seen = 0
+        """How many events were shown so far."""
+
+    def opened(self, session: Session) -> None:
+        self.note(f"session {session.id}")
+
+    def admitted(self, receipt: Admission) -> None:
+        pass
+
+    def note(self, text: str) -> None:
+        if not self._quiet:
+            self._finish_line()
+            self._put(sys.stderr, printable(text) + "\n")
+
+    def show(self, event: Event, data: dict[str, Any]) -> None:
+        self.seen += 1
+        match event.type.removeprefix("session.next."):
+            case "step.started":
+                self._name_model(data["model"])
+            case "text.delta":
+                self._write(data, data["delta"])
+            case "text.ended":
+                key = (data["assistantMessageID"], data["textID"])
+                self._write(data, data["text"][self._shown.get(key, 0) :])
+                self._finish_line()
+            case "tool.called":
+                self.note(f"> {data['tool']} {brief(' '.join(map(str, data['input'].values())))}")
+            case "tool.failed":
+                self.note(f"! {data['error']['message']}")
+            case "retried":
+                self.note(f"! {data['error']['message']}; trying again")
+            case "compaction.started":
+                self.note("… summarising older history")
+            case "session.error":
+                self.error = data["error"]["data"]["message"]
+
+    def complete(self, message: AssistantMessage) -> None:
+        """Whatever of a message was not shown while it came."""
+        for part in message.content:
+            if isinstance(part, TextPart):
+                key = {"assistantMessageID": message.id, "textID": part.id}
+                self._write(key, part.text[self._shown.get((message.id, part.id), 0) :])
+                self._finish_line()
+
+    def hold(self) -> None:
+        self._finish_line()
+        self._held = []
+
+    def release(self) -> None:
+        held, self._held = self._held or [], None
+        for stream, text in held:
+            self._put(stream, text)
+
+    def _name_model(self, model: dict[str, str]) -> None:
+        name = f"{model['providerID']}/{model['id']}"
+        if name not in self._models:
+            self._models.add(name)
+            self.note(f"model {name}")
+
+    def _write(self, data: dict[str, Any], text: str) -> None:
+        if not text:
+            return
+        key = (data["assistantMessageID"], data["textID"])
+        self._shown[key] = self._shown.get(key, 0) + len(text)
+        self._put(sys.stdout, self._safe(text))
+        self._mid_line = not text.endswith("\n")
+
+    def _finish_line(self) -> None:
+        if self._mid_line:
+            self._put(sys.stdout, "\n")
+            self._mid_line = False
+
+    def _put(self, stream: TextIO, text: str) -> None:
+        if self._held is not None:
+            self._held.append((stream, text))
+            return
+        stream.write(text)
+        stream.flush()
+
+
+class JsonScreen(Screen):
+    """For programs: everything, one document a line, each written as soon as it is known."""
+
+    def __init__(self) -> None:
+        super().__init__(quiet=True)
+
+    def opened(self, session: Session) -> None:
+        self._line("session", session)
+
+    def admitted(self, receipt: Admission) -> None:
+        self._line("admission", receipt)
+
+    def show(self, event: Event, data: dict[str, Any]) -> None:
+        self.seen += 1
+        self._line("event", event)
+        if event.type == "session.error":
+            self.error = data["error"]["data"]["message"]
+
+    def complete(self, message: AssistantMessage) -> None:
+        pass
+
+    def _line(self, kind: str, value: object) -> None:
+        self._put(sys.stdout, encode({"type": kind, kind: value}).decode() + "\n")
+
+
+def fields(event: Event) -> dict[str, Any]:
+    found: dict[str, Any] = decode_any(event.data)
+    return found

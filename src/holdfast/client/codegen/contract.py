@@ -1,0 +1,173 @@
+"""The SDK Contract IR: groups of operations with flat inputs, one success and declared failures, and the events of the
+streams. Types are the schema's own; each emitter chooses how to show them."""
+
+from __future__ import annotations
+
+import keyword
+import re
+import typing
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import msgspec
+
+from holdfast.protocol.endpoint import Scope
+from holdfast.schema.record import Record, wire_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from holdfast.protocol.endpoint import Endpoint
+    from holdfast.schema.event import Definition
+
+Channel = Literal["params", "query", "payload"]
+SHAPES = ("bare", "data", "location", "page", "history", "void", "stream")
+
+NOT_EMITTED = frozenset(("v2.fs.read", "v2.pty.connect", "v2.pty.connectToken"))
+"""Raw bytes and sockets: no emitter has a value for them."""
+RESERVED = frozenset(("self", "options", "client", "transport", "close", "tools", "tool", "context"))
+
+_PLACEHOLDER = re.compile(r"\{([^}]*)\}")
+
+
+class GenerationError(ValueError):
+    """The protocol says something that no client can express."""
+
+
+class Place(Record):
+    """Where an operation of a Location looks, as a query says it."""
+
+    directory: str | None = None
+    workspace: str | None = None
+
+
+class Input(NamedTuple):
+    name: str
+    wire: str
+    channel: Channel
+    kind: Any
+    required: bool
+
+
+class Failure(NamedTuple):
+    tag: str
+    field: str
+    """The member of the body that holds the tag."""
+    status: int
+    kind: type[msgspec.Struct]
+
+
+class Operation(NamedTuple):
+    group: str
+    name: str
+    method: str
+    path: str
+    summary: str
+    inputs: tuple[Input, ...]
+    has_payload: bool
+    shape: str
+    success: Any
+    """Inside the envelope; of a stream, one element."""
+    failures: tuple[Failure, ...]
+
+    def channel(self, channel: Channel) -> tuple[Input, ...]:
+        return tuple(given for given in self.inputs if given.channel == channel)
+
+    @property
+    def statuses(self) -> tuple[int, ...]:
+        return tuple(sorted({failure.status for failure in self.failures}))
+
+
+class Contract(NamedTuple):
+    groups: dict[str, tuple[Operation, ...]]
+    failures: tuple[Failure, ...]
+    events: dict[str, type[Record]]
+    """What the `data` of each event type holds."""
+
+
+def compile_contract(api: Iterable[Endpoint], events: Iterable[Definition] = ()) -> Contract:
+    groups: dict[str, list[Operation]] = {}
+    failures: dict[str, Failure] = {}
+    for endpoint in api:
+        if endpoint.operation in NOT_EMITTED:
+            continue
+        operation = _operation(endpoint)
+        members = groups.setdefault(operation.group, [])
+        if any(member.name == operation.name for member in members):
+            raise GenerationError(f"two operations are called {operation.group}.{operation.name}")
+        members.append(operation)
+        failures.update({failure.tag: failure for failure in operation.failures})
+    return Contract(
+        groups={name: tuple(members) for name, members in groups.items()},
+        failures=tuple(failures[tag] for tag in sorted(failures)),
+        events={event.type: event.payload for event in sorted(events, key=lambda event: event.type)},
+    )
+
+
+def _operation(endpoint: Endpoint) -> Operation:
+    where = endpoint.operation
+    for name in (endpoint.group, endpoint.name):
+        _require_name(where, name)
+    if endpoint.group in RESERVED:
+        raise GenerationError(f"{where}: a client has a member {endpoint.group} of its own")
+    if endpoint.envelope.value not in SHAPES:
+        raise GenerationError(f"{where}: no client reads an answer that is {endpoint.envelope.value}")
+    inputs = (
+        *_inputs("params", endpoint.params),
+        *_inputs("query", endpoint.query),
+        *_place(endpoint),
+        *_inputs("payload", endpoint.payload),
+    )
+    for given in inputs:
+        _require_name(where, given.name)
+        if given.name in RESERVED - {"client", "context", "tool", "tools"}:
+            raise GenerationError(f"{where}: an input cannot be called {given.name}")
+    if len({given.name for given in inputs}) != len(inputs):
+        raise GenerationError(f"{where}: one input name in two channels")
+    _require_path(endpoint, {given.wire for given in inputs if given.channel == "params"})
+    return Operation(
+        group=endpoint.group,
+        name=endpoint.name,
+        method=endpoint.method,
+        path=endpoint.path,
+        summary=endpoint.summary,
+        inputs=tuple(sorted(inputs, key=lambda given: not given.required)),
+        has_payload=endpoint.payload is not None,
+        shape=endpoint.envelope.value,
+        success=endpoint.success,
+        failures=tuple(_failure(where, error) for error in endpoint.declared_errors),
+    )
+
+
+def _inputs(channel: Channel, record: type[Record] | None) -> tuple[Input, ...]:
+    if record is None:
+        return ()
+    hints = typing.get_type_hints(record, include_extras=True)
+    return tuple(
+        Input(field.name, field.encode_name, channel, hints[field.name], field.required)
+        for field in msgspec.structs.fields(record)
+    )
+
+
+def _place(endpoint: Endpoint) -> tuple[Input, ...]:
+    if endpoint.scope is not Scope.LOCATION:
+        return ()
+    return (Input("location", wire_name("location"), "query", Place | None, required=False),)
+
+
+def _failure(where: str, error: type[msgspec.Struct]) -> Failure:
+    config = error.__struct_config__
+    if not isinstance(config.tag, str) or config.tag_field not in ("_tag", "name"):
+        raise GenerationError(f"{where}: {error.__name__} has no literal _tag or name")
+    return Failure(config.tag, config.tag_field, getattr(error, "status"), error)  # noqa: B009 - a class variable
+
+
+def _require_name(where: str, name: str) -> None:
+    if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_") or name != name.lower():
+        raise GenerationError(f"{where}: {name!r} is no name for an operation, group or input")
+
+
+def _require_path(endpoint: Endpoint, params: set[str]) -> None:
+    if "*" in endpoint.path or any(not name.isidentifier() for name in _PLACEHOLDER.findall(endpoint.path)):
+        raise GenerationError(f"{endpoint.operation}: no client fills in a wildcard path")
+    if set(_PLACEHOLDER.findall(endpoint.path)) != params:
+        raise GenerationError(f"{endpoint.operation}: the path and its parameters differ")

@@ -1,0 +1,101 @@
+"""What a Location offers: agents, models, providers, commands, skills, references."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.protocol.endpoint import Endpoint, Envelope, LocationQuery
+from holdfast.protocol.scope import at_location
+from holdfast.schema.agent import Agent
+from holdfast.schema.catalog import ModelInfo, ProviderInfo
+from holdfast.schema.errors import ProviderNotFoundError, ServiceUnavailableError
+from holdfast.schema.model import ModelRef
+from holdfast.schema.record import Record
+
+
+class CommandInfo(Record):
+    name: str
+    template: str
+    description: str | None = None
+    agent: str | None = None
+    model: ModelRef | None = None
+    subtask: bool | None = None
+
+
+class SkillInfo(Record):
+    name: str
+    description: str | None = None
+    slash: bool | None = None
+    location: str
+    content: str
+
+
+class LocalReference(Record, tag_field="type", tag="local"):
+    description: str | None = None
+    hidden: bool | None = None
+    path: str
+
+
+class GitReference(Record, tag_field="type", tag="git"):
+    description: str | None = None
+    hidden: bool | None = None
+    repository: str
+    branch: str | None = None
+
+
+class ReferenceInfo(Record):
+    name: str
+    path: str
+    description: str | None = None
+    hidden: bool | None = None
+    source: LocalReference | GitReference
+
+
+class ProviderPath(Record):
+    provider_id: str
+
+
+def _list(group: str, noun: str, success: Any, summary: str, *, may_be_unavailable: bool = False) -> Endpoint:
+    return Endpoint(
+        group=group,
+        name="list",
+        operation=f"v2.{noun}.list",
+        method="GET",
+        path=f"/api/{noun}",
+        summary=summary,
+        query=LocationQuery,
+        envelope=Envelope.LOCATION,
+        success=list[success],
+        errors=(ServiceUnavailableError,) if may_be_unavailable else (),
+    )
+
+
+_LISTS = (
+    _list("agents", "agent", Agent, "The agents of a Location."),
+    _list("models", "model", ModelInfo, "The models that can be used now, newest first.", may_be_unavailable=True),
+    _list("providers", "provider", ProviderInfo, "The providers that can be used now.", may_be_unavailable=True),
+    _list("commands", "command", CommandInfo, "The commands of a Location."),
+    _list("skills", "skill", SkillInfo, "The skills of a Location."),
+    _list("references", "reference", ReferenceInfo, "Further directories that agents may look into."),
+)
+
+ENDPOINTS: tuple[Endpoint, ...] = tuple(
+    map(
+        at_location,
+        (
+            *_LISTS,
+            Endpoint(
+                group="providers",
+                name="get",
+                operation="v2.provider.get",
+                method="GET",
+                path="/api/provider/{providerID}",
+                summary="One provider, also one that cannot be used now.",
+                params=ProviderPath,
+                envelope=Envelope.LOCATION,
+                success=ProviderInfo,
+                errors=(ProviderNotFoundError, ServiceUnavailableError),
+            ),
+        ),
+    )
+)
