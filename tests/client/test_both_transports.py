@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import uvicorn
 
-from holdfast.client.core import Options
+from holdfast.client.call import Options
 from holdfast.client.errors import ApiError, ClientError
 from holdfast.client.generated.async_client import AsyncClient
 from holdfast.client.http import HttpTransport

@@ -6,7 +6,8 @@ import msgspec
 import pytest
 from tests.client.conftest import FakeResponse, FakeTransport, failure
 
-from holdfast.client.core import ClientCore, Operation, Options
+from holdfast.client.async_core import AsyncCore
+from holdfast.client.call import Operation, Options
 from holdfast.client.errors import ApiError, ClientError
 from holdfast.client.generated.async_client import AsyncClient
 from holdfast.client.http import HttpTransport
@@ -75,7 +76,8 @@ async def test_lists_and_objects_in_a_query() -> None:
     """API-307: lists repeat the key, objects become `key[child]`."""
     transport = FakeTransport(FakeResponse(200, b"1"))
     query = {"none": None, "many": ["a", "b"], "location": {"directory": "/x", "workspace": None}}
-    await ClientCore(transport).value(int, Operation("GET", "/q", frozenset()), query=query)
+    operation: Operation[int] = Operation("GET", "/q", frozenset(), "bare", int)
+    assert await AsyncCore(transport).call(operation, query=query) == 1
 
     assert transport.requests[0].target == "/q?many=a&many=b&location%5Bdirectory%5D=%2Fx"
 

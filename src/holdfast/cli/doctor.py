@@ -1,23 +1,37 @@
-"""`holdfast doctor`: the projections against the log."""
+"""`holdfast doctor`: the projections against the log, and the configuration files."""
 
 from __future__ import annotations
 
+import sys
+
 import click
 
-from holdfast.cli.failure import FAILED, execute
-from holdfast.embedded.holdfast import Holdfast
+SHOWN = 20
 
 
-def examine(*, rebuild: bool) -> int:
-    return execute(_examine(rebuild))
+@click.command("doctor")
+@click.option("--rebuild", is_flag=True, help="Write all projections anew from the event log.")
+def command(rebuild: bool) -> None:
+    """Check the database and the configuration.
+
+    Does everything clients see agree with the event log, and does everything in the configuration files of this
+    directory count? Exits with 1 if not."""
+    from holdfast.cli.failure import execute
+
+    sys.exit(execute(_examine(rebuild)))
 
 
 async def _examine(rebuild: bool) -> int:
-    async with Holdfast() as hf:
+    from holdfast.cli.config import print_problems
+    from holdfast.cli.failure import FAILED
+    from holdfast.cli.host import Host
+
+    async with Host() as host:
         if rebuild:
-            click.echo(f"rebuilt {await hf.rebuild()} sessions from the event log")
-        mismatches = await hf.verify()
-    for mismatch in mismatches[:20]:
+            click.echo(f"rebuilt {await host.rebuild()} sessions from the event log")
+        mismatches = await host.verify()
+        config = await host.config_report()
+    for mismatch in mismatches[:SHOWN]:
         click.echo(
             f"{mismatch.aggregate_id} {mismatch.table}: {mismatch.stored} should be {mismatch.rebuilt}", err=True
         )
@@ -25,6 +39,9 @@ async def _examine(rebuild: bool) -> int:
         click.echo(
             f"{len(mismatches)} rows differ from the event log; `holdfast doctor --rebuild` repairs them", err=True
         )
-        return FAILED
-    click.echo("everything agrees with the event log")
-    return 0
+    else:
+        click.echo("everything agrees with the event log")
+    print_problems(config.problems)
+    if not config.problems:
+        click.echo(f"nothing to complain about in {len(config.files)} configuration files")
+    return FAILED if mismatches or config.refused else 0

@@ -2,248 +2,88 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
 import sys
-from contextlib import AsyncExitStack, aclosing
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 import click
 
-from holdfast.cli.failure import FAILED, execute, fail
-from holdfast.client.errors import ClientError
-from holdfast.schema.codec import decode_any, encode
-from holdfast.schema.location import Location
-from holdfast.schema.model import ModelRef
-from holdfast.schema.prompt import PromptInput
-from holdfast.schema.session_message import AssistantMessage, TextPart
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-
-    from holdfast.client.generated.async_client import AsyncClient
-    from holdfast.schema.event import Event
-    from holdfast.schema.prompt import Admission
-    from holdfast.schema.session import Session
-    from holdfast.schema.session_message import SessionMessage
-
 
 class Ask(NamedTuple):
-    text: str
-    session_id: str | None
-    model: str | None
-    directory: str | None
-    attach: str | None
-    quiet: bool
-    as_json: bool
+    text: str = ""
+    session_id: str | None = None
+    agent: str | None = None
+    model: str | None = None
+    variant: str | None = None
+    command: str | None = None
+    directory: str | None = None
+    attach: str | None = None
+    standalone: bool = False
+    yes: bool = False
+    quiet: bool = False
+    as_json: bool = False
 
 
-def run_prompt(ask: Ask) -> int:
-    return execute(_run(ask))
+@click.command("run")
+@click.argument("prompt", nargs=-1)
+@click.option("--session", "session_id", metavar="ID", help="Continue this session instead of starting one.")
+@click.option("--agent", metavar="NAME", help="The agent that answers; see `holdfast agents`.")
+@click.option("--model", metavar="PROVIDER/MODEL", help="The model that answers; demo/echo works offline.")
+@click.option("--variant", metavar="NAME", help="A variant of the model, such as its effort.")
+@click.option("--command", metavar="NAME", help="Call this command; PROMPT is its arguments. See `holdfast commands`.")
+@click.option("--dir", "directory", type=click.Path(exists=True, file_okay=False), help="The project directory.")
+@click.option("--attach", metavar="URL", help="Use this server.")
+@click.option("--standalone", is_flag=True, help="Use no server, even if one runs on the same data.")
+@click.option("--yes", is_flag=True, help="Allow everything that would be asked for.")
+@click.option("-q", "--quiet", is_flag=True, help="Only the answer, no session id and no tool calls.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="One JSON document a line: the session, the receipt, every event."
+)
+def command(
+    prompt: tuple[str, ...],
+    session_id: str | None,
+    agent: str | None,
+    model: str | None,
+    variant: str | None,
+    command: str | None,
+    directory: str | None,
+    attach: str | None,
+    standalone: bool,
+    yes: bool,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Send PROMPT and show the answer as it comes; - reads it from standard input.
 
+    The answer goes to standard output, everything else to standard error. The session is kept: continue it with
+    --session. Ctrl-C interrupts the turn, records that, and exits with 130.
 
-async def _run(ask: Ask) -> int:
-    async with AsyncExitStack() as stack:
-        client, fallback = await _open(ask, stack)
-        session = await _session(client, ask, fallback)
-        screen: Screen = JsonScreen() if ask.as_json else Screen(quiet=ask.quiet)
-        screen.opened(session)
-        live = await stack.enter_async_context(aclosing(aiter(client.events.subscribe())))
-        await anext(live)  # connected: from here on nothing is missed
-        receipt = await client.sessions.prompt(session.id, prompt=PromptInput(text=ask.text))
-        screen.admitted(receipt)
-        try:
-            await _watch(live, session.id, screen)
-            await client.sessions.wait(session.id)  # another process may be the one that executes it
-        except asyncio.CancelledError:
-            screen.note("\ninterrupted")
-            await client.sessions.interrupt(session.id)
-            raise
-        return await _verdict(client, receipt, screen)
+    What needs your permission is asked for in the terminal. Without a terminal it is denied at once, unless --yes."""
+    text = sys.stdin.read() if prompt == ("-",) else " ".join(prompt)
+    if not prompt and command is None:
+        raise click.UsageError("Missing argument 'PROMPT...'.")
+    if model is not None and not all(model.partition("/")[::2]):
+        raise click.BadParameter("expected PROVIDER/MODEL, as in demo/echo", param_hint="--model")
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise click.BadParameter("it is not valid UTF-8", param_hint="PROMPT")
+    if attach is not None and (standalone or command is not None):
+        raise click.UsageError("--attach cannot be combined with --standalone or --command")
+    from holdfast.cli.turn import run_prompt
 
-
-async def _watch(live: AsyncGenerator[Event, None], session_id: str, screen: Screen) -> None:
-    try:
-        async for event in live:
-            if screen.show(session_id, event):
-                return
-    except ClientError:
-        screen.note("lost the live stream; waiting for the answer")
-
-
-async def _open(ask: Ask, stack: AsyncExitStack) -> tuple[AsyncClient, ModelRef | None]:
-    """A client, and the model to use when nothing else was chosen."""
-    if ask.attach is not None:
-        from holdfast.cli.remote import connect
-
-        return await connect(ask.attach, stack), None
-    from holdfast.embedded.holdfast import Holdfast
-
-    hosted = await stack.enter_async_context(Holdfast(ask.directory))
-    fallback = None
-    if ask.model is None and ask.session_id is None and await hosted.default_model() is None:
-        fallback = ModelRef(id="echo", provider_id="demo")
-        if not ask.quiet:
-            click.echo("no provider key and no configured model: using the offline demo/echo", err=True)
-    return hosted, fallback
-
-
-async def _session(client: AsyncClient, ask: Ask, fallback: ModelRef | None) -> Session:
-    if ask.session_id is not None:
-        return await client.sessions.get(ask.session_id)
-    model = fallback
-    if ask.model is not None:
-        provider, _, name = ask.model.partition("/")
-        model = ModelRef(id=name, provider_id=provider)
-    here = os.path.realpath(ask.directory or os.getcwd())
-    return await client.sessions.create(model=model, location=Location(directory=here))
-
-
-async def _verdict(client: AsyncClient, receipt: Admission, screen: Screen) -> int:
-    """Show what of the answer was not seen live, and say how it ended."""
-    answer = await _answer(client, receipt)
-    for message in answer:
-        screen.complete(message)
-    if screen.error is not None:
-        return fail(screen.error)
-    if not answer:
-        return fail("the prompt was kept, but not answered; continue with --session")
-    if (error := answer[-1].error) is not None:
-        return fail(error.message)
-    return 0 if answer[-1].finish is not None else FAILED
-
-
-async def _answer(client: AsyncClient, receipt: Admission) -> list[AssistantMessage]:
-    """The assistant messages from our prompt up to the one that ended its turns; later ones are for others."""
-    newer: list[SessionMessage] = []
-    page = await client.sessions.messages(receipt.session_id, limit=100)
-    while page.items:
-        newer += page.items
-        if any(message.id == receipt.id for message in page.items) or page.next is None:
-            break
-        page = await client.sessions.messages(receipt.session_id, cursor=page.next)
-    answer: list[AssistantMessage] = []
-    ours = False
-    for message in reversed(newer):
-        ours = ours or message.id == receipt.id
-        if ours and isinstance(message, AssistantMessage):
-            answer.append(message)
-            if message.finish != "tool-calls":
-                break
-    return answer
-
-
-class Screen:
-    """Turns a Session's events into text. Deltas are shown as they come; the end of a block shows what was missed."""
-
-    def __init__(self, *, quiet: bool) -> None:
-        self._quiet = quiet
-        self._shown: dict[tuple[str, str], int] = {}
-        self._models: set[str] = set()
-        self._mid_line = False
-        self.error: str | None = None
-
-    def opened(self, session: Session) -> None:
-        self.note(f"session {session.id}")
-
-    def admitted(self, receipt: Admission) -> None:
-        pass
-
-    def note(self, text: str) -> None:
-        if not self._quiet:
-            self._finish_line()
-            click.echo(text, err=True)
-
-    def show(self, session_id: str, event: Event) -> bool:
-        """True once the Session has become idle."""
-        data = _fields(event)
-        if data.get("sessionID") != session_id:
-            return False
-        match event.type.removeprefix("session.next."):
-            case "step.started":
-                self._name_model(data["model"])
-            case "text.delta":
-                self._write(data, data["delta"])
-            case "text.ended":
-                key = (data["assistantMessageID"], data["textID"])
-                self._write(data, data["text"][self._shown.get(key, 0) :])
-                self._finish_line()
-            case "tool.called":
-                self.note(f"> {data['tool']} {_brief(data['input'])}")
-            case "tool.failed":
-                self.note(f"! {data['error']['message']}")
-            case "session.error":
-                self.error = data["error"]["data"]["message"]
-            case "session.status":
-                return bool(data["status"]["type"] == "idle")
-            case _:
-                pass
-        return False
-
-    def complete(self, message: AssistantMessage) -> None:
-        """Whatever of a message was not shown while it came."""
-        for part in message.content:
-            if isinstance(part, TextPart):
-                key = {"assistantMessageID": message.id, "textID": part.id}
-                self._write(key, part.text[self._shown.get((message.id, part.id), 0) :])
-                self._finish_line()
-
-    def _name_model(self, model: dict[str, str]) -> None:
-        name = f"{model['providerID']}/{model['id']}"
-        if name not in self._models:
-            self._models.add(name)
-            self.note(f"model {name}")
-
-    def _write(self, data: dict[str, Any], text: str) -> None:
-        if not text:
-            return
-        key = (data["assistantMessageID"], data["textID"])
-        self._shown[key] = self._shown.get(key, 0) + len(text)
-        sys.stdout.write(text)
-        sys.stdout.flush()
-        self._mid_line = not text.endswith("\n")
-
-    def _finish_line(self) -> None:
-        if self._mid_line:
-            sys.stdout.write("\n")
-            sys.stdout.flush()
-            self._mid_line = False
-
-
-class JsonScreen(Screen):
-    """For programs: everything, one document a line, each written as soon as it is known."""
-
-    def __init__(self) -> None:
-        super().__init__(quiet=True)
-
-    def opened(self, session: Session) -> None:
-        self._line("session", session)
-
-    def complete(self, message: AssistantMessage) -> None:
-        pass
-
-    def admitted(self, receipt: Admission) -> None:
-        self._line("admission", receipt)
-
-    def show(self, session_id: str, event: Event) -> bool:
-        data = _fields(event)
-        if data.get("sessionID") != session_id:
-            return False
-        self._line("event", event)
-        if event.type == "session.error":
-            self.error = data["error"]["data"]["message"]
-        return event.type == "session.status" and data["status"]["type"] == "idle"
-
-    def _line(self, kind: str, value: object) -> None:
-        sys.stdout.write(encode({"type": kind, kind: value}).decode() + "\n")
-        sys.stdout.flush()
-
-
-def _fields(event: Event) -> dict[str, Any]:
-    fields: dict[str, Any] = decode_any(event.data)
-    return fields
-
-
-def _brief(given: dict[str, Any]) -> str:
-    text = " ".join(str(value) for value in given.values())
-    return text if len(text) <= 100 else text[:97] + "..."
+    sys.exit(
+        run_prompt(
+            Ask(
+                text,
+                session_id,
+                agent,
+                model,
+                variant,
+                command,
+                directory,
+                attach,
+                standalone=standalone or command is not None,
+                yes=yes,
+                quiet=quiet,
+                as_json=as_json,
+            )
+        )
+    )

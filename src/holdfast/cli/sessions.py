@@ -1,28 +1,222 @@
-"""`holdfast sessions`: what there is."""
+"""`holdfast sessions`: what there is, and what can be done with it."""
 
 from __future__ import annotations
 
-import datetime as dt
-from pathlib import Path
+import sys
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from holdfast.cli.failure import execute
-from holdfast.embedded.holdfast import Holdfast
+from holdfast.cli.output import brief, json_option, moment, print_json, print_table, printable
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Coroutine
+
+    from holdfast.client.generated.async_client import AsyncClient
+    from holdfast.schema.session import Session
+    from holdfast.schema.session_message import SessionMessage
+
+PAGE = 100
+SHOWN_MESSAGES = 20
+
+session_argument = click.argument("session_id", metavar="SESSION")
 
 
-def list_sessions(limit: int, *, everywhere: bool) -> int:
-    return execute(_list(limit, everywhere))
+@click.group("sessions", invoke_without_command=True)
+@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="How many.")
+@click.option("--all", "everywhere", is_flag=True, help="Of every directory, not only this one.")
+@click.option("--archived", is_flag=True, help="Those that were put away.")
+@click.option("--interrupted", is_flag=True, help="Those whose last turn broke off with its process.")
+@json_option
+@click.pass_context
+def command(
+    context: click.Context, limit: int, everywhere: bool, archived: bool, interrupted: bool, as_json: bool
+) -> None:
+    """List sessions, newest first, or do something with one."""
+    if context.invoked_subcommand is None:
+        _execute(lambda client: _list(client, limit, everywhere, archived, interrupted, as_json))
 
 
-async def _list(limit: int, everywhere: bool) -> int:
-    here = str(Path.cwd().resolve())
-    async with Holdfast() as hf:
-        page = await hf.sessions.list(limit=limit, directory=None if everywhere else here)
-    if not page.items:
-        click.echo("no sessions" if everywhere else f"no sessions in {here}", err=True)
-    for session in page.items:
-        created = dt.datetime.fromtimestamp(session.time.created / 1000).astimezone()
-        place = f"  {session.location.directory}" if everywhere else ""
-        click.echo(f"{session.id}  {created:%Y-%m-%d %H:%M}  {session.title}{place}")
+@command.command()
+@session_argument
+@json_option
+def show(session_id: str, as_json: bool) -> None:
+    """Show a session: what is known of it, what waits, its latest messages."""
+    _execute(lambda client: _show(client, session_id, as_json))
+
+
+@command.command()
+@session_argument
+@click.argument("title", nargs=-1, required=True)
+def rename(session_id: str, title: tuple[str, ...]) -> None:
+    """Give a session a title."""
+    _execute(lambda client: _done(client.sessions.rename(session_id, title=" ".join(title))))
+
+
+@command.command()
+@session_argument
+@click.option("--undo", is_flag=True, help="Take it out again.")
+def archive(session_id: str, undo: bool) -> None:
+    """Put a session away; lists do not show it then."""
+    _execute(lambda client: _done(client.sessions.archive(session_id, archived=not undo)))
+
+
+@command.command()
+@session_argument
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def delete(session_id: str, yes: bool) -> None:
+    """Stop a session and remove it from every view."""
+    if not yes:
+        click.confirm(f"Delete {session_id}?", abort=True, err=True)
+    _execute(lambda client: _done(client.sessions.delete(session_id)))
+
+
+@command.command()
+@session_argument
+def compact(session_id: str) -> None:
+    """Summarise older history now."""
+    _execute(lambda client: _done(client.sessions.compact(session_id)))
+
+
+@command.command()
+@session_argument
+@click.option("--continue/--abandon", "go_on", default=None, help="Go on from history, or let the turn be.")
+@click.option("--yes", is_flag=True, help="Allow everything that would be asked for.")
+def recover(session_id: str, go_on: bool | None, yes: bool) -> None:
+    """Decide about a turn that broke off with its process.
+
+    Going on is a new request from what is recorded; what the broken turn did is not repeated by itself."""
+    if go_on is None:
+        raise click.UsageError("say --continue or --abandon")
+    if not go_on:
+        _execute(lambda client: _done(client.sessions.recover(session_id, decision="abandon")))
+    from holdfast.cli.turn import continue_session
+
+    sys.exit(continue_session(session_id, yes=yes))
+
+
+@command.command()
+@session_argument
+@json_option
+def waits(session_id: str, as_json: bool) -> None:
+    """Show what a session waits for, since when, and what ends that."""
+    _execute(lambda client: _waits(client, session_id, as_json))
+
+
+def _execute(work: Callable[[AsyncClient], Coroutine[Any, Any, int]]) -> None:
+    from holdfast.cli.failure import execute
+
+    async def opened() -> int:
+        from holdfast.embedded.holdfast import Holdfast
+
+        async with Holdfast() as client:
+            return await work(client)
+
+    sys.exit(execute(opened()))
+
+
+async def _done(work: Coroutine[Any, Any, object]) -> int:
+    await work
     return 0
+
+
+async def _list(
+    client: AsyncClient, limit: int, everywhere: bool, archived: bool, interrupted: bool, as_json: bool
+) -> int:
+    import os
+
+    here = None if everywhere else os.path.realpath(os.getcwd())
+    broken = {turn.session_id for turn in await client.sessions.interrupted()}
+    found: list[Session] = []
+    async for session in _all(client, here):
+        if (session.time.archived is not None) == archived and (session.id in broken or not interrupted):
+            found.append(session)
+            if len(found) == limit:
+                break
+    if as_json:
+        print_json(found)
+        return 0
+    if not found:
+        click.echo("no sessions" if everywhere else f"no sessions in {here}", err=True)
+        return 0
+    running = await client.sessions.active()
+    columns = ["SESSION", "UPDATED", "STATE", "TITLE", *(["DIRECTORY"] if everywhere else [])]
+    rows = (
+        (
+            session.id,
+            moment(session.time.updated),
+            "running" if session.id in running else "interrupted" if session.id in broken else "",
+            brief(session.title),
+            *([session.location.directory] if everywhere else []),
+        )
+        for session in found
+    )
+    print_table(columns, rows)
+    return 0
+
+
+async def _all(client: AsyncClient, directory: str | None) -> AsyncIterator[Session]:
+    page = await client.sessions.list(limit=PAGE, directory=directory)
+    while page.items:
+        for session in page.items:
+            yield session
+        if page.next is None:
+            return
+        page = await client.sessions.list(cursor=page.next)
+
+
+async def _show(client: AsyncClient, session_id: str, as_json: bool) -> int:
+    session = await client.sessions.get(session_id)
+    pending = await client.sessions.pending(session_id)
+    messages = (await client.sessions.messages(session_id, limit=SHOWN_MESSAGES)).items
+    if as_json:
+        print_json({"session": session, "pending": pending, "messages": messages})
+        return 0
+    tokens = session.tokens
+    facts = {
+        "session": session.id,
+        "title": session.title,
+        "directory": session.location.directory,
+        "agent": session.agent or "(the default one)",
+        "model": f"{session.model.provider_id}/{session.model.id}" if session.model else "(the default one)",
+        "created": moment(session.time.created),
+        "updated": moment(session.time.updated),
+        "tokens": f"{tokens.input:,} in, {tokens.output:,} out, {tokens.cache.read:,} from the cache",
+        "cost": f"${session.cost:.4f}",
+    }
+    if session.time.archived is not None:
+        facts["archived"] = moment(session.time.archived)
+    for name, fact in facts.items():
+        click.echo(printable(f"{name:<10} {fact}"))
+    for receipt in pending:
+        click.echo(f"{'pending':<10} {brief(receipt.prompt.text)}")
+    if messages:
+        click.echo()
+    for message in reversed(messages):
+        click.echo(f"{moment(message.time.created)}  {_line(message)}")
+    return 0
+
+
+async def _waits(client: AsyncClient, session_id: str, as_json: bool) -> int:
+    found = await client.sessions.waits(session_id)
+    if as_json:
+        print_json(found)
+    elif found:
+        rows = ((wait.kind, moment(wait.since), wait.what, wait.ends) for wait in found)
+        print_table(("KIND", "SINCE", "WAITS FOR", "ENDS WHEN"), rows)
+    else:
+        click.echo("it waits for nothing", err=True)
+    return 0
+
+
+def _line(message: SessionMessage) -> str:
+    from holdfast.schema.session_message import AssistantMessage, TextPart, ToolPart
+
+    kind = str(message.__struct_config__.tag)
+    if not isinstance(message, AssistantMessage):
+        said = getattr(message, "text", None) or getattr(message, "summary", "")
+        return f"{kind:<10} {brief(said)}"
+    texts = [part.text for part in message.content if isinstance(part, TextPart)]
+    calls = [f"[{part.name}]" for part in message.content if isinstance(part, ToolPart)]
+    failed = [f"[failed: {message.error.message}]"] if message.error else []
+    return f"{kind:<10} {brief(' '.join((*texts, *calls, *failed)))}"

@@ -139,7 +139,9 @@ def decode(kind: Any, body: bytes) -> Any:
 
 def placed(location: Location | None) -> Mapping[str, Any] | None:
     """A Location as a query says it."""
-    return location and {"directory": location.directory, "workspace": location.workspace_id}
+    if location is None:
+        return None
+    return {"directory": location.directory, "workspace": location.workspace_id}
 
 
 class _Cursor(msgspec.Struct):

@@ -120,7 +120,7 @@ class Runtime:
         self._titles = Titles(self.log, self.store, records, self._transport, self._clock, enabled=self._titled)
         self.todos = Todos(self.log, self.database, self._clock)
         here = directories(self._environment)._replace(data=self.paths.data)
-        self.models = ModelsDev(here.cache, self._environment)
+        self.models = ModelsDev(here.cache, self._environment, announce=self.log.announce)
         self.outputs = OutputStore(here.tool_output, self._ids, self._clock)
         self.credentials = CredentialStore(self.paths.credentials, self._ids, self._clock)
         anywhere = Fetcher()

@@ -1,31 +1,20 @@
-"""The password of this machine's server: given by the environment, or generated once and kept in a 0600 file."""
+"""The server's side of its password: generated once, when the environment gives none."""
 
 from __future__ import annotations
 
 import os
 import secrets
-from pathlib import Path
+from typing import TYPE_CHECKING
+
+from holdfast.client.credential import credential_file, known_password
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["credential_file", "ensure_password", "known_password"]
 
 
-def credential_file(environment: dict[str, str]) -> Path:
-    home = Path(environment.get("HOME", "~")).expanduser()
-    state = Path(environment.get("XDG_STATE_HOME") or home / ".local" / "state")
-    return state / "holdfast" / "server-password"
-
-
-def known_password(environment: dict[str, str]) -> str | None:
-    if given := environment.get("OPENCODE_SERVER_PASSWORD"):
-        return given
-    path = credential_file(environment)
-    try:
-        if path.stat().st_mode & 0o077:
-            path.chmod(0o600)
-        return path.read_text(encoding="ascii").strip() or None
-    except (OSError, UnicodeDecodeError):
-        return None
-
-
-def ensure_password(environment: dict[str, str]) -> str:
+def ensure_password(environment: Mapping[str, str]) -> str:
     if (known := known_password(environment)) is not None:
         return known
     path = credential_file(environment)

@@ -1,6 +1,11 @@
 """Holdfast in your own process.
 
 async with Holdfast("/path/to/project") as hf:
+
+    @hf.tool
+    async def lookup(ticket: str) -> str:
+        \"\"\"What a ticket says.\"\"\"
+
     session = await hf.sessions.create()
     await hf.sessions.prompt(session.id, prompt=PromptInput(text="What is in README.md?"))
     await hf.sessions.wait(session.id)
@@ -9,17 +14,23 @@ async with Holdfast("/path/to/project") as hf:
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from holdfast.client.generated.async_client import AsyncClient
 from holdfast.core.runtime import Paths, Runtime
+from holdfast.core.scope import Scope
 from holdfast.embedded.asgi_transport import AsgiTransport
+from holdfast.embedded.tools import HostContext, HostTools
 from holdfast.server.app import App
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
     from types import TracebackType
 
+    from holdfast.core.context.registry import Producer
     from holdfast.core.event.log import Mismatch
+    from holdfast.core.permission.permission import Unattended
+    from holdfast.core.tool.tool import Tool
     from holdfast.llm.route.transport import Transport
     from holdfast.schema.model import ModelRef
 
@@ -34,28 +45,50 @@ class Holdfast(AsyncClient):
         data: str | Path | None = None,
         environment: dict[str, str] | None = None,
         transport: Transport | None = None,
+        unattended: Unattended = "wait",
     ) -> None:
+        """`unattended` says what becomes of a request that only a person could answer: it waits for a reply through
+        this client, or is denied or allowed at once."""
         self._runtime = Runtime(
             paths=Paths(Path(data)) if data is not None else None,
             directory=Path(directory) if directory is not None else None,
             environment=environment,
             transport=transport,
+            unattended=unattended,
         )
+        self._scope = Scope()
+        self._entered = False
+        self.tools = self.tool = HostTools(self.add_tools)
+        self.context = HostContext(self.add_context)
         self._app = App(self._runtime)
-        self._in_memory = AsgiTransport(self._app)
-        super().__init__(self._in_memory)
+        self.transport = AsgiTransport(self._app)
+        super().__init__(self.transport)
 
     async def __aenter__(self) -> Self:
         await self._runtime.__aenter__()
+        self._entered = True
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        if not self._entered:
+            return
+        self._entered = False
         self._app.stop()
         await self._runtime.execution.close()
-        await self._in_memory.close()
-        await self._runtime.__aexit__(kind, error, trace)
+        await self.transport.close()
+        await self._runtime.__aexit__(None, None, None)
+        self._scope.close()
+
+    def add_tools(self, tools: Mapping[str, Tool[Any, Any]]) -> Callable[[], None]:
+        return self._runtime.application_tools.register(tools, self._scope)
+
+    def add_context(self, key: str, load: Producer) -> Callable[[], None]:
+        return self._runtime.application_context.register(key, load, self._scope)
 
     async def default_model(self) -> ModelRef | None:
         """The model that a Session without one would use here."""

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import uvicorn
 
+from holdfast.client.credential import credential_file, given_password, username
 from holdfast.core.runtime import Runtime
-from holdfast.embedded.credential import credential_file, ensure_password
+from holdfast.embedded.credential import ensure_password
+from holdfast.embedded.registration import registered
 from holdfast.server.app import App
 from holdfast.server.auth import LOOPBACK_HOSTS, Credentials
 
@@ -30,6 +32,8 @@ class Served(NamedTuple):
     url: str
     credential: Path | None
     """The file with the generated password, if there is one."""
+    interrupted: tuple[str, ...] = ()
+    """Sessions with a turn that broke off with an earlier process."""
 
 
 class _Server(uvicorn.Server):
@@ -56,29 +60,36 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-async def serve(hostname: str, port: int | None, *, authorize: bool, ready: Callable[[Served], None]) -> int:
+async def serve(
+    hostname: str, port: int | None, *, authorize: bool, ready: Callable[[Served], None], recover: bool = True
+) -> int:
+    """Until a signal. `recover` wakes what an earlier process left pending, and treats broken turns as configured."""
     environment = dict(os.environ)
     credentials, file = None, None
     if authorize:
-        user = environment.get("OPENCODE_SERVER_USERNAME") or "opencode"
-        credentials = Credentials(ensure_password(environment), user)
-        file = None if environment.get("OPENCODE_SERVER_PASSWORD") else credential_file(environment)
+        credentials = Credentials(ensure_password(environment), username(environment))
+        file = None if given_password(environment) else credential_file(environment)
     listener = _listen(hostname, port)
+    address = listener.getsockname()
+    url = f"http://{f'[{address[0]}]' if ':' in address[0] else address[0]}:{address[1]}"
     async with Runtime() as runtime:
+        runtime.own_ports.add(address[1])
         app = App(runtime, credentials=credentials, hosts=_hosts(hostname))
         config = uvicorn.Config(
             app,
             http="httptools",
-            ws="none",
+            ws="auto",
             log_level="warning",
             lifespan="off",
             timeout_graceful_shutdown=GRACE_SECONDS,
         )
-        server = _Server(config, app)
-        address = listener.getsockname()
-        shown = f"[{address[0]}]" if ":" in address[0] else address[0]
-        ready(Served(f"http://{shown}:{address[1]}", file))
-        await server.serve(sockets=[listener])
+        interrupted: tuple[str, ...] = ()
+        if recover:
+            interrupted = tuple(turn.session_id for turn in await runtime.recovery.interrupted())
+            await runtime.recovery.start()
+        with registered(environment, id=runtime.new_event_id(), url=url, data=runtime.paths.data):
+            ready(Served(url, file, interrupted))
+            await _Server(config, app).serve(sockets=[listener])
     return 0
 
 

@@ -5,41 +5,37 @@ A caller that goes away is a disconnect, never a cancellation: what it asked for
 from __future__ import annotations
 
 import asyncio
-import importlib
-import logging
-import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import parse_qsl, unquote
-
-import msgspec
 
 from holdfast.core.session.errors import SessionNotFound
 from holdfast.protocol.api import API
-from holdfast.protocol.endpoint import Endpoint, Envelope
+from holdfast.protocol.endpoint import Envelope
 from holdfast.protocol.endpoint import Scope as EndpointScope
 from holdfast.schema import errors as public
-from holdfast.schema.codec import decoder, encode
 from holdfast.schema.ids import is_session_id
 from holdfast.schema.live_event import GlobalDisposed
 from holdfast.server.auth import LOOPBACK_HOSTS, Credentials, allowed_host, allowed_origin
+from holdfast.server.decoding import BODY_LIMIT, BODY_SECONDS, decode_params, decode_payload, decode_query
 from holdfast.server.errors import PublicFailure, to_public
 from holdfast.server.place import existing_location
+from holdfast.server.reply import cors, enclose, failed, preflight, send_content
+from holdfast.server.routes import Routes
 from holdfast.server.sse import HEADERS as STREAM_HEADERS
 from holdfast.server.sse import send_stream
-from holdfast.server.types import Call, Handler, HistoryOf, PageOf, Receive, Scope, Send
+from holdfast.server.types import Call, Content, Receive, Scope, Send
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from holdfast.core.runtime import Runtime
-    from holdfast.schema.errors import PublicError
     from holdfast.schema.location import Location
+    from holdfast.schema.session import Session
+    from holdfast.server.types import Frames
 
-BODY_LIMIT = 32 * 1024 * 1024
-MESSAGE_LIMIT = 1024
-Headers = list[tuple[bytes, bytes]]
 
-log = logging.getLogger(__name__)
+class _Streamed(NamedTuple):
+    frames: Frames
 
 
 class App:
@@ -49,13 +45,18 @@ class App:
         *,
         credentials: Credentials | None = None,
         hosts: frozenset[str] | None = LOOPBACK_HOSTS,
+        origins: frozenset[str] = frozenset(),
         body_limit: int = BODY_LIMIT,
+        body_seconds: float = BODY_SECONDS,
     ) -> None:
-        """`hosts` are the names under which callers may change something; None is any."""
+        """`hosts` are the names under which callers may change something; None is any. `origins` are allowed beside
+        those that always are."""
         self._runtime = runtime
         self._credentials = credentials
         self._hosts = hosts
+        self._origins = origins
         self._body_limit = body_limit
+        self._body_seconds = body_seconds
         self._routes = Routes(API)
         self._stopping = asyncio.Event()
 
@@ -75,53 +76,62 @@ class App:
         self._stopping.set()
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
-        cors = _cors(headers.get("origin"))
+        headers = _headers(scope)
+        origin = headers.get("origin")
+        cross_origin = cors(origin, allowed=allowed_origin(origin, self._origins))
         if scope["method"] == "OPTIONS":
-            await _reply(send, 204, b"", _preflight(headers, cors))
+            await send_content(send, Content(204, b""), preflight(headers, cross_origin))
             return
         try:
-            result, endpoint = await self._answer(scope, headers, receive)
-            status, body = _encode(endpoint.envelope, result)
+            answer = await self._answer(scope, headers, receive)
         except Exception as error:  # noqa: BLE001 - the edge: every failure becomes a public error here
-            failure = to_public(error)
-            await _reply(send, failure.status, encode(failure), [*cors, *_challenge(failure)])
-            return
-        if endpoint.envelope is Envelope.STREAM and scope["method"] == "HEAD":
-            await result.aclose()
-            await _reply(send, 200, b"", [*STREAM_HEADERS, *cors])
-        elif endpoint.envelope is Envelope.STREAM:
-            await send_stream(result, receive, send, self._stopping, cors)
+            answer = failed(to_public(error))
+        if isinstance(answer, Content):
+            await send_content(send, answer, cross_origin)
+        elif scope["method"] == "HEAD":
+            await answer.frames.aclose()
+            await send_content(send, Content(200, b"", headers=STREAM_HEADERS), cross_origin)
         else:
-            await _reply(send, status, body, cors)
+            await send_stream(answer.frames, receive, send, self._stopping, cross_origin)
 
-    async def _answer(self, scope: Scope, headers: Mapping[str, str], receive: Receive) -> tuple[Any, Endpoint]:
+    async def _answer(self, scope: Scope, headers: Mapping[str, str], receive: Receive) -> Content | _Streamed:
         query = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
-        if self._credentials is not None and not self._credentials.admits(query, headers):
-            raise PublicFailure(public.UnauthorizedError(message="Credentials are missing or wrong"))
         method = scope["method"]
+        self._authorize(query, headers)
         if method not in ("GET", "HEAD"):
-            if not allowed_origin(headers.get("origin")):
-                raise PublicFailure(public.ForbiddenError(message="This origin may only read"))
-            if not allowed_host(headers.get("host"), self._hosts):
-                raise PublicFailure(public.ForbiddenError(message="Requests to this host name may only read"))
+            self._refuse_strangers(headers)
         endpoint, handler, path = self._routes.find(method, scope.get("raw_path") or scope["path"].encode())
-        session = None
-        if endpoint.scope is EndpointScope.SESSION:
-            session = await self._session(path["sessionID"])
         call = Call(
             endpoint=endpoint,
             runtime=self._runtime,
             headers=headers,
-            session=session,
+            session=await self._session(path["sessionID"]) if endpoint.scope is EndpointScope.SESSION else None,
             location=self._location(query, headers) if endpoint.scope is EndpointScope.LOCATION else None,
-            params=_decode_strings(endpoint.params, path, "Params"),
-            query=_decode_strings(endpoint.query, query, "Query"),
-            payload=await self._payload(endpoint, headers, receive),
+            params=decode_params(endpoint, path),
+            query=decode_query(endpoint, query),
+            payload=await decode_payload(
+                endpoint, headers, receive, limit=self._body_limit, seconds=self._body_seconds
+            ),
         )
-        return await handler(call), endpoint
+        result = await handler(call)
+        if endpoint.envelope is Envelope.STREAM:
+            return _Streamed(result)
+        located = endpoint.envelope is Envelope.LOCATION and call.location is not None
+        info = await self._runtime.location_info(call.location) if located and call.location else None
+        return enclose(endpoint.envelope, result, info)
 
-    async def _session(self, session_id: str) -> Any:
+    def _authorize(self, query: Mapping[str, str], headers: Mapping[str, str]) -> None:
+        if self._credentials is not None and not self._credentials.admits(query, headers):
+            raise PublicFailure(public.UnauthorizedError(message="Credentials are missing or wrong"))
+
+    def _refuse_strangers(self, headers: Mapping[str, str]) -> None:
+        """A page from elsewhere changes nothing, also when it has pointed its own name at this machine."""
+        if not allowed_origin(headers.get("origin"), self._origins):
+            raise PublicFailure(public.ForbiddenError(message="This origin may only read"))
+        if not allowed_host(headers.get("host"), self._hosts):
+            raise PublicFailure(public.ForbiddenError(message="Requests to this host name may only read"))
+
+    async def _session(self, session_id: str) -> Session:
         if not is_session_id(session_id):
             raise PublicFailure(
                 public.InvalidRequestError(message=f"Not a session id: {session_id[:100]}", field="sessionID")
@@ -132,7 +142,7 @@ class App:
         return session
 
     def _location(self, query: Mapping[str, str], headers: Mapping[str, str]) -> Location:
-        directory = query.get("location[directory]") or unquote(headers.get("x-opencode-directory", ""))
+        directory = query.get("location[directory]") or _decoded(headers.get("x-opencode-directory", ""))
         workspace = query.get("location[workspace]") or headers.get("x-opencode-workspace") or None
         if workspace is not None and not workspace.startswith("wrk"):
             raise PublicFailure(
@@ -140,164 +150,13 @@ class App:
             )
         return existing_location(directory or self._runtime.location.directory, workspace, kind="Query")
 
-    async def _payload(self, endpoint: Endpoint, headers: Mapping[str, str], receive: Receive) -> Any:
-        if endpoint.payload is None:
-            return None
-        body = await self._body(receive)
-        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-        if body and kind not in ("application/json", ""):
-            raise PublicFailure(
-                public.UnsupportedMediaTypeError(message=f"Expected application/json, got {kind[:100]}")
-            )
-        try:
-            return decoder(endpoint.payload).decode(body or b"{}")
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise _invalid(error, "Payload") from error
 
-    async def _body(self, receive: Receive) -> bytes:
-        """The whole body up to the limit. What is too large is still read, and dropped, so that the sender gets to
-        see the answer."""
-        pieces: list[bytes] = []
-        size = 0
-        while True:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise PublicFailure(public.InvalidRequestError(message="The body was cut short", kind="Payload"))
-            piece = message.get("body", b"")
-            size += len(piece)
-            if size <= self._body_limit:
-                pieces.append(piece)
-            else:
-                pieces.clear()
-            if not message.get("more_body", False):
-                break
-        if size > self._body_limit:
-            raise PublicFailure(
-                public.InvalidRequestError(message=f"The body is larger than {self._body_limit} bytes", kind="Payload")
-            )
-        return b"".join(pieces)
+def _headers(scope: Scope) -> dict[str, str]:
+    return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
 
 
-class Routes:
-    """Compiled from the protocol: segment by segment, a literal before a parameter."""
-
-    def __init__(self, api: tuple[Endpoint, ...]) -> None:
-        self._root: dict[str, Any] = {}
-        for endpoint in api:
-            node = self._root
-            for segment in endpoint.path.strip("/").split("/"):
-                node = node.setdefault(segment, {})
-            node.setdefault("", {})[endpoint.method] = endpoint
-        self._handlers: dict[str, Handler] = {}
-
-    def find(self, method: str, raw_path: bytes) -> tuple[Endpoint, Handler, dict[str, str]]:
-        """Segments are decoded after the path was split, so that an escaped slash stays inside one."""
-        path = unquote(raw_path.decode("latin-1"))
-        found: dict[str, str] = {}
-        node = self._root
-        for quoted in raw_path.decode("latin-1").strip("/").split("/"):
-            segment = unquote(quoted)
-            if segment in node and segment and not segment.startswith("{"):
-                node = node[segment]
-                continue
-            parameter = next((key for key in node if key.startswith("{")), None)
-            if parameter is None or not segment:
-                raise PublicFailure(public.NotFoundError(message=f"There is nothing at {path[:200]}"))
-            found[parameter[1:-1]] = segment
-            node = node[parameter]
-        methods = node.get("")
-        if methods is None:
-            raise PublicFailure(public.NotFoundError(message=f"There is nothing at {path[:200]}"))
-        endpoint = methods.get("GET" if method == "HEAD" else method)
-        if endpoint is None:
-            raise PublicFailure(
-                public.MethodNotAllowedError(message=f"{path[:200]} takes {', '.join(sorted(methods))}, not {method}")
-            )
-        return endpoint, self._handler(endpoint), found
-
-    def _handler(self, endpoint: Endpoint) -> Handler:
-        handler = self._handlers.get(endpoint.operation)
-        if handler is None:
-            module = importlib.import_module(f"holdfast.server.handlers.{endpoint.group}")
-            handler = self._handlers[endpoint.operation] = getattr(module, endpoint.name)
-        return handler
-
-
-def _encode(envelope: Envelope, result: Any) -> tuple[int, bytes]:
-    match envelope:
-        case Envelope.VOID:
-            return 204, b""
-        case Envelope.STREAM:
-            return 200, b""
-        case Envelope.DATA:
-            return 200, encode({"data": result})
-        case Envelope.PAGE:
-            page: PageOf = result
-            return 200, encode({"data": page.items, "cursor": {"previous": page.previous, "next": page.next}})
-        case Envelope.HISTORY:
-            history: HistoryOf = result
-            return 200, encode({"data": history.items, "hasMore": history.has_more})
-        case _:
-            return 200, encode(result)
-
-
-def _decode_strings(kind: Any, values: Mapping[str, str], where: str) -> Any:
-    if kind is None:
-        return None
+def _decoded(header: str) -> str:
     try:
-        decoded = msgspec.convert(values, kind, strict=False)
-    except (msgspec.ValidationError, ValueError) as error:
-        raise _invalid(error, where) from error
-    for field in msgspec.structs.fields(kind):
-        if field.encode_name in values and getattr(decoded, field.name) is None:
-            # A query has no null: the word is just another wrong value.
-            raise PublicFailure(
-                public.InvalidRequestError(message=f'Expected a value\n  at ["{field.name}"]', kind=where)
-            )
-    return decoded
-
-
-def _invalid(error: Exception, kind: str) -> PublicFailure:
-    """msgspec says `reason - at $.a.b`; the contract says the reason, then `at ["a"]["b"]`."""
-    reason, _, path = str(error).partition(" - at ")
-    if missing := _MISSING.match(reason):
-        reason, path = "Missing key", f"{path.strip('`') or '$'}.{missing[1]}"
-    keys = "".join(f'["{key}"]' for key in path.strip("`").removeprefix("$").replace("[", ".").split(".") if key)
-    message = f"{reason}\n  at {keys}" if keys else reason
-    if len(message) > MESSAGE_LIMIT:
-        message = f"{message[:MESSAGE_LIMIT]}... ({len(message) - MESSAGE_LIMIT} more chars)"
-    return PublicFailure(public.InvalidRequestError(message=message, kind=kind))
-
-
-_MISSING = re.compile(r"Object missing required field `([^`]+)`")
-
-
-def _cors(origin: str | None) -> Headers:
-    headers: Headers = [(b"vary", b"Origin")]
-    if origin is not None and allowed_origin(origin):
-        headers.append((b"access-control-allow-origin", origin.encode("latin-1")))
-    return headers
-
-
-def _preflight(headers: Mapping[str, str], cors: Headers) -> Headers:
-    asked = headers.get("access-control-request-headers", "")
-    return [
-        *(header for header in cors if header[0] != b"vary"),
-        (b"vary", b"Access-Control-Request-Headers, Origin"),
-        (b"access-control-allow-methods", b"GET, HEAD, PUT, PATCH, POST, DELETE"),
-        (b"access-control-allow-headers", asked.encode("latin-1")),
-        (b"access-control-max-age", b"86400"),
-    ]
-
-
-def _challenge(error: PublicError) -> Headers:
-    if error.status == 401:
-        return [(b"www-authenticate", b'Basic realm="Secure Area"')]
-    return []
-
-
-async def _reply(send: Send, status: int, body: bytes, headers: Headers) -> None:
-    content: Headers = [(b"content-type", b"application/json")] if body else []
-    length: Headers = [] if status == 204 else [(b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": status, "headers": [*content, *length, *headers]})
-    await send({"type": "http.response.body", "body": body})
+        return unquote(header, errors="strict")
+    except UnicodeDecodeError:
+        return header

@@ -1,9 +1,13 @@
-"""Page cursors: opaque to clients; inside, everything that the next page needs, its size included."""
+"""Page cursors: opaque to clients; inside, everything that the next page needs, its size included.
+
+A cursor is what it says and a checksum of it, so that an edited one is refused instead of leading somewhere else. It is
+no secret and no right: whoever has it sees what its request may see."""
 
 from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 from typing import Annotated, TypeVar
 
 import msgspec
@@ -11,6 +15,9 @@ import msgspec
 from holdfast.core.session.errors import InvalidCursor
 from holdfast.core.session.store import Direction, Order, SessionAnchor
 from holdfast.schema.codec import decoder, encode
+
+CHECKSUM_BYTES = 9
+LONGEST = 16 * 1024
 
 Limit = Annotated[int, msgspec.Meta(ge=1, le=2**53 - 1)]
 
@@ -37,13 +44,22 @@ C = TypeVar("C", ListCursor, MessageCursor)
 
 
 def write_cursor(cursor: ListCursor | MessageCursor) -> str:
-    return base64.urlsafe_b64encode(encode(cursor)).rstrip(b"=").decode()
+    text = base64.urlsafe_b64encode(encode(cursor)).rstrip(b"=")
+    return (text + b"." + _checksum(text, type(cursor))).decode()
 
 
-def read_cursor(kind: type[C], text: str) -> C:
+def read_cursor(kind: type[C], given: str) -> C:
     try:
-        raw = base64.urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
-        cursor: C = decoder(kind).decode(raw)
+        text, _, checksum = given.encode("ascii").rpartition(b".")
+        if len(given) > LONGEST or checksum != _checksum(text, kind):
+            raise InvalidCursor
+        cursor: C = decoder(kind).decode(base64.urlsafe_b64decode(text + b"=" * (-len(text) % 4)))
     except (UnicodeError, binascii.Error, msgspec.DecodeError, RecursionError) as error:
         raise InvalidCursor from error
     return cursor
+
+
+def _checksum(text: bytes, kind: type[ListCursor] | type[MessageCursor]) -> bytes:
+    """Over the encoded text: two texts can decode to the same bytes."""
+    digest = hashlib.blake2b(text, digest_size=CHECKSUM_BYTES, person=kind.__name__.encode()).digest()
+    return base64.urlsafe_b64encode(digest)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    from holdfast.core.location.services import LocationServices
     from holdfast.core.runtime import Runtime
     from holdfast.protocol.endpoint import Endpoint
     from holdfast.schema.location import Location
@@ -30,6 +33,13 @@ class Call(NamedTuple):
     session: Session | None = None
     location: Location | None = None
 
+    @property
+    def services(self) -> AbstractAsyncContextManager[LocationServices]:
+        """Of the Location that the endpoint is about."""
+        place = self.session.location if self.session is not None else self.location
+        assert place is not None
+        return self.runtime.locations.use(place)
+
 
 class PageOf(NamedTuple):
     items: list[Any]
@@ -42,5 +52,20 @@ class HistoryOf(NamedTuple):
     has_more: bool
 
 
-Frames = AsyncIterator[bytes]
+class RawBody(NamedTuple):
+    data: bytes
+    media_type: str
+
+
+class Content(NamedTuple):
+    """An answer but for the headers that every answer has."""
+
+    status: int
+    body: bytes
+    media_type: str = "application/json"
+    headers: Sequence[tuple[bytes, bytes]] = ()
+
+
+Headers = list[tuple[bytes, bytes]]
+Frames = AsyncGenerator[bytes, None]
 Handler = Callable[[Call], Awaitable[Any]]

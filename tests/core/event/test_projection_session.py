@@ -69,7 +69,7 @@ FULL: dict[str, Any] = {
 }
 NULLABLE = """
     workspace_id parent_id path share_url summary_additions summary_deletions summary_files summary_diffs metadata
-    revert permission agent model time_compacting time_archived
+    revert permission agent model time_compacting time_archived newest_assistant
 """
 FULL_ROW = {
     "id": SES,
@@ -100,6 +100,7 @@ FULL_ROW = {
     "time_updated": 2,
     "time_compacting": 3,
     "time_archived": 4,
+    "newest_assistant": None,
 }
 
 

@@ -57,9 +57,6 @@ def png(width: int = 4, height: int = 3) -> bytes:
     return buffer.getvalue()
 
 
-# -- whole files ---------------------------------------------------------------------------------------------------
-
-
 async def test_a_small_file_comes_whole(shop: Workshop) -> None:
     """TOL-146: with its address, name, encoding and type; line ends untouched."""
     (shop.root / "a.py").write_bytes(b"x = 1\r\ny = 2\n")
@@ -91,9 +88,6 @@ async def test_above_the_limit_it_is_a_page(shop: Workshop) -> None:
         "offset": 1,
         "truncated": False,
     }
-
-
-# -- pages ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -185,9 +179,6 @@ async def test_two_gigabytes_by_page(shop: Workshop) -> None:
     assert (part["content"], part["next"]) == ("first\nsecond", 3)
 
 
-# -- what the model reads ------------------------------------------------------------------------------------------
-
-
 async def test_numbered_lines(shop: Workshop) -> None:
     """TOL-154: a header with path, range and total, and where to go on."""
     (shop.root / "f").write_bytes(b"one\r\ntwo\n\nfour")
@@ -212,9 +203,6 @@ async def test_pages_fit_configured_limits(root: Path) -> None:
         text = await shown(Workshop(root, output_lines=lines, output_bytes=size))
         assert text.count("\n") + 1 <= lines
         assert len(text.encode()) <= size
-
-
-# -- encodings -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("repeat", [1, 4000], ids=["small", "large"])
@@ -246,9 +234,6 @@ async def test_broken_text_behind_the_sample(shop: Workshop) -> None:
     assert (await page(shop))["truncated"]
     assert await refusal(shop, offset=19_990) == "File is not valid UTF-8: f"
     assert (await page(shop, offset=19_990, limit=11))["next"] == 20_001
-
-
-# -- what is no text -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -338,9 +323,6 @@ async def test_an_image_takes_its_time_elsewhere(shop: Workshop, monkeypatch: py
     assert await refusal(shop) == "Unable to read f: it took too long"
 
 
-# -- directories ---------------------------------------------------------------------------------------------------
-
-
 async def test_a_directory(shop: Workshop) -> None:
     """TOL-151, TOL-152, TOL-352: directories first, by name whatever its case or form; links that lead out of this
     directory are left out, also those inside the Location, and so is what is neither file nor directory."""
@@ -394,9 +376,6 @@ async def test_a_large_directory_fits(shop: Workshop) -> None:
     outcome = await shop.call("read", path=".")
     assert outcome.text.count("\n") < 2000
     assert outcome.structured["next"] == len(outcome.structured["entries"]) + 1 == 2000 - FRAME_LINES + 1
-
-
-# -- who may, and what is there ------------------------------------------------------------------------------------
 
 
 async def test_approvals(shop: Workshop) -> None:
@@ -532,9 +511,6 @@ async def test_others_hear_of_a_successful_read(root: Path) -> None:
         with pytest.raises(Exception, match=path):
             await run(tool, path=path)
     assert heard == [(CONTEXT, root / "f")]
-
-
-# -- as a tool -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

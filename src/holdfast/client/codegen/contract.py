@@ -10,20 +10,16 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
-from holdfast.protocol.endpoint import Scope
-from holdfast.schema.record import Record, wire_name
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from holdfast.protocol.endpoint import Endpoint
     from holdfast.schema.event import Definition
+    from holdfast.schema.record import Record
 
 Channel = Literal["params", "query", "payload"]
 SHAPES = ("bare", "data", "location", "page", "history", "void", "stream")
 
-NOT_EMITTED = frozenset(("v2.fs.read", "v2.pty.connect", "v2.pty.connectToken"))
-"""Raw bytes and sockets: no emitter has a value for them."""
 RESERVED = frozenset(("self", "options", "client", "transport", "close", "tools", "tool", "context"))
 
 _PLACEHOLDER = re.compile(r"\{([^}]*)\}")
@@ -31,13 +27,6 @@ _PLACEHOLDER = re.compile(r"\{([^}]*)\}")
 
 class GenerationError(ValueError):
     """The protocol says something that no client can express."""
-
-
-class Place(Record):
-    """Where an operation of a Location looks, as a query says it."""
-
-    directory: str | None = None
-    workspace: str | None = None
 
 
 class Input(NamedTuple):
@@ -88,7 +77,7 @@ def compile_contract(api: Iterable[Endpoint], events: Iterable[Definition] = ())
     groups: dict[str, list[Operation]] = {}
     failures: dict[str, Failure] = {}
     for endpoint in api:
-        if endpoint.operation in NOT_EMITTED:
+        if not endpoint.generated:
             continue
         operation = _operation(endpoint)
         members = groups.setdefault(operation.group, [])
@@ -114,7 +103,6 @@ def _operation(endpoint: Endpoint) -> Operation:
     inputs = (
         *_inputs("params", endpoint.params),
         *_inputs("query", endpoint.query),
-        *_place(endpoint),
         *_inputs("payload", endpoint.payload),
     )
     for given in inputs:
@@ -146,12 +134,6 @@ def _inputs(channel: Channel, record: type[Record] | None) -> tuple[Input, ...]:
         Input(field.name, field.encode_name, channel, hints[field.name], field.required)
         for field in msgspec.structs.fields(record)
     )
-
-
-def _place(endpoint: Endpoint) -> tuple[Input, ...]:
-    if endpoint.scope is not Scope.LOCATION:
-        return ()
-    return (Input("location", wire_name("location"), "query", Place | None, required=False),)
 
 
 def _failure(where: str, error: type[msgspec.Struct]) -> Failure:

@@ -5,190 +5,717 @@
 
 from __future__ import annotations
 
-import builtins
-from collections.abc import Mapping
-from typing import Literal
+from typing import TYPE_CHECKING, Self
 
-from holdfast.client.core import ClientCore, History, Operation, Options, Page, Stream
-from holdfast.client.transport import AsyncTransport
-from holdfast.protocol.instance import Health
-from holdfast.schema.event import Event
-from holdfast.schema.location import Location, LocationInfo
-from holdfast.schema.model import ModelRef
-from holdfast.schema.prompt import Admission, PromptInput
-from holdfast.schema.session import Session, SessionActive
-from holdfast.schema.session_message import SessionMessage
+from holdfast.client.call import Options, placed
+from holdfast.client.async_core import AsyncCore, Stream
+from holdfast.client.generated import operations
+
+if TYPE_CHECKING:
+    import builtins
+    from collections.abc import Mapping
+    from holdfast.client.call import History, Located, Page
+    from holdfast.client.transport import AsyncTransport
+    from holdfast.protocol.catalog import CommandInfo, ReferenceInfo, SkillInfo
+    from holdfast.protocol.files import FileEntry
+    from holdfast.protocol.insight import CheckpointInfo, InterruptedTurn, RequestContextView, WaitInfo
+    from holdfast.protocol.instance import Health
+    from holdfast.protocol.permissions import Evaluation
+    from holdfast.protocol.project_copies import ProjectCopy
+    from holdfast.schema.agent import Agent
+    from holdfast.schema.catalog import Attempt, AttemptStatus, IntegrationInfo, ModelInfo, ProviderInfo
+    from holdfast.schema.event import Event
+    from holdfast.schema.location import Location, LocationInfo
+    from holdfast.schema.model import ModelRef
+    from holdfast.schema.permission import PermissionRequest, PermissionSource, SavedApproval
+    from holdfast.schema.prompt import Admission, PromptInput
+    from holdfast.schema.question import QuestionRequest
+    from holdfast.schema.session import Revert, Session, SessionActive
+    from holdfast.schema.session_message import SessionMessage
+    from holdfast.schema.todo import Todo
+    from types import TracebackType
+    from typing import Any, Literal
 
 
 class HealthGroup:
-    def __init__(self, core: ClientCore) -> None:
+    def __init__(self, core: AsyncCore) -> None:
         self._core = core
 
     async def get(self, *, options: Options | None = None) -> Health:
         """Whether the server answers."""
-        return await self._core.value(  # type: ignore[no-any-return]
-            Health,
-            Operation("GET", "/api/health", frozenset({400, 401})),
+        return await self._core.call(
+            operations.HEALTH_GET,
             options=options,
         )
 
 
 class LocationGroup:
-    def __init__(self, core: ClientCore) -> None:
+    def __init__(self, core: AsyncCore) -> None:
         self._core = core
 
-    async def get(self, *, options: Options | None = None) -> LocationInfo:
-        """The Location that requests without one belong to."""
-        return await self._core.value(  # type: ignore[no-any-return]
-            LocationInfo,
-            Operation("GET", "/api/location", frozenset({400, 401})),
+    async def get(self, *, location: Location | None = None, options: Options | None = None) -> LocationInfo:
+        """The Location that a request belongs to."""
+        return await self._core.call(
+            operations.LOCATION_GET,
+            query={"location": placed(location)},
             options=options,
         )
 
 
 class EventsGroup:
-    def __init__(self, core: ClientCore) -> None:
+    def __init__(self, core: AsyncCore) -> None:
         self._core = core
 
     def subscribe(self, *, options: Options | None = None) -> Stream[Event]:
         """Everything that happens from now on, deltas included. No replay."""
         return self._core.stream(
-            Event,
-            Operation("GET", "/api/event", frozenset({400, 401})),
+            operations.EVENTS_SUBSCRIBE,
             options=options,
         )
 
 
 class SessionsGroup:
-    def __init__(self, core: ClientCore) -> None:
+    def __init__(self, core: AsyncCore) -> None:
         self._core = core
 
     async def list(self, *, workspace: str | None = None, limit: int | None = None, order: Literal["asc", "desc"] | None = None, search: str | None = None, directory: str | None = None, project: str | None = None, subpath: str | None = None, cursor: str | None = None, options: Options | None = None) -> Page[Session]:
         """A page of Sessions, newest first unless asked otherwise."""
-        return await self._core.page(  # type: ignore[no-any-return]
-            Session,
-            Operation("GET", "/api/session", frozenset({400, 401})),
+        return await self._core.call(
+            operations.SESSIONS_LIST,
             query={"workspace": workspace, "limit": limit, "order": order, "search": search, "directory": directory, "project": project, "subpath": subpath, "cursor": cursor},
             options=options,
         )
 
-
     async def create(self, *, id: str | None = None, agent: str | None = None, model: ModelRef | None = None, location: Location | None = None, options: Options | None = None) -> Session:
         """Create a Session, or get the one that has this id already."""
-        return await self._core.data(  # type: ignore[no-any-return]
-            Session,
-            Operation("POST", "/api/session", frozenset({400, 401})),
+        return await self._core.call(
+            operations.SESSIONS_CREATE,
             payload={"id": id, "agent": agent, "model": model, "location": location},
             options=options,
         )
 
-
     async def active(self, *, options: Options | None = None) -> builtins.dict[str, SessionActive]:
         """The Sessions that are executing now."""
-        return await self._core.data(  # type: ignore[no-any-return]
-            builtins.dict[str, SessionActive],
-            Operation("GET", "/api/session/active", frozenset({400, 401})),
+        return await self._core.call(
+            operations.SESSIONS_ACTIVE,
             options=options,
         )
 
-
     async def get(self, session_id: str, *, options: Options | None = None) -> Session:
         """One Session."""
-        return await self._core.data(  # type: ignore[no-any-return]
-            Session,
-            Operation("GET", "/api/session/{sessionID}", frozenset({400, 401, 404})),
+        return await self._core.call(
+            operations.SESSIONS_GET,
             params={"sessionID": session_id},
             options=options,
         )
 
+    async def switch_agent(self, session_id: str, *, agent: str, options: Options | None = None) -> None:
+        """Let another agent speak, from the next turn on."""
+        await self._core.call(
+            operations.SESSIONS_SWITCH_AGENT,
+            params={"sessionID": session_id},
+            payload={"agent": agent},
+            options=options,
+        )
+
+    async def switch_model(self, session_id: str, *, model: ModelRef, options: Options | None = None) -> None:
+        """Use another model, from the next turn on. The one already selected changes nothing."""
+        await self._core.call(
+            operations.SESSIONS_SWITCH_MODEL,
+            params={"sessionID": session_id},
+            payload={"model": model},
+            options=options,
+        )
 
     async def prompt(self, session_id: str, *, prompt: PromptInput, id: str | None = None, delivery: Literal["steer", "queue"] | None = None, resume: bool | None = None, options: Options | None = None) -> Admission:
         """Admit a prompt durably and wake the Session, unless `resume` is false."""
-        return await self._core.data(  # type: ignore[no-any-return]
-            Admission,
-            Operation("POST", "/api/session/{sessionID}/prompt", frozenset({400, 401, 404, 409})),
+        return await self._core.call(
+            operations.SESSIONS_PROMPT,
             params={"sessionID": session_id},
             payload={"prompt": prompt, "id": id, "delivery": delivery, "resume": resume},
             options=options,
         )
 
+    async def compact(self, session_id: str, *, options: Options | None = None) -> None:
+        """Summarise older history now. Takes no turn."""
+        await self._core.call(
+            operations.SESSIONS_COMPACT,
+            params={"sessionID": session_id},
+            options=options,
+        )
 
     async def wait(self, session_id: str, *, options: Options | None = None) -> None:
         """Return once the Session is idle."""
-        await self._core.void(
-            Operation("POST", "/api/session/{sessionID}/wait", frozenset({400, 401, 404, 503})),
+        await self._core.call(
+            operations.SESSIONS_WAIT,
             params={"sessionID": session_id},
             options=options,
         )
 
+    async def stage_revert(self, session_id: str, *, message_id: str, files: bool | None = None, options: Options | None = None) -> Revert:
+        """Put the files back to where they were at a message; the conversation stays until it is committed."""
+        return await self._core.call(
+            operations.SESSIONS_STAGE_REVERT,
+            params={"sessionID": session_id},
+            payload={"messageID": message_id, "files": files},
+            options=options,
+        )
 
-    async def interrupt(self, session_id: str, *, options: Options | None = None) -> None:
-        """Stop what runs and return once it has ended and is recorded."""
-        await self._core.void(
-            Operation("POST", "/api/session/{sessionID}/interrupt", frozenset({400, 401, 404})),
+    async def clear_revert(self, session_id: str, *, options: Options | None = None) -> None:
+        """Take a staged revert back."""
+        await self._core.call(
+            operations.SESSIONS_CLEAR_REVERT,
             params={"sessionID": session_id},
             options=options,
         )
 
+    async def commit_revert(self, session_id: str, *, options: Options | None = None) -> None:
+        """Remove what came after the staged message from the conversation."""
+        await self._core.call(
+            operations.SESSIONS_COMMIT_REVERT,
+            params={"sessionID": session_id},
+            options=options,
+        )
 
     async def context(self, session_id: str, *, options: Options | None = None) -> builtins.list[SessionMessage]:
         """The messages selected as model history, oldest first."""
-        return await self._core.data(  # type: ignore[no-any-return]
-            builtins.list[SessionMessage],
-            Operation("GET", "/api/session/{sessionID}/context", frozenset({400, 401, 404, 500})),
+        return await self._core.call(
+            operations.SESSIONS_CONTEXT,
             params={"sessionID": session_id},
             options=options,
         )
 
-
     async def history(self, session_id: str, *, limit: int | None = None, after: int | None = None, options: Options | None = None) -> History:
         """A finite page of durable events after a sequence."""
-        return await self._core.history(
-            Operation("GET", "/api/session/{sessionID}/history", frozenset({400, 401, 404})),
+        return await self._core.call(
+            operations.SESSIONS_HISTORY,
             params={"sessionID": session_id},
             query={"limit": limit, "after": after},
             options=options,
         )
 
-
     def events(self, session_id: str, *, after: int | None = None, options: Options | None = None) -> Stream[Event]:
         """Durable events after a sequence, then new ones as they are committed."""
         return self._core.stream(
-            Event,
-            Operation("GET", "/api/session/{sessionID}/event", frozenset({400, 401, 404})),
+            operations.SESSIONS_EVENTS,
             params={"sessionID": session_id},
             query={"after": after},
             options=options,
         )
 
+    async def interrupt(self, session_id: str, *, options: Options | None = None) -> None:
+        """Stop what runs and return once it has ended and is recorded."""
+        await self._core.call(
+            operations.SESSIONS_INTERRUPT,
+            params={"sessionID": session_id},
+            options=options,
+        )
+
+    async def message(self, session_id: str, *, message_id: str, options: Options | None = None) -> SessionMessage:
+        """One message."""
+        return await self._core.call(
+            operations.SESSIONS_MESSAGE,
+            params={"sessionID": session_id, "messageID": message_id},
+            options=options,
+        )
 
     async def messages(self, session_id: str, *, limit: int | None = None, order: Literal["asc", "desc"] | None = None, cursor: str | None = None, options: Options | None = None) -> Page[SessionMessage]:
         """A page of messages, newest first unless asked otherwise."""
-        return await self._core.page(  # type: ignore[no-any-return]
-            SessionMessage,
-            Operation("GET", "/api/session/{sessionID}/message", frozenset({400, 401, 404, 500})),
+        return await self._core.call(
+            operations.SESSIONS_MESSAGES,
             params={"sessionID": session_id},
             query={"limit": limit, "order": order, "cursor": cursor},
             options=options,
         )
 
+    async def interrupted(self, *, options: Options | None = None) -> builtins.list[InterruptedTurn]:
+        """Turns that broke off with their process and wait for a decision."""
+        return await self._core.call(
+            operations.SESSIONS_INTERRUPTED,
+            options=options,
+        )
 
-    async def message(self, session_id: str, *, message_id: str, options: Options | None = None) -> SessionMessage:
-        """One message."""
-        return await self._core.data(  # type: ignore[no-any-return]
-            SessionMessage,
-            Operation("GET", "/api/session/{sessionID}/message/{messageID}", frozenset({400, 401, 404})),
+    async def pending(self, session_id: str, *, options: Options | None = None) -> builtins.list[Admission]:
+        """Inputs that were admitted and are not part of the conversation yet, oldest first."""
+        return await self._core.call(
+            operations.SESSIONS_PENDING,
+            params={"sessionID": session_id},
+            options=options,
+        )
+
+    async def withdraw(self, session_id: str, *, message_id: str, options: Options | None = None) -> None:
+        """Take a pending input back. Again is fine; a promoted one is a conflict."""
+        await self._core.call(
+            operations.SESSIONS_WITHDRAW,
             params={"sessionID": session_id, "messageID": message_id},
+            options=options,
+        )
+
+    async def rename(self, session_id: str, *, title: str, options: Options | None = None) -> Session:
+        """Give a Session a title."""
+        return await self._core.call(
+            operations.SESSIONS_RENAME,
+            params={"sessionID": session_id},
+            payload={"title": title},
+            options=options,
+        )
+
+    async def archive(self, session_id: str, *, archived: bool | None = None, options: Options | None = None) -> Session:
+        """Put a Session away, or with `archived: false` take it out again."""
+        return await self._core.call(
+            operations.SESSIONS_ARCHIVE,
+            params={"sessionID": session_id},
+            payload={"archived": archived},
+            options=options,
+        )
+
+    async def delete(self, session_id: str, *, options: Options | None = None) -> None:
+        """Stop what runs and remove a Session from every view."""
+        await self._core.call(
+            operations.SESSIONS_DELETE,
+            params={"sessionID": session_id},
+            options=options,
+        )
+
+    async def move(self, session_id: str, *, directory: str, move_changes: bool | None = None, options: Options | None = None) -> None:
+        """Move a Session to another directory of its project, with its uncommitted changes if wanted."""
+        await self._core.call(
+            operations.SESSIONS_MOVE,
+            params={"sessionID": session_id},
+            payload={"directory": directory, "moveChanges": move_changes},
+            options=options,
+        )
+
+    async def waits(self, session_id: str, *, options: Options | None = None) -> builtins.list[WaitInfo]:
+        """For what a Session waits right now, since when, and what ends that."""
+        return await self._core.call(
+            operations.SESSIONS_WAITS,
+            params={"sessionID": session_id},
+            options=options,
+        )
+
+    async def recover(self, session_id: str, *, decision: Literal["continue", "abandon"], options: Options | None = None) -> None:
+        """Continue after a turn that broke off with its process, or let it be."""
+        await self._core.call(
+            operations.SESSIONS_RECOVER,
+            params={"sessionID": session_id},
+            payload={"decision": decision},
+            options=options,
+        )
+
+    async def checkpoint(self, session_id: str, *, options: Options | None = None) -> CheckpointInfo | None:
+        """The newest compaction and what it replaced, or nothing."""
+        return await self._core.call(
+            operations.SESSIONS_CHECKPOINT,
+            params={"sessionID": session_id},
+            options=options,
+        )
+
+    async def undo_compaction(self, session_id: str, *, options: Options | None = None) -> None:
+        """Let the model read again what the newest compaction replaced, while nothing followed it."""
+        await self._core.call(
+            operations.SESSIONS_UNDO_COMPACTION,
+            params={"sessionID": session_id},
+            options=options,
+        )
+
+    async def request_context(self, session_id: str, *, options: Options | None = None) -> RequestContextView:
+        """What the model is told about its surroundings: the baseline, its sources, and what changed since."""
+        return await self._core.call(
+            operations.SESSIONS_REQUEST_CONTEXT,
+            params={"sessionID": session_id},
+            options=options,
+        )
+
+    async def todos(self, session_id: str, *, options: Options | None = None) -> builtins.list[Todo]:
+        """The list of things to do that the model keeps."""
+        return await self._core.call(
+            operations.SESSIONS_TODOS,
+            params={"sessionID": session_id},
+            options=options,
+        )
+
+
+class PermissionsGroup:
+    def __init__(self, core: AsyncCore) -> None:
+        self._core = core
+
+    async def list_requests(self, *, location: Location | None = None, options: Options | None = None) -> Located[builtins.list[PermissionRequest]]:
+        """What waits for a reply in a Location."""
+        return await self._core.call(
+            operations.PERMISSIONS_LIST_REQUESTS,
+            query={"location": placed(location)},
+            options=options,
+        )
+
+    async def list_saved(self, *, project_id: str | None = None, options: Options | None = None) -> builtins.list[SavedApproval]:
+        """What was approved for good, in a project."""
+        return await self._core.call(
+            operations.PERMISSIONS_LIST_SAVED,
+            query={"projectID": project_id},
+            options=options,
+        )
+
+    async def remove_saved(self, id: str, *, options: Options | None = None) -> None:
+        """Forget an approval; an unknown one is fine."""
+        await self._core.call(
+            operations.PERMISSIONS_REMOVE_SAVED,
+            params={"id": id},
+            options=options,
+        )
+
+    async def create(self, session_id: str, *, action: str, resources: builtins.tuple[str, ...], id: str | None = None, save: builtins.tuple[str, ...] | None = None, metadata: builtins.dict[str, Any] | None = None, source: PermissionSource | None = None, agent: str | None = None, options: Options | None = None) -> Evaluation:
+        """Evaluate what an agent wants to do, and ask a person where the rules say so. Never waits."""
+        return await self._core.call(
+            operations.PERMISSIONS_CREATE,
+            params={"sessionID": session_id},
+            payload={"action": action, "resources": resources, "id": id, "save": save, "metadata": metadata, "source": source, "agent": agent},
+            options=options,
+        )
+
+    async def list(self, session_id: str, *, options: Options | None = None) -> builtins.list[PermissionRequest]:
+        """What waits for a reply in a Session."""
+        return await self._core.call(
+            operations.PERMISSIONS_LIST,
+            params={"sessionID": session_id},
+            options=options,
+        )
+
+    async def get(self, session_id: str, *, request_id: str, options: Options | None = None) -> PermissionRequest:
+        """One request that waits."""
+        return await self._core.call(
+            operations.PERMISSIONS_GET,
+            params={"sessionID": session_id, "requestID": request_id},
+            options=options,
+        )
+
+    async def reply(self, session_id: str, *, request_id: str, reply: Literal["once", "always", "reject"], message: str | None = None, save: builtins.tuple[str, ...] | None = None, options: Options | None = None) -> None:
+        """Allow once, allow for good, or reject."""
+        await self._core.call(
+            operations.PERMISSIONS_REPLY,
+            params={"sessionID": session_id, "requestID": request_id},
+            payload={"reply": reply, "message": message, "save": save},
+            options=options,
+        )
+
+
+class QuestionsGroup:
+    def __init__(self, core: AsyncCore) -> None:
+        self._core = core
+
+    async def list_requests(self, *, location: Location | None = None, options: Options | None = None) -> Located[builtins.list[QuestionRequest]]:
+        """What waits for an answer in a Location."""
+        return await self._core.call(
+            operations.QUESTIONS_LIST_REQUESTS,
+            query={"location": placed(location)},
+            options=options,
+        )
+
+    async def list(self, session_id: str, *, options: Options | None = None) -> builtins.list[QuestionRequest]:
+        """What waits for an answer in a Session."""
+        return await self._core.call(
+            operations.QUESTIONS_LIST,
+            params={"sessionID": session_id},
+            options=options,
+        )
+
+    async def reply(self, session_id: str, *, request_id: str, answers: builtins.tuple[builtins.tuple[str, ...], ...], options: Options | None = None) -> None:
+        """Answer a question."""
+        await self._core.call(
+            operations.QUESTIONS_REPLY,
+            params={"sessionID": session_id, "requestID": request_id},
+            payload={"answers": answers},
+            options=options,
+        )
+
+    async def reject(self, session_id: str, *, request_id: str, options: Options | None = None) -> None:
+        """Do not answer: the turn stops."""
+        await self._core.call(
+            operations.QUESTIONS_REJECT,
+            params={"sessionID": session_id, "requestID": request_id},
+            options=options,
+        )
+
+
+class AgentsGroup:
+    def __init__(self, core: AsyncCore) -> None:
+        self._core = core
+
+    async def list(self, *, location: Location | None = None, options: Options | None = None) -> Located[builtins.list[Agent]]:
+        """The agents of a Location."""
+        return await self._core.call(
+            operations.AGENTS_LIST,
+            query={"location": placed(location)},
+            options=options,
+        )
+
+
+class ModelsGroup:
+    def __init__(self, core: AsyncCore) -> None:
+        self._core = core
+
+    async def list(self, *, location: Location | None = None, options: Options | None = None) -> Located[builtins.list[ModelInfo]]:
+        """The models that can be used now, newest first."""
+        return await self._core.call(
+            operations.MODELS_LIST,
+            query={"location": placed(location)},
+            options=options,
+        )
+
+
+class ProvidersGroup:
+    def __init__(self, core: AsyncCore) -> None:
+        self._core = core
+
+    async def list(self, *, location: Location | None = None, options: Options | None = None) -> Located[builtins.list[ProviderInfo]]:
+        """The providers that can be used now."""
+        return await self._core.call(
+            operations.PROVIDERS_LIST,
+            query={"location": placed(location)},
+            options=options,
+        )
+
+    async def get(self, provider_id: str, *, location: Location | None = None, options: Options | None = None) -> Located[ProviderInfo]:
+        """One provider, also one that cannot be used now."""
+        return await self._core.call(
+            operations.PROVIDERS_GET,
+            params={"providerID": provider_id},
+            query={"location": placed(location)},
+            options=options,
+        )
+
+
+class CommandsGroup:
+    def __init__(self, core: AsyncCore) -> None:
+        self._core = core
+
+    async def list(self, *, location: Location | None = None, options: Options | None = None) -> Located[builtins.list[CommandInfo]]:
+        """The commands of a Location."""
+        return await self._core.call(
+            operations.COMMANDS_LIST,
+            query={"location": placed(location)},
+            options=options,
+        )
+
+
+class SkillsGroup:
+    def __init__(self, core: AsyncCore) -> None:
+        self._core = core
+
+    async def list(self, *, location: Location | None = None, options: Options | None = None) -> Located[builtins.list[SkillInfo]]:
+        """The skills of a Location."""
+        return await self._core.call(
+            operations.SKILLS_LIST,
+            query={"location": placed(location)},
+            options=options,
+        )
+
+
+class ReferencesGroup:
+    def __init__(self, core: AsyncCore) -> None:
+        self._core = core
+
+    async def list(self, *, location: Location | None = None, options: Options | None = None) -> Located[builtins.list[ReferenceInfo]]:
+        """Further directories that agents may look into."""
+        return await self._core.call(
+            operations.REFERENCES_LIST,
+            query={"location": placed(location)},
+            options=options,
+        )
+
+
+class IntegrationsGroup:
+    def __init__(self, core: AsyncCore) -> None:
+        self._core = core
+
+    async def list(self, *, location: Location | None = None, options: Options | None = None) -> Located[builtins.list[IntegrationInfo]]:
+        """What can be connected, how, and what it is connected with."""
+        return await self._core.call(
+            operations.INTEGRATIONS_LIST,
+            query={"location": placed(location)},
+            options=options,
+        )
+
+    async def get(self, integration_id: str, *, location: Location | None = None, options: Options | None = None) -> Located[IntegrationInfo | None]:
+        """One integration, or nothing."""
+        return await self._core.call(
+            operations.INTEGRATIONS_GET,
+            params={"integrationID": integration_id},
+            query={"location": placed(location)},
+            options=options,
+        )
+
+    async def connect_key(self, integration_id: str, *, key: str, location: Location | None = None, label: str | None = None, options: Options | None = None) -> None:
+        """Store a key; it takes the place of an earlier credential."""
+        await self._core.call(
+            operations.INTEGRATIONS_CONNECT_KEY,
+            params={"integrationID": integration_id},
+            query={"location": placed(location)},
+            payload={"key": key, "label": label},
+            options=options,
+        )
+
+    async def connect_oauth(self, integration_id: str, *, method_id: str, inputs: builtins.dict[str, str], location: Location | None = None, label: str | None = None, options: Options | None = None) -> Located[Attempt]:
+        """Begin a sign-in that a person finishes elsewhere."""
+        return await self._core.call(
+            operations.INTEGRATIONS_CONNECT_OAUTH,
+            params={"integrationID": integration_id},
+            query={"location": placed(location)},
+            payload={"methodID": method_id, "inputs": inputs, "label": label},
+            options=options,
+        )
+
+    async def attempt_status(self, attempt_id: str, *, location: Location | None = None, options: Options | None = None) -> Located[AttemptStatus]:
+        """How a sign-in stands."""
+        return await self._core.call(
+            operations.INTEGRATIONS_ATTEMPT_STATUS,
+            params={"attemptID": attempt_id},
+            query={"location": placed(location)},
+            options=options,
+        )
+
+    async def attempt_complete(self, attempt_id: str, *, location: Location | None = None, code: str | None = None, options: Options | None = None) -> None:
+        """Finish a sign-in with the code that the provider showed."""
+        await self._core.call(
+            operations.INTEGRATIONS_ATTEMPT_COMPLETE,
+            params={"attemptID": attempt_id},
+            query={"location": placed(location)},
+            payload={"code": code},
+            options=options,
+        )
+
+    async def attempt_cancel(self, attempt_id: str, *, location: Location | None = None, options: Options | None = None) -> None:
+        """Give a sign-in up; an unknown one is fine."""
+        await self._core.call(
+            operations.INTEGRATIONS_ATTEMPT_CANCEL,
+            params={"attemptID": attempt_id},
+            query={"location": placed(location)},
+            options=options,
+        )
+
+
+class CredentialsGroup:
+    def __init__(self, core: AsyncCore) -> None:
+        self._core = core
+
+    async def update(self, credential_id: str, *, label: str, location: Location | None = None, options: Options | None = None) -> None:
+        """Give a stored credential another label; an unknown one is fine."""
+        await self._core.call(
+            operations.CREDENTIALS_UPDATE,
+            params={"credentialID": credential_id},
+            query={"location": placed(location)},
+            payload={"label": label},
+            options=options,
+        )
+
+    async def remove(self, credential_id: str, *, location: Location | None = None, options: Options | None = None) -> None:
+        """Forget a stored credential; an unknown one is fine."""
+        await self._core.call(
+            operations.CREDENTIALS_REMOVE,
+            params={"credentialID": credential_id},
+            query={"location": placed(location)},
+            options=options,
+        )
+
+
+class FilesGroup:
+    def __init__(self, core: AsyncCore) -> None:
+        self._core = core
+
+    async def list(self, *, location: Location | None = None, path: str | None = None, options: Options | None = None) -> Located[builtins.list[FileEntry]]:
+        """The entries of a directory, directories first."""
+        return await self._core.call(
+            operations.FILES_LIST,
+            query={"location": placed(location), "path": path},
+            options=options,
+        )
+
+    async def find(self, *, query: str, location: Location | None = None, type: Literal["file", "directory"] | None = None, limit: int | None = None, options: Options | None = None) -> Located[builtins.list[FileEntry]]:
+        """Files and directories whose path resembles a text, the best first."""
+        return await self._core.call(
+            operations.FILES_FIND,
+            query={"query": query, "location": placed(location), "type": type, "limit": limit},
+            options=options,
+        )
+
+
+class ProjectCopiesGroup:
+    def __init__(self, core: AsyncCore) -> None:
+        self._core = core
+
+    async def create(self, project_id: str, *, strategy: str, directory: str, location: Location | None = None, name: str | None = None, options: Options | None = None) -> ProjectCopy:
+        """Copy a project to another directory."""
+        return await self._core.call(
+            operations.PROJECT_COPIES_CREATE,
+            params={"projectID": project_id},
+            query={"location": placed(location)},
+            payload={"strategy": strategy, "directory": directory, "name": name},
+            options=options,
+        )
+
+    async def remove(self, project_id: str, *, directory: str, force: bool, location: Location | None = None, options: Options | None = None) -> None:
+        """Remove a copy."""
+        await self._core.call(
+            operations.PROJECT_COPIES_REMOVE,
+            params={"projectID": project_id},
+            query={"location": placed(location)},
+            payload={"directory": directory, "force": force},
+            options=options,
+        )
+
+    async def refresh(self, project_id: str, *, location: Location | None = None, options: Options | None = None) -> None:
+        """Look again which copies there are."""
+        await self._core.call(
+            operations.PROJECT_COPIES_REFRESH,
+            params={"projectID": project_id},
+            query={"location": placed(location)},
+            options=options,
+        )
+
+
+class MetricsGroup:
+    def __init__(self, core: AsyncCore) -> None:
+        self._core = core
+
+    async def read(self, *, options: Options | None = None) -> builtins.dict[str, builtins.dict[str, builtins.dict[str, float]]]:
+        """Counts, sums and largest values since the start, by name and source. Never a text."""
+        return await self._core.call(
+            operations.METRICS_READ,
             options=options,
         )
 
 
 class AsyncClient:
-    """Construction does no I/O; the transport is the caller's."""
+    """Construction does no I/O. Leaving the `async with` block closes the transport."""
 
     def __init__(self, transport: AsyncTransport, *, headers: Mapping[str, str] | None = None) -> None:
-        core = ClientCore(transport, headers)
+        core = AsyncCore(transport, headers)
+        self._transport = transport
         self.health = HealthGroup(core)
         self.location = LocationGroup(core)
         self.events = EventsGroup(core)
         self.sessions = SessionsGroup(core)
+        self.permissions = PermissionsGroup(core)
+        self.questions = QuestionsGroup(core)
+        self.agents = AgentsGroup(core)
+        self.models = ModelsGroup(core)
+        self.providers = ProvidersGroup(core)
+        self.commands = CommandsGroup(core)
+        self.skills = SkillsGroup(core)
+        self.references = ReferencesGroup(core)
+        self.integrations = IntegrationsGroup(core)
+        self.credentials = CredentialsGroup(core)
+        self.files = FilesGroup(core)
+        self.project_copies = ProjectCopiesGroup(core)
+        self.metrics = MetricsGroup(core)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self._transport.close()

@@ -245,6 +245,26 @@ class Experimental(Section):
     policies: list[Statement] | None = None
 
 
+class Holdfast(Section):
+    """What only this runtime knows."""
+
+    recovery: Literal["ask", "continue", "abandon"] | None = None
+    """What happens at start to turns that broke off with their process."""
+    titles: bool | None = None
+    turns: PositiveInt | None = None
+    """A cap on turns without new input, for agents without `steps`."""
+    running_calls: PositiveInt | None = None
+    calls: PositiveInt | None = None
+    repeated_calls: PositiveInt | None = None
+    environment: list[str] | None = None
+    """Variables of the host that commands get beyond the usual ones."""
+    external_paths: Literal["ask", "deny"] | None = None
+    line_endings: Literal["as_given", "as_before"] | None = None
+    stale_guard: bool | None = None
+    patch_moves: bool | None = None
+    patch_atomic: bool | None = None
+
+
 class ConfigFile(Section, rename={"schema": "$schema"}):
     """`opencode.json`, `opencode.jsonc`."""
 
@@ -276,6 +296,7 @@ class ConfigFile(Section, rename={"schema": "$schema"}):
     plugins: list[str | Plugin] | None = None
     providers: dict[str, Provider] | None = None
     experimental: Experimental | None = None
+    holdfast: Holdfast | None = None
 
 
 def json_schema() -> dict[str, Any]:

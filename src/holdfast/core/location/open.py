@@ -3,6 +3,7 @@ parts need each other. Nothing takes a Session id."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ from holdfast.core.location.settings import output_limits, remembered, session_s
 from holdfast.core.location.surface import Surface
 from holdfast.core.location.toolbox import register_tools
 from holdfast.core.permission.permission import Permissions
-from holdfast.core.plugin.external import external_plugins
+from holdfast.core.plugin.external import Found, external_plugins
 from holdfast.core.plugin.host import Location as PluginLocation
 from holdfast.core.plugin.plugins import Plugins
 from holdfast.core.plugin.request import RequestHooks
@@ -32,6 +33,7 @@ from holdfast.core.snapshot.snapshot import Snapshots
 from holdfast.core.state import Batches, Phase
 from holdfast.core.tool.authorization import Authorization
 from holdfast.core.tool.registry import ToolRegistry
+from holdfast.schema.live_event import PluginAdded
 
 if TYPE_CHECKING:
     from holdfast.core.location.commons import Commons
@@ -50,12 +52,7 @@ async def open_location(commons: Commons, location: Location, project: Project) 
         commons.log.announce(payload, location=location)
 
     config = LiveConfig(lambda: load_config(directory, project.directory, commons.environment), batches)
-    agents = Agents(batches)
-    agents.state.transform(builtin_agents(commons.directories, directory), scope, phase=Phase.BUILTIN)
-    agents.follow(config, commons.environment, scope)
-    commands = Commands(batches)
-    commands.state.transform(builtin_commands(project.directory), scope, phase=Phase.BUILTIN)
-    commands.follow(config, scope)
+    agents, commands, context = Agents(batches), Commands(batches), SystemContextRegistry()
     permissions = Permissions(
         log=commons.log,
         database=commons.database,
@@ -75,13 +72,30 @@ async def open_location(commons: Commons, location: Location, project: Project) 
         unattended=commons.unattended(),
     )
     authorizer = Authorization(permissions)
-    context = SystemContextRegistry()
-    surface = Surface(commons, location, project, config, context, scope, batches)
-    tools = ToolRegistry(
-        commons.application_tools, commons.outputs, limits=remembered(config, output_limits), batches=batches
-    )
-    processes = register_tools(tools, commons, location, config, agents, surface, authorizer, questions, scope)
     hooks = RequestHooks(lambda id, message: plugins.diagnose(id, message))
+    with batches.batch():
+        catalog = Catalog(
+            config.current,
+            commons.environment,
+            models=commons.models,
+            credentials=commons.credentials,
+            clock=commons.clock,
+            ids=commons.ids,
+            batches=batches,
+            announce=announce,
+            boot=lambda: plugins.booted(),
+        )
+        # Policy lives in the catalog and hears of a new configuration before anyone else.
+        config.follow(lambda new: lambda: catalog.reconfigure(new), scope)
+        agents.state.transform(builtin_agents(commons.directories, directory), scope, phase=Phase.BUILTIN)
+        agents.follow(config, commons.environment, scope)
+        commands.state.transform(builtin_commands(project.directory), scope, phase=Phase.BUILTIN)
+        commands.follow(config, scope)
+        surface = Surface(commons, location, project, config, context, scope, batches)
+        tools = ToolRegistry(
+            commons.application_tools, commons.outputs, limits=remembered(config, output_limits), batches=batches
+        )
+        processes = register_tools(tools, commons, location, config, agents, surface, authorizer, questions, scope)
     plugins = Plugins(
         PluginLocation(
             agents=agents.state,
@@ -90,28 +104,17 @@ async def open_location(commons: Commons, location: Location, project: Project) 
             tools=tools,
             requests=hooks,
             events=commons.log.bus,
+            catalog=catalog,
+            integrations=catalog.integrations,
             references=surface.references,
             skills=surface.skill_sources,
         ),
         batches,
+        lambda id: announce(PluginAdded(id=id)),
     )
-    catalog = Catalog(
-        config.current,
-        commons.environment,
-        models=commons.models,
-        credentials=commons.credentials,
-        clock=commons.clock,
-        ids=commons.ids,
-        batches=batches,
-        announce=announce,
-        boot=plugins.booted,
-    )
-    config.follow(lambda new: lambda: catalog.reconfigure(new), scope)
-    found = external_plugins(config.current, commons.environment, trusts_project=commons.trusts_projects)
-    for problem in found.diagnostics:
-        plugins.diagnose("config", problem.message)
-    if found.plugins:
-        plugins.start(found.plugins)
+    find_plugins = partial(external_plugins, environment=commons.environment, trusts_project=commons.trusts_projects)
+    _start_plugins(plugins, find_plugins(config.current))
+    config.follow(lambda new: partial(_start_plugins, plugins, find_plugins(new)), scope)
     snapshots = Snapshots(project, commons.directories.data / "snapshot")
 
     def agent_of(session: Session) -> Agent:
@@ -165,3 +168,11 @@ async def open_location(commons: Commons, location: Location, project: Project) 
         runner=runner,
         scope=scope,
     )
+
+
+def _start_plugins(plugins: Plugins, found: Found) -> None:
+    """In the background; what is not named any more leaves."""
+    for problem in found.diagnostics:
+        plugins.diagnose("config", problem.message)
+    if found.plugins or plugins.active():
+        plugins.start(found.plugins)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+FILE_SWITCHES = ("external_paths", "line_endings", "stale_guard", "patch_moves", "patch_atomic")
+
 
 def remembered(config: LiveConfig, make: Callable[[Config], T]) -> Callable[[], T]:
     """What the configuration in force says; worked out once for each configuration."""
@@ -40,7 +42,9 @@ def output_limits(config: Config) -> OutputLimits:
 def file_settings(config: Config) -> FileSettings:
     limits = output_limits(config)
     return FileSettings(
-        **_given(config, "holdfast", only=("external_paths", "stale_guard", "patch_moves", "patch_atomic")),
+        **_given(
+            config, "holdfast", only=("external_paths", "line_endings", "stale_guard", "patch_moves", "patch_atomic")
+        ),
         **_scalar(config, "binary_files"),
         image=ImageLimits(**_given(config, "attachments", "image")),
         output_lines=limits.max_lines,

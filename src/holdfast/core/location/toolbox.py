@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.filesystem.location_files import LocationFiles
-from holdfast.core.filesystem.location_path import LocationPaths
 from holdfast.core.location.settings import bash_settings, file_settings, remembered
-from holdfast.core.permission.rules import evaluate
+from holdfast.core.permission.rules import DENY_EVERYTHING, evaluate
 from holdfast.core.process.environment import child_environment
 from holdfast.core.process.process import Processes
 from holdfast.core.search.search import Search, find_ripgrep
@@ -65,7 +64,7 @@ def register_tools(
         return {reference.name: Path(reference.path) for reference in surface.known_references()}
 
     def readable(agent: str, resource: str) -> Effect:
-        return evaluate(agents.rules(agent) or (), "read", resource)
+        return evaluate(agents.rules(agent) or DENY_EVERYTHING, "read", resource)
 
     settings = remembered(config, file_settings)
     files = LocationFiles(
@@ -75,7 +74,6 @@ def register_tools(
         references=references,
         on_edit=edited,
     )
-    paths = LocationPaths(directory, managed=managed, references=references)
     search = Search(processes, child_environment(commons.environment), find_ripgrep(commons.environment))
     web = Fetcher(AddressPolicy(own_ports=commons.own_ports))
     tools: dict[str, Tool[Any, Any]] = {
@@ -84,15 +82,15 @@ def register_tools(
         "edit": edit_tool(files, authorizer),
         "apply_patch": apply_patch_tool(files, authorizer),
         "bash": bash_tool(
-            paths,
+            files.paths,
             processes,
             authorizer,
             host=commons.environment,
             settings=remembered(config, bash_settings),
             store=commons.outputs,
         ),
-        "glob": glob_tool(paths, search, authorizer, external_paths=lambda: settings().external_paths),
-        "grep": grep_tool(paths, search, authorizer, readable, external_paths=lambda: settings().external_paths),
+        "glob": glob_tool(files.paths, search, authorizer, external_paths=lambda: settings().external_paths),
+        "grep": grep_tool(files.paths, search, authorizer, readable, external_paths=lambda: settings().external_paths),
         "skill": skill_tool(surface.skills, authorizer),
         "todowrite": todowrite_tool(commons.todos, authorizer),
         "webfetch": webfetch_tool(web, authorizer, lambda agent: agents.rules(agent) or ()),

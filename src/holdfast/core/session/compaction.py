@@ -8,7 +8,7 @@ Invariants
 from __future__ import annotations
 
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from holdfast.core.session.errors import Interrupted
 from holdfast.core.session.interrupt import Stop
@@ -53,6 +53,7 @@ class Summariser(NamedTuple):
     """The window in tokens; not positive means unknown, and then nothing is compacted on its own."""
     output: int
     http: HttpOverlay
+    options: dict[str, dict[str, Any]] | None
     price: Callable[[Tokens], float]
 
     @property
@@ -150,7 +151,9 @@ class Compaction:
         return prior
 
     async def _ask(self, asked: str, by: Summariser, message_id: str) -> str:
-        request = make_request(prompt=asked, http=by.http, generation=Generation(max_tokens=by.allowed))
+        request = make_request(
+            prompt=asked, http=by.http, provider_options=by.options, generation=Generation(max_tokens=by.allowed)
+        )
         pieces: list[str] = []
         usage: llm.Usage | None = None
         failure: str | None = None

@@ -8,6 +8,8 @@ SessionError
 ├── LifecycleConflict       an input cannot be promoted as asked (internal)
 ├── ModelNotSelected        no model was chosen and none is available
 ├── ModelUnavailable        the chosen model is not available here
+├── VariantUnavailable      the chosen model has no such variant (core/catalog/errors.py)
+├── UnsupportedApi          no protocol here speaks to it (core/catalog/errors.py)
 ├── AgentUnavailable        the chosen agent has no record here
 ├── InboxFull               too many inputs wait already
 ├── InputNotPending         that input was promoted, or never was one

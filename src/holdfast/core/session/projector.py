@@ -145,6 +145,7 @@ def step_started(event: Projected) -> tuple[Statement, ...]:
     return (
         Statement("message.close_newest_assistant", {"session_id": data.session_id, "timestamp": data.timestamp}),
         _message(event, data.assistant_message_id, "assistant", content),
+        Statement("message.note_assistant", {"session_id": data.session_id}),
         Statement("turn.answer", {"session_id": data.session_id, "message_id": data.assistant_message_id}),
     )
 
@@ -171,7 +172,7 @@ def step_failed(event: Projected) -> tuple[Statement, ...]:
 
 def text_started(event: Projected) -> tuple[Statement, ...]:
     data: ev.TextStarted = event.data
-    return (_part(data, "text", data.text_id, {"type": "text", "id": data.text_id, "text": ""}),)
+    return _part(data, "text", data.text_id, {"type": "text", "id": data.text_id, "text": ""})
 
 
 def text_ended(event: Projected) -> tuple[Statement, ...]:
@@ -188,7 +189,7 @@ def reasoning_started(event: Projected) -> tuple[Statement, ...]:
         **({"providerMetadata": data.provider_metadata} if data.provider_metadata is not None else {}),
         "time": {"created": data.timestamp},
     }
-    return (_part(data, "reasoning", data.reasoning_id, content),)
+    return _part(data, "reasoning", data.reasoning_id, content)
 
 
 def reasoning_ended(event: Projected) -> tuple[Statement, ...]:
@@ -206,7 +207,7 @@ def tool_input_started(event: Projected) -> tuple[Statement, ...]:
         "state": {"status": "pending", "input": ""},
         "time": {"created": data.timestamp},
     }
-    return (_part(data, "tool", data.call_id, content, status="pending"),)
+    return _part(data, "tool", data.call_id, content, status="pending")
 
 
 def tool_input_ended(event: Projected) -> tuple[Statement, ...]:
@@ -512,9 +513,10 @@ def _answered(
 
 def _part(
     data: ev.StepPayload, kind: str, key: str, content: Mapping[str, Any], *, status: str | None = None
-) -> Statement:
-    row = {"kind": kind, "key": key, "status": status, "data": _json(content)}
-    return Statement("part.add", {"session_id": data.session_id, "message_id": data.assistant_message_id, **row})
+) -> tuple[Statement, ...]:
+    place = {"session_id": data.session_id, "message_id": data.assistant_message_id, "kind": kind, "key": key}
+    add = Statement("part.add", {**place, "status": status, "data": _json(content)})
+    return (Statement("part.supersede", place), add)
 
 
 def _target(data: ev.StepPayload, key: str) -> dict[str, Value]:

@@ -144,7 +144,11 @@ class AnthropicMessages(NamedTuple):
                 **sampling,
                 "stop_sequences": controls.stop if controls else None,
                 "thinking": _thinking(given.get("thinking"), model),
-                "output_config": compact({"effort": strength, "format": _format(request)}) or None,
+                "output_config": compact(
+                    {"effort": strength, "format": _format(request), "task_budget": given.get("taskBudget")}
+                )
+                or None,
+                "metadata": _metadata(given.get("metadata")),
             }
         )
 
@@ -332,6 +336,11 @@ def _thought(part: ReasoningPart, native: dict[str, Any]) -> dict[str, Any] | No
     if signature:
         return {"type": "thinking", "thinking": part.text, "signature": signature}
     return {"type": "text", "text": part.text} if part.text.strip() else None
+
+
+def _metadata(given: Any) -> dict[str, Any] | None:
+    user = given.get("userId") if isinstance(given, dict) else None
+    return {"user_id": user} if isinstance(user, str) else None
 
 
 def _format(request: Request) -> dict[str, Any] | None:

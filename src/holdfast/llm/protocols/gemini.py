@@ -96,6 +96,8 @@ class Gemini(NamedTuple):
         body: dict[str, Any] = {**((request.http and request.http.body) or {})}
         if config := _config(model, request):
             body["generationConfig"] = config
+        if (safety := options(request, OPTIONS).get("safetySettings")) is not None:
+            body["safetySettings"] = safety
         if request.tools and (request.tool_choice is None or request.tool_choice.type != "none"):
             body["tools"] = [{"functionDeclarations": [_declaration(model, tool) for tool in request.tools]}]
             if request.tool_choice is not None:
@@ -142,7 +144,8 @@ def _add(draft: Draft, role: str, parts: Iterable[dict[str, Any]]) -> None:
 
 def _config(model: Model, request: Request) -> dict[str, Any]:
     controls = request.generation
-    thinking = options(request, OPTIONS).get("thinkingConfig")
+    given = options(request, OPTIONS)
+    thinking = given.get("thinkingConfig")
     config: dict[str, Any] = {}
     if controls is not None:
         config["maxOutputTokens"] = controls.max_tokens
@@ -157,6 +160,7 @@ def _config(model: Model, request: Request) -> dict[str, Any]:
         config |= {"seed": controls.seed, "stopSequences": controls.stop or None}
     if (asked := json_format(request)) is not None:
         config |= {"responseMimeType": "application/json", "responseSchema": gemini_schema(asked[1])}
+    config |= {name: given.get(name) for name in ("responseModalities", "mediaResolution", "imageConfig")}
     config["thinkingConfig"] = (compact(thinking) or None) if isinstance(thinking, dict) else None
     return compact(config)
 

@@ -35,6 +35,9 @@ class KeyAuth(NamedTuple):
     scheme: str = "Bearer "
     source: str = ""
 
+    def __repr__(self) -> str:
+        return f"KeyAuth({self.header})"
+
     def headers(self, url: str, headers: Mapping[str, str], body: Sequence[bytes]) -> dict[str, str]:
         if not self.key:
             where = f": set {self.source}" if self.source else ""

@@ -9,10 +9,15 @@ import msgspec
 from holdfast.schema.codec import encode
 from holdfast.schema.event import Event
 from holdfast.schema.live_event import ServerConnected
+from holdfast.schema.manifest import MANIFEST
 
 if TYPE_CHECKING:
     from holdfast.core.runtime import Runtime
     from holdfast.server.types import Call, Frames
+
+
+PUBLIC = frozenset(definition.type for definition in MANIFEST.latest.values() if definition.public)
+"""The bus carries private events too; of those nobody outside hears."""
 
 
 async def subscribe(call: Call) -> Frames:
@@ -21,7 +26,7 @@ async def subscribe(call: Call) -> Frames:
 
 async def _frames(runtime: Runtime) -> Frames:
     connected = Event(id=runtime.new_event_id(), type="server.connected", data=msgspec.Raw(encode(ServerConnected())))
-    with runtime.log.bus.subscribe() as subscription:
+    with runtime.log.bus.subscribe(PUBLIC) as subscription:
         yield b"data: %s\n\n: heartbeat\n\n" % encode(connected)
         while batch := await subscription.next():
             yield b"".join([b"data: %s\n\n" % item.wire for item in batch])

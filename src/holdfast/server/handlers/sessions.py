@@ -21,8 +21,9 @@ from holdfast.server.types import Call, Frames, HistoryOf, PageOf
 if TYPE_CHECKING:
     from holdfast.core.session.store import Direction, Order
     from holdfast.protocol import sessions as protocol
+    from holdfast.protocol.inputs import ModelInput
     from holdfast.schema.prompt import Admission
-    from holdfast.schema.session import Session
+    from holdfast.schema.session import Revert, Session
 
 PAGE = 50
 LAST_SEQUENCE = 2**53 - 1
@@ -60,11 +61,10 @@ async def create(call: Call) -> Session:
     location = call.runtime.location
     if payload.location is not None:
         location = existing_location(payload.location.directory, _known(payload.location.workspace_id), kind="Payload")
-    model = payload.model
     return await call.runtime.sessions.create(
         id=payload.id,
         agent=payload.agent,
-        model=ModelRef(id=model.id, provider_id=model.provider_id, variant=_known(model.variant)) if model else None,
+        model=_model(payload.model) if payload.model else None,
         location=location,
         project=await call.runtime.project(location),
     )
@@ -88,6 +88,33 @@ async def prompt(call: Call) -> Admission:
         delivery=payload.delivery or "steer",
         resume=payload.resume is not False,
     )
+
+
+async def switch_agent(call: Call) -> None:
+    await call.runtime.sessions.switch_agent(call.params.session_id, call.payload.agent)
+
+
+async def switch_model(call: Call) -> None:
+    await call.runtime.sessions.switch_model(call.params.session_id, _model(call.payload.model))
+
+
+async def compact(call: Call) -> None:
+    await call.runtime.sessions.compact(call.params.session_id)
+
+
+async def stage_revert(call: Call) -> Revert:
+    payload: protocol.StagePayload = call.payload
+    return await call.runtime.sessions.stage_revert(
+        call.params.session_id, payload.message_id, files=payload.files is not False
+    )
+
+
+async def clear_revert(call: Call) -> None:
+    await call.runtime.sessions.clear_revert(call.params.session_id)
+
+
+async def commit_revert(call: Call) -> None:
+    await call.runtime.sessions.commit_revert(call.params.session_id)
 
 
 async def wait(call: Call) -> None:
@@ -157,6 +184,10 @@ async def _frames(call: Call, after: int) -> Frames:
 
 def _raw(message: StoredMessage) -> msgspec.Raw:
     return msgspec.Raw(message.wire)
+
+
+def _model(given: ModelInput) -> ModelRef:
+    return ModelRef(id=given.id, provider_id=given.provider_id, variant=_known(given.variant))
 
 
 def _known(value: str | UnsetType) -> str | None:

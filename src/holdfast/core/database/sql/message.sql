@@ -10,8 +10,11 @@ select 1 from session_message where id = :id
 update session_message
 set data = json_set(data, '$.time.completed', :timestamp), time_updated = :timestamp
 where session_id = :session_id
-  and seq = (select max(seq) from session_message where session_id = :session_id and type = 'assistant')
+  and seq = (select newest_assistant from session where id = :session_id)
   and json_extract(data, '$.time.completed') is null
+
+-- name: message.note_assistant
+update session set newest_assistant = :seq where id = :session_id
 
 -- name: message.end_step
 update session_message
@@ -47,6 +50,13 @@ where session_id = :session_id
 -- name: message.in_session
 select 1 from session_message where id = :message_id and session_id = :session_id
 
+-- name: part.supersede
+-- Call ids may repeat within a message: what is meant by a key from now on is the item that is about to be added.
+update session_message_part set key = '~' || key
+where session_id = :session_id
+  and message_seq = (select seq from session_message where id = :message_id and session_id = :session_id)
+  and kind = :kind and key = :key
+
 -- name: part.add
 -- Appends a content item to an assistant message of this Session; unknown messages are ignored.
 insert into session_message_part (session_id, message_seq, idx, kind, key, status, data)
@@ -57,15 +67,10 @@ from session_message m
 where m.id = :message_id and m.session_id = :session_id and m.type = 'assistant'
 
 -- name: part.end_text
--- The newest item with this key is meant, here and below.
 update session_message_part set data = json_set(data, '$.text', :text)
 where session_id = :session_id
   and message_seq = (select seq from session_message where id = :message_id and session_id = :session_id)
-  and idx = (
-    select max(idx) from session_message_part p
-    where p.session_id = :session_id and p.message_seq = session_message_part.message_seq
-      and p.kind = 'text' and p.key = :key
-  )
+  and kind = 'text' and key = :key
 
 -- name: part.end_reasoning
 -- Metadata given at the end replaces what came at the start.
@@ -75,21 +80,13 @@ set data = json_set(
   '$.text', :text, '$.time.completed', :timestamp)
 where session_id = :session_id
   and message_seq = (select seq from session_message where id = :message_id and session_id = :session_id)
-  and idx = (
-    select max(idx) from session_message_part p
-    where p.session_id = :session_id and p.message_seq = session_message_part.message_seq
-      and p.kind = 'reasoning' and p.key = :key
-  )
+  and kind = 'reasoning' and key = :key
 
 -- name: part.tool_input
 update session_message_part set data = json_set(data, '$.state.input', :text)
 where session_id = :session_id and status = 'pending'
   and message_seq = (select seq from session_message where id = :message_id and session_id = :session_id)
-  and idx = (
-    select max(idx) from session_message_part p
-    where p.session_id = :session_id and p.message_seq = session_message_part.message_seq
-      and p.kind = 'tool' and p.key = :key
-  )
+  and kind = 'tool' and key = :key
 
 -- name: part.tool_called
 update session_message_part
@@ -97,22 +94,14 @@ set status = 'running',
   data = json_set(data, '$.provider', json(:provider), '$.state', json(:state), '$.time.ran', :timestamp)
 where session_id = :session_id and status = 'pending'
   and message_seq = (select seq from session_message where id = :message_id and session_id = :session_id)
-  and idx = (
-    select max(idx) from session_message_part p
-    where p.session_id = :session_id and p.message_seq = session_message_part.message_seq
-      and p.kind = 'tool' and p.key = :key
-  )
+  and kind = 'tool' and key = :key
 
 -- name: part.tool_progress
 update session_message_part
 set data = json_set(data, '$.state.structured', json(:structured), '$.state.content', json(:content))
 where session_id = :session_id and status = 'running'
   and message_seq = (select seq from session_message where id = :message_id and session_id = :session_id)
-  and idx = (
-    select max(idx) from session_message_part p
-    where p.session_id = :session_id and p.message_seq = session_message_part.message_seq
-      and p.kind = 'tool' and p.key = :key
-  )
+  and kind = 'tool' and key = :key
 
 -- name: part.tool_success
 -- The call's input stays; `executed` once true stays true; result-side metadata is kept beside the call's.
@@ -125,11 +114,7 @@ set status = 'completed',
     '$.time.completed', :timestamp)
 where session_id = :session_id and status = 'running'
   and message_seq = (select seq from session_message where id = :message_id and session_id = :session_id)
-  and idx = (
-    select max(idx) from session_message_part p
-    where p.session_id = :session_id and p.message_seq = session_message_part.message_seq
-      and p.kind = 'tool' and p.key = :key
-  )
+  and kind = 'tool' and key = :key
 
 -- name: part.tool_failed
 -- A running call keeps its input and its last checkpoint; a pending one had no input yet.
@@ -146,11 +131,7 @@ set data = json_set(
   status = 'error'
 where session_id = :session_id and status in ('pending', 'running')
   and message_seq = (select seq from session_message where id = :message_id and session_id = :session_id)
-  and idx = (
-    select max(idx) from session_message_part p
-    where p.session_id = :session_id and p.message_seq = session_message_part.message_seq
-      and p.kind = 'tool' and p.key = :key
-  )
+  and kind = 'tool' and key = :key
 
 -- name: message.get
 select m.seq, m.id, m.type, cast(m.data as blob), cast((

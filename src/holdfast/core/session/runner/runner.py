@@ -158,6 +158,7 @@ class _Drain:
         if session.location != around.location:
             raise Interrupted  # moved: the destination's runner takes it from here, the input is still pending
         agent = around.agent(session)
+        await around.catalog.ready()
         resolved = around.catalog.resolve(self._session_id, session.model, agent)
         epoch, fresh = await self._open_epoch(session, agent, resolved)
         await self._promote(boundary, agent)
@@ -297,7 +298,8 @@ class _Drain:
             ready.resolved.model,
             limit.context,
             limit.output,
-            HttpOverlay(headers=_headers(ready.session, {})),
+            HttpOverlay(body=ready.frame.http.body, headers=ready.frame.http.headers),
+            ready.frame.options,
             ready.resolved.price,
         )
         if by.room is None and not manual:

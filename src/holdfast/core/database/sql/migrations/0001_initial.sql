@@ -57,7 +57,8 @@ create table session (
   time_created integer not null,
   time_updated integer not null,
   time_compacting integer,
-  time_archived integer
+  time_archived integer,
+  newest_assistant integer
 ) without rowid;
 create index session_project on session (project_id);
 create index session_workspace on session (workspace_id);
@@ -79,7 +80,7 @@ create index session_message_type on session_message (session_id, type, seq);
 create index session_message_created on session_message (session_id, time_created, id);
 create index session_message_time on session_message (time_created);
 
--- One content item. `key` is the id that the provider gave it; call ids repeat, the newest one is meant.
+-- One content item. `key` is the id that the provider gave it; should it repeat, the older item's gets a mark.
 create table session_message_part (
   session_id text not null,
   message_seq integer not null,

@@ -1,0 +1,80 @@
+"""`holdfast config`: what the configuration files say, and what is wrong with them."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from holdfast.cli.output import json_option, print_json, printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from holdfast.cli.host import Problem
+
+
+@click.group("config")
+def command() -> None:
+    """Look at the configuration of this directory."""
+
+
+@command.command()
+@json_option
+def check(as_json: bool) -> None:
+    """Name every file that is read, and what in it does not count.
+
+    Exits with 1 if a file could not be used; warnings alone are no failure."""
+    from holdfast.cli.failure import execute
+
+    sys.exit(execute(_check(as_json)))
+
+
+@command.command()
+def show() -> None:
+    """Print the configuration in force as JSON, all files merged, without secrets."""
+    from holdfast.cli.failure import execute
+
+    sys.exit(execute(_show()))
+
+
+@command.command()
+def schema() -> None:
+    """Print the JSON Schema of a configuration file, for an editor."""
+    from holdfast.cli.host import Host
+
+    print_json(Host.config_schema())
+
+
+async def _check(as_json: bool) -> int:
+    from holdfast.cli.failure import FAILED
+    from holdfast.cli.host import Host
+
+    async with Host() as host:
+        report = await host.config_report()
+    if as_json:
+        print_json(report)
+    else:
+        for path in report.files:
+            click.echo(path)
+        print_problems(report.problems)
+        if not report.files:
+            click.echo("no configuration file", err=True)
+        elif not report.problems:
+            click.echo("nothing to complain about", err=True)
+    return FAILED if report.refused else 0
+
+
+def print_problems(problems: Iterable[Problem]) -> None:
+    for problem in problems:
+        hint = f" (did you mean {problem.suggestion}?)" if problem.suggestion else ""
+        click.echo(printable(f"{problem.severity}: {problem.place}: {problem.message}{hint}"))
+
+
+async def _show() -> int:
+    from holdfast.cli.host import Host
+
+    async with Host() as host:
+        print_json(await host.effective_config())
+    return 0

@@ -1,0 +1,106 @@
+"""`holdfast context`: what the model is told about its surroundings, and what changed it."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from holdfast.cli.output import brief, json_option, moment, print_json, print_table, printable
+
+if TYPE_CHECKING:
+    from holdfast.client.generated.async_client import AsyncClient
+    from holdfast.protocol.insight import ContextSourceInfo, RequestContextInfo
+    from holdfast.schema.event import Event
+
+
+@click.command("context")
+@click.argument("session_id", metavar="SESSION")
+@json_option
+def command(session_id: str, as_json: bool) -> None:
+    """Show the System Context of SESSION: what every request to its model begins with.
+
+    First the baseline; then each source with what the model was told last; then every change since, with the sources
+    it spoke for; then the requests that did not begin like the one before them, and why. Nothing is read anew."""
+    from holdfast.cli.failure import execute
+
+    sys.exit(execute(_show(session_id, as_json)))
+
+
+async def _show(session_id: str, as_json: bool) -> int:
+    from holdfast.embedded.holdfast import Holdfast
+    from holdfast.protocol.insight import RequestContextAbsent
+
+    async with Holdfast() as hf:
+        context = await hf.sessions.request_context(session_id)
+        if as_json:
+            print_json(context)
+        elif isinstance(context, RequestContextAbsent):
+            click.echo("not initialized: no prompt was promoted yet, or the session moved since", err=True)
+        else:
+            await _print(hf, session_id, context)
+    return 0
+
+
+async def _print(client: AsyncClient, session_id: str, context: RequestContextInfo) -> None:
+    _heading(f"Baseline, since event {context.baseline_seq}")
+    click.echo(printable(context.baseline))
+    _heading("Sources")
+    print_table(("SOURCE", "STATE", "BYTES", "TOLD LAST"), map(_source, context.sources), right=("BYTES",))
+    if context.changes:
+        _heading("Changes since, newest first")
+    for change in context.changes:
+        event = await _event_at(client, session_id, change.seq)
+        click.echo(printable(f"event {change.seq}, {_time(event)}: {', '.join(change.keys)}"))
+        click.echo(printable("\n".join(f"    {line}" for line in _text(event).splitlines())))
+    _heading("Requests that did not begin like the one before, newest first")
+    rows = [
+        (found.seq, _time(await _event_at(client, session_id, found.seq)), ", ".join(found.causes))
+        for found in context.prefix_breaks
+    ]
+    if rows:
+        print_table(("EVENT", "TIME", "BECAUSE OF"), rows, right=("EVENT",))
+    else:
+        click.echo("none")
+
+
+def _heading(text: str) -> None:
+    click.echo(f"\n{click.style(text, bold=True)}")
+
+
+def _source(source: ContextSourceInfo) -> tuple[object, ...]:
+    import msgspec
+
+    from holdfast.protocol.insight import Current, UnavailableSince
+
+    match source.state:
+        case Current():
+            state = "current"
+        case UnavailableSince(since=since):
+            state = f"unavailable since {moment(since)}"
+        case removed:
+            state = f"removed {moment(removed.since)}"
+    told = "" if isinstance(source.value, msgspec.UnsetType) else brief(bytes(source.value).decode())
+    return source.key, state, source.bytes, told
+
+
+async def _event_at(client: AsyncClient, session_id: str, seq: int) -> Event | None:
+    """The event at that position, or the next one that clients can see."""
+    found = await client.sessions.history(session_id, after=seq - 1 if seq else None, limit=1)
+    return next(iter(found.events), None)
+
+
+def _time(event: Event | None) -> str:
+    found = _fields(event).get("timestamp")
+    return moment(found) if isinstance(found, int) else "?"
+
+
+def _text(event: Event | None) -> str:
+    return str(_fields(event).get("text", ""))
+
+
+def _fields(event: Event | None) -> dict[str, object]:
+    from holdfast.schema.codec import decode_any
+
+    return dict(decode_any(event.data)) if event is not None else {}

@@ -1,0 +1,64 @@
+"""`holdfast models`: what can answer here."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from holdfast.cli.output import json_option, print_json, print_table
+
+if TYPE_CHECKING:
+    from holdfast.schema.catalog import ModelInfo
+    from holdfast.schema.model import ModelRef
+
+COLUMNS = ("", "MODEL", "NAME", "CONTEXT", "OUTPUT", "$/M IN", "$/M OUT", "VARIANTS")
+NUMBERS = ("CONTEXT", "OUTPUT", "$/M IN", "$/M OUT")
+
+
+@click.command("models")
+@click.argument("provider", required=False)
+@json_option
+def command(provider: str | None, as_json: bool) -> None:
+    """List the models that can be used here, of PROVIDER or of all.
+
+    A star marks the one that a session uses when none is chosen."""
+    from holdfast.cli.failure import execute
+
+    sys.exit(execute(_list(provider, as_json)))
+
+
+async def _list(provider: str | None, as_json: bool) -> int:
+    from holdfast.cli.failure import fail
+    from holdfast.embedded.holdfast import Holdfast
+
+    async with Holdfast() as hf:
+        usable = (await hf.models.list()).data
+        default = await hf.default_model()
+    models = [model for model in usable if provider in (None, model.provider_id)]
+    if provider is not None and not models:
+        connected = ", ".join(sorted({model.provider_id for model in usable})) or "none"
+        return fail(f"{provider} has no model that can be used here; providers that have: {connected}")
+    if as_json:
+        print_json(models)
+    elif models:
+        print_table(COLUMNS, (_row(model, default) for model in models), right=NUMBERS)
+    else:
+        click.echo("no provider is connected; `holdfast auth login PROVIDER` connects one", err=True)
+    return 0
+
+
+def _row(model: ModelInfo, default: ModelRef | None) -> tuple[str, ...]:
+    is_default = default is not None and (default.provider_id, default.id) == (model.provider_id, model.id)
+    base = next((cost for cost in model.cost if cost.tier is None), None)
+    return (
+        "*" if is_default else "",
+        f"{model.provider_id}/{model.id}",
+        model.name if model.status == "active" else f"{model.name} ({model.status})",
+        f"{model.limit.context:,}" if model.limit.context else "",
+        f"{model.limit.output:,}" if model.limit.output else "",
+        f"{base.input:g}" if base else "",
+        f"{base.output:g}" if base else "",
+        " ".join(variant.id for variant in model.variants),
+    )

@@ -1,0 +1,31 @@
+"""`holdfast skills`: instructions that a model loads when it needs them."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from holdfast.cli.output import brief, json_option, print_json, print_table
+
+
+@click.command("skills")
+@json_option
+def command(as_json: bool) -> None:
+    """List the skills of this directory."""
+    from holdfast.cli.failure import execute
+
+    sys.exit(execute(_list(as_json)))
+
+
+async def _list(as_json: bool) -> int:
+    from holdfast.embedded.holdfast import Holdfast
+
+    async with Holdfast() as hf:
+        skills = (await hf.skills.list()).data
+    if as_json:
+        print_json(skills)
+        return 0
+    rows = ((skill.name, brief(skill.description or ""), skill.location) for skill in skills)
+    print_table(("SKILL", "DESCRIPTION", "FILE"), rows)
+    return 0

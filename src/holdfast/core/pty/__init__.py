@@ -1,0 +1,1 @@
+"""Terminals of a Location: real pseudo-terminals that outlive whoever looks at them."""

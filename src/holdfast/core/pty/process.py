@@ -1,0 +1,218 @@
+"""A child process behind a pseudo-terminal of its own.
+
+Invariants
+- The child leads a session whose controlling terminal is the slave; it inherits descriptors 0 to 2 only.
+- The leader is reaped after the last signal to its session, never before: until then its number cannot be another's.
+- Starting is one step without an await; from there on a supervising task owns the child until it is reaped.
+- `exited` is called once, after the last `output`."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import logging
+import os
+import signal
+import struct
+import subprocess
+import termios
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+HANGUP_SECONDS = 2.0
+KILL_SECONDS = 0.5
+POLL_SECONDS = 0.05
+READ_BYTES = 64 * 1024
+LAST_READS = 1024
+INPUT_BYTES = 256 * 1024
+"""Typed and not yet read by the terminal; beyond it, whoever types waits."""
+ROWS, COLUMNS = 24, 80
+
+# A session leader that opens a terminal gets it as its controlling one. Doing that between fork and exec would run
+# Python in a forked copy of a process with threads, so a shell does it and then becomes the command.
+_TAKE_TERMINAL = ': <>"$0" && exec "$@"'
+
+log = logging.getLogger(__name__)
+
+
+class PtyProcess:
+    """Raises OSError, or ValueError for text that no program can be given."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        cwd: str,
+        environment: Mapping[str, str],
+        output: Callable[[bytes], None],
+        exited: Callable[[int], None],
+    ) -> None:
+        """`command` begins with an absolute path. `output` and `exited` must not raise."""
+        self._loop = asyncio.get_running_loop()
+        self._master, slave = os.openpty()
+        try:
+            self.resize(ROWS, COLUMNS)
+            self._popen = subprocess.Popen(
+                ("/bin/sh", "-c", _TAKE_TERMINAL, os.ttyname(slave), *command),
+                cwd=cwd,
+                env=environment,
+                stdin=slave,
+                stdout=slave,
+                stderr=slave,
+                start_new_session=True,
+            )
+        except (OSError, ValueError):
+            os.close(self._master)
+            raise
+        finally:
+            os.close(slave)
+        self.pid = self._popen.pid
+        self._output = output
+        self._exited = exited
+        self._input = bytearray()
+        self._room = asyncio.Event()
+        self._room.set()
+        self._open = True
+        self._gone = self._loop.create_future()
+        self._unwanted = self._loop.create_future()
+        self._pidfd = self._watch_exit()
+        os.set_blocking(self._master, False)
+        self._loop.add_reader(self._master, self._read)
+        self._supervisor = self._loop.create_task(self._supervise(), name=f"pty {self.pid}")
+
+    async def write(self, data: bytes) -> None:
+        """Type. Waits while the terminal has too much unread; what nobody will read any more is dropped."""
+        if self._open:
+            self._input += data
+            self._flush()
+        await self._room.wait()
+
+    def resize(self, rows: int, cols: int) -> None:
+        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
+
+    async def kill(self) -> None:
+        """Hang up, then kill, the whole session; returns once the child is reaped."""
+        if not self._unwanted.done():
+            self._unwanted.set_result(None)
+        await asyncio.wait({self._supervisor})
+
+    async def _supervise(self) -> None:
+        either: set[asyncio.Future[None]] = {self._gone, self._unwanted}
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if self._unwanted.done():
+                await self._end_session()
+        except asyncio.CancelledError:
+            # The loop is being torn down: there is no time left to be polite.
+            self._signal(signal.SIGKILL)
+            with suppress(subprocess.TimeoutExpired):
+                self._popen.wait(KILL_SECONDS)
+            raise
+        finally:
+            self._read_rest()
+            self._close()
+            self._exited(self._reap())
+
+    async def _end_session(self) -> None:
+        deadline = self._loop.time() + HANGUP_SECONDS
+        self._signal(signal.SIGHUP)
+        await asyncio.wait({self._gone}, timeout=HANGUP_SECONDS)
+        while self._groups() and self._loop.time() < deadline:  # noqa: ASYNC110 - nothing tells when a session is empty
+            await asyncio.sleep(POLL_SECONDS)
+        self._signal(signal.SIGKILL)
+        await asyncio.wait({self._gone}, timeout=KILL_SECONDS)
+
+    def _signal(self, number: signal.Signals) -> None:
+        for group in self._groups():
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(group, number)
+
+    def _groups(self) -> set[int]:
+        """The session's living process groups: an interactive shell gives each job one. What began a session of its
+        own, as a multiplexer's server does, was meant to stay. Without /proc, the leader's group stands for all."""
+        found = set() if self._gone.done() else {self.pid}
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            try:
+                state, _, group, session = stat.read_bytes().rpartition(b")")[2].split()[:4]
+            except OSError:
+                continue
+            if int(session) == self.pid and state not in (b"Z", b"X"):
+                found.add(int(group))
+        return found
+
+    def _reap(self) -> int:
+        code = self._popen.poll()
+        if code is None:
+            log.warning("terminal process %d was killed and has not died", self.pid)
+            code = -signal.SIGKILL
+        return code if code >= 0 else 128 - code
+
+    def _read(self) -> bool:
+        """Whether there may be more at once. A terminal that nobody holds open any more fails to be read."""
+        try:
+            chunk = os.read(self._master, READ_BYTES)
+        except (BlockingIOError, InterruptedError):
+            return False
+        except OSError:
+            chunk = b""
+        if chunk:
+            self._output(chunk)
+        else:
+            self._loop.remove_reader(self._master)
+        return bool(chunk)
+
+    def _read_rest(self) -> None:
+        """What the child said before it ended. Those it left behind may go on writing: there is a bound."""
+        for _ in range(LAST_READS):
+            if not self._read():
+                return
+
+    def _flush(self) -> None:
+        try:
+            while self._input:
+                del self._input[: os.write(self._master, self._input)]
+        except (BlockingIOError, InterruptedError):
+            self._loop.add_writer(self._master, self._flush)
+        except OSError:
+            self._input.clear()
+        if not self._input:
+            self._loop.remove_writer(self._master)
+        if len(self._input) > INPUT_BYTES:
+            self._room.clear()
+        else:
+            self._room.set()
+
+    def _watch_exit(self) -> int | None:
+        try:
+            pidfd = os.pidfd_open(self.pid)
+        except (AttributeError, OSError):
+            self._poll_exit()
+            return None
+        self._loop.add_reader(pidfd, self._note_exit, pidfd)
+        return pidfd
+
+    def _note_exit(self, pidfd: int) -> None:
+        self._loop.remove_reader(pidfd)
+        if not self._gone.done():
+            self._gone.set_result(None)
+
+    def _poll_exit(self) -> None:
+        if self._popen.poll() is None:
+            self._loop.call_later(POLL_SECONDS, self._poll_exit)
+        elif not self._gone.done():
+            self._gone.set_result(None)
+
+    def _close(self) -> None:
+        self._open = False
+        self._input.clear()
+        self._room.set()
+        self._loop.remove_reader(self._master)
+        self._loop.remove_writer(self._master)
+        os.close(self._master)
+        if self._pidfd is not None:
+            self._loop.remove_reader(self._pidfd)
+            os.close(self._pidfd)

@@ -1,0 +1,209 @@
+"""The terminals of one Location, in memory. They end with it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from holdfast.core.process.environment import UNATTENDED, child_environment
+from holdfast.core.pty.errors import PtyNotFound, PtyNotStarted, TooManyPtys
+from holdfast.core.pty.process import PtyProcess
+from holdfast.core.pty.terminal import End, Terminal
+from holdfast.core.shell.select import LOGIN, name_of, terminal_shell
+from holdfast.schema.pty import Pty, PtyCreated, PtyDeleted, PtyExited, PtyUpdated
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from holdfast.core.clock import Ids
+    from holdfast.core.pty.terminal import Attachment, Replay
+    from holdfast.schema.location import Location
+    from holdfast.schema.pty import PtySize
+    from holdfast.schema.record import Record
+
+RUNNING_LIMIT = 32
+EXITED_LIMIT = 25
+FORCED = {"TERM": "xterm-256color", "OPENCODE_TERMINAL": "1"}
+
+
+@dataclass(frozen=True, slots=True)
+class PtySettings:
+    shell: str | None = None
+    external_paths: Literal["ask", "deny"] = "ask"
+    """Whoever may open a terminal may do anything in it, so nobody is asked; a host can deny all the same."""
+    passed: tuple[str, ...] = ()
+    """Variables of the host that terminals get beyond the usual ones."""
+
+
+class Ptys:
+    def __init__(
+        self,
+        location: Location,
+        environment: Mapping[str, str],
+        *,
+        ids: Ids,
+        announce: Callable[[Record], None],
+        settings: Callable[[], PtySettings] = PtySettings,
+    ) -> None:
+        """`environment` is the runtime's own; `settings` is asked at each creation."""
+        self._location = location
+        self._environment = environment
+        self._ids = ids
+        self._announce = announce
+        self._settings = settings
+        self._terminals: dict[str, Terminal] = {}
+        self._exits: list[str] = []
+        self._processes: set[PtyProcess] = set()
+        self._closed = False
+
+    @property
+    def busy(self) -> bool:
+        """Whether a process runs: its Location is in use, though nobody may be looking."""
+        return bool(self._processes)
+
+    def create(
+        self,
+        *,
+        command: str | None = None,
+        args: Sequence[str] = (),
+        cwd: str | None = None,
+        title: str | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> Pty:
+        """`env` goes over the host's variables and under the forced ones."""
+        if self._closed:
+            raise PtyNotStarted("its Location was closed")
+        if len(self._processes) >= RUNNING_LIMIT:
+            raise TooManyPtys(RUNNING_LIMIT)
+        settings, directory = self._settings(), self.working_directory(cwd)
+        command = command or terminal_shell(settings.shell, self._environment).path
+        if not args and name_of(command) in LOGIN:
+            args = ("-l",)
+        environment = {**self._inherited(settings), "PWD": directory, **(env or {}), **FORCED}
+        id = self._ids.of("pty")
+        info = Pty(
+            id=id,
+            title=title or f"Terminal {id[-4:]}",
+            command=command,
+            args=tuple(args),
+            cwd=directory,
+            status="running",
+            pid=0,
+        )
+        terminal = self._start(info, environment)
+        self._terminals[id] = terminal
+        self._announce(PtyCreated(info=terminal.info))
+        return terminal.info
+
+    def working_directory(self, cwd: str | None) -> str:
+        """Where a terminal asked for with this `cwd` would start."""
+        if not cwd:
+            return self._location.directory
+        directory = os.path.normpath(os.path.join(self._location.directory, cwd))
+        if not os.path.isdir(directory):
+            raise PtyNotStarted(f"{_shown(cwd)} is not a directory")
+        if self._settings().external_paths == "deny" and not self._contains(directory):
+            raise PtyNotStarted(f"{_shown(cwd)} is outside the Location")
+        return directory
+
+    def list(self) -> tuple[Pty, ...]:
+        """In the order of their creation, exited ones included."""
+        return tuple(terminal.info for terminal in self._terminals.values())
+
+    def get(self, id: str) -> Pty:
+        return self._find(id).info
+
+    def update(self, id: str, *, title: str | None = None, size: PtySize | None = None) -> Pty:
+        terminal = self._find(id)
+        if title:
+            terminal.info = msgspec.structs.replace(terminal.info, title=title)
+        if size is not None and terminal.end is None:
+            terminal.process.resize(size.rows, size.cols)
+        self._announce(PtyUpdated(info=terminal.info))
+        return terminal.info
+
+    async def remove(self, id: str) -> None:
+        """Forgotten at once; returns when its processes have ended."""
+        terminal = self._find(id)
+        self._forget(id)
+        await terminal.process.kill()
+
+    async def write(self, id: str, text: str) -> None:
+        await self._find(id).process.write(text.encode())
+
+    def attach(self, id: str, notify: Callable[[], None], *, cursor: int | None = None) -> Attachment:
+        """Raises PtyExited once there is nothing to follow; `replay` still has what was retained."""
+        return self._find(id).attach(cursor, notify)
+
+    def replay(self, id: str, cursor: int | None = None) -> Replay:
+        return self._find(id).replay(cursor)
+
+    async def close(self) -> None:
+        self._closed = True
+        for id in tuple(self._terminals):
+            self._forget(id)
+        await asyncio.gather(*(process.kill() for process in tuple(self._processes)))
+
+    def _start(self, info: Pty, environment: Mapping[str, str]) -> Terminal:
+        try:
+            process = PtyProcess(
+                (_executable(info, environment), *info.args),
+                cwd=info.cwd,
+                environment=environment,
+                output=lambda data: terminal.feed(data),
+                exited=lambda code: self._note_exit(terminal, code),
+            )
+        except (OSError, ValueError) as problem:
+            raise PtyNotStarted(getattr(problem, "strerror", None) or str(problem)) from problem
+        self._processes.add(process)
+        terminal = Terminal(msgspec.structs.replace(info, pid=process.pid), process)
+        return terminal
+
+    def _note_exit(self, terminal: Terminal, code: int) -> None:
+        self._processes.discard(terminal.process)
+        id = terminal.info.id
+        if self._terminals.get(id) is not terminal:
+            return
+        terminal.exit(code)
+        self._announce(PtyExited(id=id, exit_code=code))
+        self._exits.append(id)
+        if len(self._exits) > EXITED_LIMIT:
+            self._forget(self._exits[0])
+
+    def _forget(self, id: str) -> None:
+        self._terminals.pop(id).finish(End())
+        if id in self._exits:
+            self._exits.remove(id)
+        self._announce(PtyDeleted(id=id))
+
+    def _find(self, id: str) -> Terminal:
+        terminal = self._terminals.get(id)
+        if terminal is None:
+            raise PtyNotFound(id)
+        return terminal
+
+    def _inherited(self, settings: PtySettings) -> dict[str, str]:
+        """What the host's environment may give away. Somebody sits here, so answers for an absent person stay out."""
+        found = child_environment(self._environment, passed=settings.passed)
+        return {name: value for name, value in found.items() if name not in UNATTENDED or name in settings.passed}
+
+    def _contains(self, directory: str) -> bool:
+        home = os.path.realpath(self._location.directory)
+        return os.path.commonpath((home, os.path.realpath(directory))) == home
+
+
+def _executable(info: Pty, environment: Mapping[str, str]) -> str:
+    command = os.path.join(info.cwd, info.command) if os.sep in info.command else info.command
+    found = shutil.which(command, path=environment.get("PATH", os.defpath))
+    if found is None:
+        raise PtyNotStarted(f"{_shown(info.command)} is not an executable program")
+    return os.path.abspath(found)
+
+
+def _shown(text: str) -> str:
+    return text[:200].replace("\0", "\\0")

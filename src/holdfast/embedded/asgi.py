@@ -1,0 +1,85 @@
+"""The runtime inside somebody's ASGI application.
+
+hf = Holdfast("/path/to/project")
+agent = asgi(hf)
+application = Starlette(routes=[Mount("/agent", agent)], lifespan=agent.lifespan)
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from holdfast.embedded.holdfast import Holdfast
+from holdfast.server.app import App
+from holdfast.server.auth import LOOPBACK_HOSTS, Credentials
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Iterable
+
+    from holdfast.server.types import Receive, Scope, Send
+
+NOT_OPEN = "the runtime is not open: pass `lifespan=<this>.lifespan` to the application that it is mounted in"
+
+
+def asgi(
+    host: Holdfast | None = None, *, password: str | None = None, hosts: Iterable[str] | None = LOOPBACK_HOSTS
+) -> Mounted:
+    """`hosts` are the names under which callers may change something, None is any; whoever else authorizes requests,
+    `password` is asked for in addition."""
+    credentials = Credentials(password) if password is not None else None
+    return Mounted(host or Holdfast(), credentials, frozenset(hosts) if hosts is not None else None)
+
+
+class Mounted:
+    """An ASGI application. On its own it opens and closes with the server; below another, which keeps such events to
+    itself, with `lifespan`."""
+
+    def __init__(self, host: Holdfast, credentials: Credentials | None, hosts: frozenset[str] | None) -> None:
+        self.host = host
+        self._credentials = credentials
+        self._hosts = hosts
+        self._app: App | None = None
+
+    @asynccontextmanager
+    async def lifespan(self, application: object = None) -> AsyncGenerator[None, None]:
+        async with self.host:
+            self._app = App(self.host._runtime, credentials=self._credentials, hosts=self._hosts)
+            try:
+                yield
+            finally:
+                self._app.stop()
+                self._app = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+            return
+        if self._app is None:
+            raise RuntimeError(NOT_OPEN)
+        await self._app(_below_mount(scope), receive, send)
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        await receive()
+        try:
+            async with self.lifespan():
+                await send({"type": "lifespan.startup.complete"})
+                await receive()
+        except Exception as error:
+            await send({"type": "lifespan.startup.failed", "message": str(error)})
+            raise
+        await send({"type": "lifespan.shutdown.complete"})
+
+
+def _below_mount(scope: Scope) -> Scope:
+    """Paths as if this application were at the root; where it is mounted is not in any of its routes."""
+    mount = scope.get("root_path", "").rstrip("/")
+    if not mount:
+        return scope
+    quoted = mount.encode()
+    path, raw = scope["path"], scope.get("raw_path")
+    return {
+        **scope,
+        "path": path.removeprefix(mount) or "/",
+        "raw_path": (raw.removeprefix(quoted) or b"/") if raw else None,
+    }

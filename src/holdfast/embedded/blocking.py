@@ -1,0 +1,117 @@
+"""Holdfast for scripts and notebooks: the same host, driven from ordinary code, also where a loop already runs.
+
+with HoldfastSync("/path/to/project") as hf:
+    session = hf.sessions.create()
+    hf.sessions.prompt(session.id, prompt=PromptInput(text="What is in README.md?"))
+    hf.sessions.wait(session.id)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+from holdfast.client.generated.sync_client import Client
+from holdfast.embedded.holdfast import Holdfast
+from holdfast.embedded.loop_thread import LoopThread
+from holdfast.embedded.tools import HostContext, HostTools
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from holdfast.client.transport import AsyncTransport, Request, Response
+    from holdfast.core.context.registry import Producer
+    from holdfast.core.event.log import Mismatch
+    from holdfast.core.permission.permission import Unattended
+    from holdfast.core.tool.tool import Tool
+    from holdfast.llm.route.transport import Transport
+    from holdfast.schema.model import ModelRef
+
+
+class HoldfastSync(Client):
+    """The generated synchronous client over a runtime in a thread of its own."""
+
+    def __init__(
+        self,
+        directory: str | Path | None = None,
+        *,
+        data: str | Path | None = None,
+        environment: dict[str, str] | None = None,
+        transport: Transport | None = None,
+        unattended: Unattended = "wait",
+    ) -> None:
+        self._host = Holdfast(directory, data=data, environment=environment, transport=transport, unattended=unattended)
+        self._thread = LoopThread()
+        self.tools = self.tool = HostTools(self._add_tools)
+        self.context = HostContext(self._add_context)
+        super().__init__(BridgedTransport(self._host.transport, self._thread))
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        try:
+            self._thread.run(self._host.__aenter__())
+        except Exception:
+            self._thread.close()
+            raise
+        return self
+
+    def close(self) -> None:
+        try:
+            self._thread.run(self._host.close())
+        finally:
+            self._thread.close()
+
+    def default_model(self) -> ModelRef | None:
+        """The model that a Session without one would use here."""
+        return self._thread.run(self._host.default_model())
+
+    def verify(self) -> list[Mismatch]:
+        """Projection rows that differ from what the event log says; empty when all is well."""
+        return self._thread.run(self._host.verify())
+
+    def _add_tools(self, tools: Mapping[str, Tool[Any, Any]]) -> Callable[[], None]:
+        remove = self._thread.call(lambda: self._host.add_tools(tools))
+        return lambda: self._thread.call(remove)
+
+    def _add_context(self, key: str, load: Producer) -> Callable[[], None]:
+        remove = self._thread.call(lambda: self._host.add_context(key, load))
+        return lambda: self._thread.call(remove)
+
+
+class BridgedTransport:
+    """An asynchronous transport, used from outside its loop."""
+
+    def __init__(self, transport: AsyncTransport, thread: LoopThread) -> None:
+        self._transport = transport
+        self._thread = thread
+
+    def send(self, request: Request) -> BridgedResponse:
+        return BridgedResponse(self._thread.run(self._transport.send(request)), self._thread)
+
+    def close(self) -> None:
+        self._thread.run(self._transport.close())
+
+
+class BridgedResponse:
+    def __init__(self, response: Response, thread: LoopThread) -> None:
+        self._response = response
+        self._thread = thread
+        self.status = response.status
+        self.content_type = response.content_type
+
+    def read(self) -> bytes:
+        return self._thread.run(self._response.read())
+
+    def chunks(self) -> Iterator[bytes]:
+        chunks = self._response.chunks()
+        while chunk := self._thread.run(_next(chunks)):
+            yield chunk
+
+    def close(self) -> None:
+        # Also run by the collector, in whatever thread it likes, so it cannot wait.
+        self._thread.post(self._response.close())
+
+
+async def _next(chunks: AsyncIterator[bytes]) -> bytes:
+    """Empty at the end."""
+    return await anext(chunks, b"")

@@ -1,0 +1,189 @@
+"""The API as an OpenAPI 3.1 document, from the same data that routes and clients are made of."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from holdfast.protocol.api import API
+from holdfast.protocol.endpoint import Endpoint, Envelope, LocationSelector, Scope
+from holdfast.schema.event import DurablePosition, Event
+from holdfast.schema.location import Location, LocationInfo
+from holdfast.schema.manifest import MANIFEST
+from holdfast.schema.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from holdfast.schema.event import Definition
+
+Schema = dict[str, Any]
+
+REF = "#/components/schemas/{name}"
+EXTENSION = "x-holdfast-extension"
+DURABLE = "SessionDurableEvent"
+LIVE = "LiveEvent"
+
+
+@cache
+def document() -> Schema:
+    schemas = _Schemas(API)
+    paths: dict[str, Schema] = {}
+    for endpoint in API:
+        paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint, schemas)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Holdfast", "version": __version__},
+        "paths": paths,
+        "components": {"schemas": schemas.components},
+    }
+
+
+class _Schemas:
+    """Every type of the API, by reference."""
+
+    def __init__(self, api: Iterable[Endpoint]) -> None:
+        definitions = [definition for definition in MANIFEST.latest.values() if definition.public]
+        types = [kind for endpoint in api for kind in _types(endpoint)]
+        types += [definition.payload for definition in definitions]
+        types += [DurablePosition, Location, LocationInfo, LocationSelector]
+        self._types = list(dict.fromkeys(types))
+        found, components = msgspec.json.schema_components(self._types, ref_template=REF)
+        self._found = [_without_null_defaults(schema) for schema in found]
+        self.components: dict[str, Schema] = {
+            name: _without_null_defaults(schema) for name, schema in components.items()
+        }
+        self.components[DURABLE] = {"anyOf": [self._event(item) for item in definitions if item.durable]}
+        self.components[LIVE] = {"anyOf": [self._event(item) for item in definitions]}
+
+    def of(self, kind: Any) -> Schema:
+        return self._found[self._types.index(kind)]
+
+    def properties(self, kind: Any) -> Schema:
+        """The properties of a record, and which of them it needs."""
+        schema: Schema = self.components[self.of(kind)["$ref"].rpartition("/")[2]]
+        return schema
+
+    def _event(self, definition: Definition) -> Schema:
+        properties: Schema = {"id": {"type": "string"}, "type": {"enum": [definition.type]}}
+        if definition.durable:
+            properties["durable"] = self.of(DurablePosition)
+        properties["location"] = self.of(Location)
+        properties["metadata"] = {"type": "object"}
+        properties["data"] = self.of(definition.payload)
+        required = ["id", "type", *(["durable"] if definition.durable else []), "data"]
+        return {"type": "object", "properties": properties, "required": required}
+
+
+def _types(endpoint: Endpoint) -> Iterable[Any]:
+    for kind in (endpoint.params, endpoint.query, endpoint.payload, *endpoint.declared_errors):
+        if kind is not None:
+            yield kind
+    if endpoint.success not in (None, Event):
+        yield endpoint.success
+
+
+def _operation(endpoint: Endpoint, schemas: _Schemas) -> Schema:
+    operation: Schema = {
+        "tags": [endpoint.group],
+        "operationId": endpoint.operation,
+        "summary": endpoint.summary,
+        "parameters": [*_path_parameters(endpoint, schemas), *_query_parameters(endpoint, schemas)],
+        "responses": {**_success(endpoint, schemas), **_failures(endpoint, schemas)},
+    }
+    if endpoint.payload is not None:
+        content = {"application/json": {"schema": schemas.of(endpoint.payload)}}
+        operation["requestBody"] = {"required": True, "content": content}
+    if endpoint.extension:
+        operation[EXTENSION] = True
+    return operation
+
+
+def _path_parameters(endpoint: Endpoint, schemas: _Schemas) -> Iterable[Schema]:
+    if endpoint.params is None:
+        return
+    for name, schema in schemas.properties(endpoint.params)["properties"].items():
+        if f"{{{name}}}" in endpoint.path:
+            yield {"name": name, "in": "path", "required": True, "schema": schema}
+
+
+def _query_parameters(endpoint: Endpoint, schemas: _Schemas) -> Iterable[Schema]:
+    if endpoint.query is None:
+        return
+    record = schemas.properties(endpoint.query)
+    for name, schema in record["properties"].items():
+        parameter = {"name": name, "in": "query", "required": name in record.get("required", ()), "schema": schema}
+        deep = endpoint.scope is Scope.LOCATION and name == "location"
+        yield {**parameter, "style": "deepObject", "explode": True} if deep else parameter
+
+
+def _success(endpoint: Endpoint, schemas: _Schemas) -> Schema:
+    if endpoint.envelope is Envelope.VOID:
+        return {"204": {"description": "Done"}}
+    kind = {Envelope.STREAM: "text/event-stream", Envelope.RAW: "application/octet-stream"}.get(
+        endpoint.envelope, "application/json"
+    )
+    return {"200": {"description": endpoint.summary, "content": {kind: {"schema": _enclosed(endpoint, schemas)}}}}
+
+
+def _enclosed(endpoint: Endpoint, schemas: _Schemas) -> Schema:
+    cursor = {"type": ["string", "null"]}
+    match endpoint.envelope:
+        case Envelope.RAW:
+            return {"type": "string", "format": "binary"}
+        case Envelope.DATA:
+            return _object(data=_value(endpoint, schemas))
+        case Envelope.LOCATION:
+            return _object(location=schemas.of(LocationInfo), data=_value(endpoint, schemas))
+        case Envelope.PAGE:
+            items = {"type": "array", "items": _value(endpoint, schemas)}
+            return _object(data=items, cursor=_object(previous=cursor, next=cursor))
+        case Envelope.HISTORY:
+            return _object(data={"type": "array", "items": _value(endpoint, schemas)}, hasMore={"type": "boolean"})
+        case _:
+            return _value(endpoint, schemas)
+
+
+def _value(endpoint: Endpoint, schemas: _Schemas) -> Schema:
+    if endpoint.success is Event:
+        return {"$ref": REF.format(name=DURABLE if endpoint.scope is Scope.SESSION else LIVE)}
+    return schemas.of(endpoint.success)
+
+
+def _failures(endpoint: Endpoint, schemas: _Schemas) -> Schema:
+    by_status: dict[int, list[Any]] = {}
+    for error in dict.fromkeys(endpoint.declared_errors):
+        by_status.setdefault(error.status, []).append(error)
+    return {str(status): _failure(errors, schemas) for status, errors in sorted(by_status.items())}
+
+
+def _failure(errors: list[Any], schemas: _Schemas) -> Schema:
+    references = [schemas.of(error) for error in errors]
+    schema = references[0] if len(references) == 1 else {"anyOf": references}
+    return {
+        "description": " | ".join(error.__name__ for error in errors),
+        "content": {"application/json": {"schema": schema}},
+    }
+
+
+def _object(**properties: Schema) -> Schema:
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+def _without_null_defaults(schema: Any) -> Any:
+    """A field with a default of None is one that may be left out: absent on the wire, never null."""
+    if isinstance(schema, list):
+        return [_without_null_defaults(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    clean = {key: _without_null_defaults(value) for key, value in schema.items()}
+    if "default" in clean and clean["default"] is None:
+        del clean["default"]
+        options = [option for option in clean.pop("anyOf", ()) if option != {"type": "null"}]
+        if len(options) == 1:
+            clean.update(options[0])
+        elif options:
+            clean["anyOf"] = options
+    return clean

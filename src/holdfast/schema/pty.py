@@ -1,0 +1,54 @@
+"""Terminals that people work in: what is known of one, and what is announced about it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from holdfast.schema.record import Record
+
+PtyIDField = Annotated[str, msgspec.Meta(pattern="^pty")]
+Cells = Annotated[int, msgspec.Meta(ge=1, le=0xFFFF)]
+"""The kernel counts rows and columns in 16 bits."""
+
+
+class Pty(Record):
+    id: PtyIDField
+    title: str
+    command: str
+    args: tuple[str, ...]
+    cwd: str
+    status: Literal["running", "exited"]
+    pid: Annotated[int, msgspec.Meta(ge=0)]
+    exit_code: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    """128 plus the number for a death by signal."""
+
+
+class PtySize(Record):
+    rows: Cells
+    cols: Cells
+
+
+class PtyTicket(Record):
+    """Good for one connection. `expires_in` counts seconds."""
+
+    ticket: str
+    expires_in: int = msgspec.field(name="expires_in")
+
+
+class PtyCreated(Record):
+    info: Pty
+
+
+class PtyUpdated(Record):
+    info: Pty
+
+
+class PtyExited(Record):
+    id: PtyIDField
+    exit_code: Annotated[int, msgspec.Meta(ge=0)]
+
+
+class PtyDeleted(Record):
+    id: PtyIDField

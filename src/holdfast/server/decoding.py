@@ -1,0 +1,117 @@
+"""From strings and bytes to what the protocol declares, or to the contract's 400."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from holdfast.schema import errors as public
+from holdfast.schema.codec import decoder
+from holdfast.server.errors import PublicFailure
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from holdfast.protocol.endpoint import Endpoint
+    from holdfast.server.types import Receive
+
+BODY_LIMIT = 32 * 1024 * 1024
+BODY_SECONDS = 120.0
+MESSAGE_LIMIT = 1024
+
+
+def decode_params(endpoint: Endpoint, values: Mapping[str, str]) -> Any:
+    return _decode_strings(endpoint.params, values, "Params")
+
+
+def decode_query(endpoint: Endpoint, values: Mapping[str, str]) -> Any:
+    """`name[child]` is how a query spells an object."""
+    nested: dict[str, Any] = {}
+    for name, value in values.items():
+        if (match := _CHILD.fullmatch(name)) is None:
+            nested.setdefault(name, value)
+        else:
+            within = nested.setdefault(match[1], {})
+            if isinstance(within, dict):
+                within[match[2]] = value
+    return _decode_strings(endpoint.query, nested, "Query")
+
+
+async def decode_payload(
+    endpoint: Endpoint, headers: Mapping[str, str], receive: Receive, *, limit: int, seconds: float
+) -> Any:
+    if endpoint.payload is None:
+        return None
+    try:
+        async with asyncio.timeout(seconds):
+            body = await _body(receive, limit)
+    except TimeoutError:
+        raise _refused(f"The body did not arrive within {seconds:.0f} s") from None
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if body and kind not in ("application/json", ""):
+        raise PublicFailure(public.UnsupportedMediaTypeError(message=f"Expected application/json, got {kind[:100]}"))
+    try:
+        return decoder(endpoint.payload).decode(body or b"{}")
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _invalid(error, "Payload") from error
+
+
+async def _body(receive: Receive, limit: int) -> bytes:
+    """The whole body up to the limit. What is too large is still read, and dropped, so that the sender gets to see the
+    answer."""
+    pieces: list[bytes] = []
+    size = 0
+    more = True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise _refused("The body was cut short")
+        piece = message.get("body", b"")
+        size += len(piece)
+        if size <= limit:
+            pieces.append(piece)
+        else:
+            pieces.clear()
+        more = message.get("more_body", False)
+    if size > limit:
+        raise _refused(f"The body is larger than {limit} bytes")
+    return b"".join(pieces)
+
+
+def _decode_strings(kind: Any, values: Mapping[str, Any], where: str) -> Any:
+    if kind is None:
+        return None
+    try:
+        decoded = msgspec.convert(values, kind, strict=False)
+    except (msgspec.ValidationError, ValueError) as error:
+        raise _invalid(error, where) from error
+    for field in msgspec.structs.fields(kind):
+        if field.encode_name in values and getattr(decoded, field.name) is None:
+            # A query has no null: the word is just another wrong value.
+            raise PublicFailure(
+                public.InvalidRequestError(message=f'Expected a value\n  at ["{field.name}"]', kind=where)
+            )
+    return decoded
+
+
+def _refused(message: str) -> PublicFailure:
+    return PublicFailure(public.InvalidRequestError(message=message, kind="Payload"))
+
+
+def _invalid(error: Exception, kind: str) -> PublicFailure:
+    """msgspec says `reason - at $.a.b`; the contract says the reason, then `at ["a"]["b"]`."""
+    reason, _, path = str(error).partition(" - at ")
+    if missing := _MISSING.match(reason):
+        reason, path = "Missing key", f"{path.strip('`') or '$'}.{missing[1]}"
+    keys = "".join(f'["{key}"]' for key in path.strip("`").removeprefix("$").replace("[", ".").split(".") if key)
+    message = f"{reason}\n  at {keys}" if keys else reason
+    if len(message) > MESSAGE_LIMIT:
+        message = f"{message[:MESSAGE_LIMIT]}... ({len(message) - MESSAGE_LIMIT} more chars)"
+    return PublicFailure(public.InvalidRequestError(message=message, kind=kind))
+
+
+_CHILD = re.compile(r"([^\[\]]+)\[([^\[\]]+)\]")
+_MISSING = re.compile(r"Object missing required field `([^`]+)`")

@@ -1,0 +1,17 @@
+"""Answers the command operations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.core.command.command import Command
+    from holdfast.server.types import Call
+
+
+async def list(call: Call) -> Sequence[Command]:
+    async with call.services as services:
+        await services.catalog.ready()
+        return services.commands.list()

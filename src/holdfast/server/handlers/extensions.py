@@ -1,0 +1,87 @@
+"""Answers `protocol/extensions.py`, name for name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from holdfast.core.context.view import request_context as view
+from holdfast.protocol.insight import InterruptedTurn
+from holdfast.server.place import existing_location
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.core.context.view import NotInitialized, RequestContext
+    from holdfast.core.session.checkpoint import Checkpoint
+    from holdfast.core.session.waits import Wait
+    from holdfast.protocol import extensions as protocol
+    from holdfast.schema.prompt import Admission
+    from holdfast.schema.session import Session
+    from holdfast.schema.todo import Todo
+    from holdfast.server.types import Call
+
+
+async def pending(call: Call) -> Sequence[Admission]:
+    return await call.runtime.sessions.pending(call.params.session_id)
+
+
+async def withdraw(call: Call) -> None:
+    await call.runtime.sessions.withdraw(call.params.session_id, call.params.message_id)
+
+
+async def rename(call: Call) -> Session:
+    return await call.runtime.sessions.rename(call.params.session_id, call.payload.title)
+
+
+async def archive(call: Call) -> Session:
+    return await call.runtime.sessions.archive(call.params.session_id, archived=call.payload.archived is not False)
+
+
+async def delete(call: Call) -> None:
+    await call.runtime.sessions.delete(call.params.session_id)
+
+
+async def move(call: Call) -> None:
+    payload: protocol.MovePayload = call.payload
+    destination = existing_location(payload.directory, None, kind="Payload")
+    await call.runtime.sessions.move(
+        call.params.session_id, destination.directory, move_changes=payload.move_changes is True
+    )
+
+
+async def waits(call: Call) -> Sequence[Wait]:
+    return await call.runtime.sessions.waits(call.params.session_id)
+
+
+async def interrupted(call: Call) -> Sequence[InterruptedTurn]:
+    return [InterruptedTurn(**turn._asdict()) for turn in await call.runtime.sessions.interrupted()]
+
+
+async def recover(call: Call) -> None:
+    await call.runtime.sessions.recover(call.params.session_id, call.payload.decision)
+
+
+async def checkpoint(call: Call) -> Checkpoint | None:
+    return await call.runtime.sessions.checkpoint(call.params.session_id)
+
+
+async def undo_compaction(call: Call) -> None:
+    await call.runtime.sessions.undo_compaction(call.params.session_id)
+
+
+async def request_context(call: Call) -> RequestContext | NotInitialized:
+    return await view(call.runtime.epochs, call.runtime.database, call.params.session_id)
+
+
+async def todos(call: Call) -> Sequence[Todo]:
+    return await call.runtime.todos.get(call.params.session_id)
+
+
+async def read(call: Call) -> dict[str, dict[str, dict[str, float]]]:
+    return call.runtime.metrics.read()
+
+
+async def document(call: Call) -> dict[str, Any]:
+    from holdfast.protocol.openapi import document
+
+    return document()

@@ -1,0 +1,78 @@
+"""Answers the file operations. Nothing outside the Location is read."""
+
+from __future__ import annotations
+
+import asyncio
+import mimetypes
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from holdfast.core.filesystem.descriptor import read_file
+from holdfast.core.filesystem.errors import PathError, TargetMissing
+from holdfast.core.filesystem.listing import list_directory
+from holdfast.core.filesystem.location_path import LocationPaths
+from holdfast.core.process.environment import child_environment
+from holdfast.core.search.glob import Glob
+from holdfast.core.search.search import Search, find_ripgrep
+from holdfast.protocol.files import FileEntry
+from holdfast.server.finder import best_matches
+from holdfast.server.types import RawBody
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.core.filesystem.location_path import Target
+    from holdfast.protocol import files as protocol
+    from holdfast.server.types import Call
+
+FILE_LIMIT = 32 * 1024 * 1024
+LOOKED_AT = 50_000
+FOUND = 100
+UNKNOWN = "application/octet-stream"
+
+
+async def read(call: Call) -> RawBody:
+    return await asyncio.to_thread(_read, _directory(call), call.params.path)
+
+
+async def list(call: Call) -> Sequence[FileEntry]:
+    return await asyncio.to_thread(_list, _directory(call), call.query.path or ".")
+
+
+async def find(call: Call) -> Sequence[FileEntry]:
+    query: protocol.FindQuery = call.query
+    async with call.services as services:
+        search = Search(services.processes, child_environment(os.environ), find_ripgrep(os.environ))
+        found = await search.files(_directory(call), Glob("**"), LOOKED_AT)
+    return await asyncio.to_thread(best_matches, query.query, found.paths, query.type, query.limit or FOUND)
+
+
+def _read(directory: Path, path: str) -> RawBody:
+    try:
+        data = read_file(_resolve(directory, path), FILE_LIMIT)
+    except PermissionError:
+        raise PathError(path, "inaccessible") from None
+    return RawBody(data, mimetypes.guess_type(path)[0] or UNKNOWN)
+
+
+def _list(directory: Path, path: str) -> Sequence[FileEntry]:
+    try:
+        entries = list_directory(_resolve(directory, path))
+    except NotADirectoryError:
+        raise PathError(path, "non_directory_ancestor") from None
+    except PermissionError:
+        raise PathError(path, "inaccessible") from None
+    return [FileEntry(path=entry.path, type=entry.type) for entry in entries]
+
+
+def _resolve(directory: Path, path: str) -> Target:
+    target = LocationPaths(directory).resolve(path, external="deny")
+    if not target.exists:
+        raise TargetMissing(path[:200])
+    return target
+
+
+def _directory(call: Call) -> Path:
+    assert call.location is not None
+    return Path(call.location.directory)

@@ -1,0 +1,71 @@
+"""Answers the permission operations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.core.permission.permission import Wish
+from holdfast.protocol.permissions import Evaluation
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.protocol import permissions as protocol
+    from holdfast.schema.permission import PermissionRequest, SavedApproval
+    from holdfast.server.types import Call
+
+
+async def list_requests(call: Call) -> Sequence[PermissionRequest]:
+    async with call.services as services:
+        return await services.permissions.list()
+
+
+async def list_saved(call: Call) -> Sequence[SavedApproval]:
+    async with call.runtime.locations.use(call.runtime.location) as services:
+        return await services.permissions.saved(call.query.project_id)
+
+
+async def remove_saved(call: Call) -> None:
+    async with call.runtime.locations.use(call.runtime.location) as services:
+        await services.permissions.remove_saved(call.params.id)
+
+
+async def create(call: Call) -> Evaluation:
+    payload: protocol.PermissionPayload = call.payload
+    assert call.session is not None
+    async with call.services as services:
+        asked = await services.permissions.ask(
+            Wish(
+                session_id=call.session.id,
+                agent=services.agents.select(payload.agent or call.session.agent).id,
+                action=payload.action,
+                resources=payload.resources,
+                save=payload.save or (),
+                metadata=payload.metadata,
+                source=payload.source,
+                id=payload.id,
+            )
+        )
+    return Evaluation(id=asked.id, effect=asked.effect)
+
+
+async def list(call: Call) -> Sequence[PermissionRequest]:
+    async with call.services as services:
+        return await services.permissions.for_session(call.params.session_id)
+
+
+async def get(call: Call) -> PermissionRequest:
+    async with call.services as services:
+        return await services.permissions.get(call.params.session_id, call.params.request_id)
+
+
+async def reply(call: Call) -> None:
+    payload: protocol.PermissionReplyPayload = call.payload
+    async with call.services as services:
+        await services.permissions.reply(
+            call.params.session_id,
+            call.params.request_id,
+            payload.reply,
+            message=payload.message,
+            save=payload.save,
+        )

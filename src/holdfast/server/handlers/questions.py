@@ -1,0 +1,31 @@
+"""Answers the question operations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.schema.question import QuestionRequest
+    from holdfast.server.types import Call
+
+
+async def list_requests(call: Call) -> Sequence[QuestionRequest]:
+    async with call.services as services:
+        return await services.questions.list()
+
+
+async def list(call: Call) -> Sequence[QuestionRequest]:
+    async with call.services as services:
+        return await services.questions.for_session(call.params.session_id)
+
+
+async def reply(call: Call) -> None:
+    async with call.services as services:
+        await services.questions.reply(call.params.session_id, call.params.request_id, call.payload.answers)
+
+
+async def reject(call: Call) -> None:
+    async with call.services as services:
+        await services.questions.reject(call.params.session_id, call.params.request_id)
