@@ -24,6 +24,7 @@ export interface Client {
   readonly integrations: IntegrationsOperations
   readonly credentials: CredentialsOperations
   readonly files: FilesOperations
+  readonly ptys: PtysOperations
   readonly projectCopies: ProjectCopiesOperations
   readonly metrics: MetricsOperations
 }
@@ -197,6 +198,19 @@ export interface FilesOperations {
   list(input?: { location?: LocationSelector | null; path?: string | null }, options?: CallOptions): Promise<Located<LocationInfo, readonly FileEntry[]>>
   /** Files and directories whose path resembles a text, the best first. */
   find(input: { query: string; location?: LocationSelector | null; type?: "directory" | "file" | null; limit?: number | null }, options?: CallOptions): Promise<Located<LocationInfo, readonly FileEntry[]>>
+}
+
+export interface PtysOperations {
+  /** The terminals of a Location, exited ones included until they are removed. */
+  list(input?: { location?: LocationSelector | null }, options?: CallOptions): Promise<Located<LocationInfo, readonly Pty[]>>
+  /** Start a terminal. */
+  create(input?: { location?: LocationSelector | null; command?: string | null; args?: readonly string[] | null; cwd?: string | null; title?: string | null; env?: Record<string, string> | null }, options?: CallOptions): Promise<Located<LocationInfo, Pty>>
+  /** One terminal, with its exit code once it has exited. */
+  get(input: { ptyID: string; location?: LocationSelector | null }, options?: CallOptions): Promise<Located<LocationInfo, Pty>>
+  /** Change the title or the size of a terminal. */
+  update(input: { ptyID: string; location?: LocationSelector | null; title?: string | null; size?: PtySize | null }, options?: CallOptions): Promise<Located<LocationInfo, Pty>>
+  /** End a terminal and forget it. */
+  remove(input: { ptyID: string; location?: LocationSelector | null }, options?: CallOptions): Promise<void>
 }
 
 export interface ProjectCopiesOperations {
@@ -795,6 +809,22 @@ export interface ProviderRequest {
   readonly body: Record<string, unknown>
 }
 
+export interface Pty {
+  readonly id: string
+  readonly title: string
+  readonly command: string
+  readonly args: readonly string[]
+  readonly cwd: string
+  readonly status: "exited" | "running"
+  readonly pid: number
+  readonly exitCode?: number
+}
+
+export interface PtySize {
+  readonly rows: number
+  readonly cols: number
+}
+
 export interface Question {
   readonly question: string
   readonly header: string
@@ -869,6 +899,13 @@ export interface ReasoningStarted {
   readonly assistantMessageID: string
   readonly reasoningID: string
   readonly providerMetadata?: Record<string, Record<string, unknown>>
+}
+
+export interface RecordTime {
+  readonly created: number
+  readonly updated: number
+  readonly compacting?: number
+  readonly archived?: number
 }
 
 export interface ReferenceInfo {
@@ -1014,6 +1051,16 @@ export interface SessionCompacted {
   readonly sessionID: string
 }
 
+export interface SessionCreated {
+  readonly sessionID: string
+  readonly info: SessionRecord
+}
+
+export interface SessionDeleted {
+  readonly sessionID: string
+  readonly info: SessionRecord
+}
+
 export interface SessionError {
   readonly sessionID?: string
   readonly error?: ErrorInfo
@@ -1038,6 +1085,28 @@ export interface SessionMessageUnknownError {
   readonly message: string
 }
 
+export interface SessionRecord {
+  readonly id: string
+  readonly slug: string
+  readonly projectID: string
+  readonly workspaceID?: string
+  readonly directory: string
+  readonly path?: string
+  readonly parentID?: string
+  readonly summary?: Record<string, unknown>
+  readonly cost?: number
+  readonly tokens?: Tokens
+  readonly share?: Record<string, unknown>
+  readonly title: string
+  readonly agent?: string
+  readonly model?: ModelRef
+  readonly version: string
+  readonly metadata?: Record<string, unknown>
+  readonly time: RecordTime
+  readonly permission?: unknown
+  readonly revert?: Revert
+}
+
 export interface SessionStatus {
   readonly sessionID: string
   readonly status: Status
@@ -1047,6 +1116,11 @@ export interface SessionTime {
   readonly created: number
   readonly updated: number
   readonly archived?: number
+}
+
+export interface SessionUpdated {
+  readonly sessionID: string
+  readonly info: SessionRecord
 }
 
 export interface ShellEnded {
@@ -1389,6 +1463,8 @@ export interface EventData {
   "reference.updated": ReferenceUpdated
   "server.connected": ServerConnected
   "session.compacted": SessionCompacted
+  "session.created": SessionCreated
+  "session.deleted": SessionDeleted
   "session.error": SessionError
   "session.idle": SessionIdle
   "session.next.agent.switched": AgentSwitched
@@ -1425,6 +1501,7 @@ export interface EventData {
   "session.next.tool.progress": ToolProgress
   "session.next.tool.success": ToolSuccess
   "session.status": SessionStatus
+  "session.updated": SessionUpdated
   "todo.updated": TodoUpdated
 }
 
@@ -1491,6 +1568,14 @@ export interface ProviderNotFoundError extends Error {
 }
 export declare function isProviderNotFoundError(error: unknown): error is ProviderNotFoundError
 
+export interface PtyNotFoundError extends Error {
+  readonly _tag: "PtyNotFoundError"
+  readonly message: string
+  readonly ptyID: string
+  readonly status: 404
+}
+export declare function isPtyNotFoundError(error: unknown): error is PtyNotFoundError
+
 export interface QuestionNotFoundError extends Error {
   readonly _tag: "QuestionNotFoundError"
   readonly message: string
@@ -1540,6 +1625,7 @@ export type ApiError =
   | PermissionNotFoundError
   | ProjectCopyError
   | ProviderNotFoundError
+  | PtyNotFoundError
   | QuestionNotFoundError
   | ServiceUnavailableError
   | SessionNotFoundError

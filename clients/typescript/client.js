@@ -11,6 +11,7 @@ export const isNotFoundError = (error) => error?._tag === "NotFoundError"
 export const isPermissionNotFoundError = (error) => error?._tag === "PermissionNotFoundError"
 export const isProjectCopyError = (error) => error?.name === "ProjectCopyError"
 export const isProviderNotFoundError = (error) => error?._tag === "ProviderNotFoundError"
+export const isPtyNotFoundError = (error) => error?._tag === "PtyNotFoundError"
 export const isQuestionNotFoundError = (error) => error?._tag === "QuestionNotFoundError"
 export const isServiceUnavailableError = (error) => error?._tag === "ServiceUnavailableError"
 export const isSessionNotFoundError = (error) => error?._tag === "SessionNotFoundError"
@@ -112,6 +113,13 @@ export function createClient(options) {
     files: {
       list: call({ method: "GET", path: "/api/fs/list", shape: "location", errors: [400, 401, 404], query: ["location", "path"] }),
       find: call({ method: "GET", path: "/api/fs/find", shape: "location", errors: [400, 401, 503], query: ["query", "location", "type", "limit"] }),
+    },
+    ptys: {
+      list: call({ method: "GET", path: "/api/pty", shape: "location", errors: [400, 401], query: ["location"] }),
+      create: call({ method: "POST", path: "/api/pty", shape: "location", errors: [400, 401, 503], query: ["location"], payload: ["command", "args", "cwd", "title", "env"] }),
+      get: call({ method: "GET", path: "/api/pty/{ptyID}", shape: "location", errors: [400, 401, 404], query: ["location"] }),
+      update: call({ method: "PUT", path: "/api/pty/{ptyID}", shape: "location", errors: [400, 401, 404], query: ["location"], payload: ["title", "size"] }),
+      remove: call({ method: "DELETE", path: "/api/pty/{ptyID}", shape: "void", errors: [400, 401, 404], query: ["location"] }),
     },
     projectCopies: {
       create: call({ method: "POST", path: "/experimental/project/{projectID}/copy", shape: "bare", errors: [400, 401, 503], query: ["location"], payload: ["strategy", "directory", "name"] }),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import select
 import socket
 import subprocess
 import sys
@@ -66,6 +67,10 @@ class Machine:
     def configure(self, **document: Any) -> None:
         (self.project / "opencode.json").write_text(json.dumps(document), encoding="utf-8")
 
+    def configuration(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.project / "opencode.json").read_text(encoding="utf-8"))
+        return found
+
     def use_provider(self, url: str, **options: Any) -> None:
         provider = {"npm": "@ai-sdk/openai-compatible", "options": {"baseURL": url, **options}, "models": {"m": {}}}
         self.configure(model="mock/m", provider={"mock": provider})
@@ -82,6 +87,28 @@ class Machine:
         )
         self._started.append(process)
         return process
+
+    def script(self, *turns: dict[str, Any]) -> None:
+        """What demo/scripted does, turn by turn."""
+        path = self.home / "script.json"
+        path.write_text(json.dumps(turns), encoding="utf-8")
+        self.environment["HOLDFAST_SCRIPT"] = str(path)
+
+    def at_terminal(self, *arguments: str) -> Person:
+        """Start with a terminal for everything but the answer."""
+        master, slave = os.openpty()
+        process = subprocess.Popen(
+            [HOLDFAST, *arguments],
+            cwd=self.project,
+            env=self.environment,
+            stdin=slave,
+            stdout=subprocess.PIPE,
+            stderr=slave,
+            text=True,
+        )
+        os.close(slave)
+        self._started.append(process)
+        return Person(process, master)
 
     def clean_up(self) -> None:
         """End what a failed test left running."""
@@ -116,6 +143,43 @@ class Machine:
     async def _look(self, session_id: str) -> tuple[Session, list[SessionMessage]]:
         async with self._host() as hf:
             return await hf.sessions.get(session_id), await hf.sessions.context(session_id)
+
+
+class Person:
+    """Reads what is shown in a terminal, and types."""
+
+    def __init__(self, process: subprocess.Popen[str], master: int) -> None:
+        self.process = process
+        self._master = master
+        self._read = 0
+        self.shown = ""
+
+    def wait_for(self, text: str) -> None:
+        """Until it is shown, after what was waited for before."""
+        while (found := self.shown.find(text, self._read)) < 0:
+            assert self._take(), f"{text!r} was not shown:\n{self.shown}"
+        self._read = found + len(text)
+
+    def type(self, text: str) -> None:
+        os.write(self._master, text.encode())
+
+    def leave(self) -> Ran:
+        """Once the command has ended."""
+        while self._take():
+            pass
+        os.close(self._master)
+        ran = finish(self.process)
+        return Ran(ran.code, ran.out, self.shown)
+
+    def _take(self) -> bool:
+        ready, _, _ = select.select([self._master], [], [], PATIENCE)
+        assert ready, f"nothing more was shown:\n{self.shown}"
+        try:
+            data = os.read(self._master, 65536)
+        except OSError:  # the last one who had the terminal open is gone
+            return False
+        self.shown += data.decode().replace("\r\n", "\n")
+        return bool(data)
 
 
 def finish(process: subprocess.Popen[str], timeout: float = PATIENCE) -> Ran:
@@ -170,11 +234,12 @@ class Provider:
         self.behave: Callable[[BaseHTTPRequestHandler], None] = Provider.answer
         self.asked = threading.Semaphore(0)
         self.released = threading.Event()
+        self.bodies: list[dict[str, Any]] = []
         provider = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
-                self.rfile.read(int(self.headers["content-length"]))
+                provider.bodies.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
                 provider.asked.release()
                 provider.behave(self)
                 self.close_connection = True

@@ -18,7 +18,8 @@ def test_the_answer_goes_to_standard_output(holdfast: Machine) -> None:
     """Everything else goes to standard error: the session, the model, the tool call."""
     ran = holdfast(*ECHO, "What does", "hello.txt say?")
 
-    assert (ran.code, ran.out) == (0, "Reading hello.txt.\nThe file begins: hello world\n")
+    assert ran.code == 0
+    assert ran.out.startswith("Reading hello.txt.\nThe file begins: ")
     assert ran.err.splitlines() == [f"session {ran.session}", "model demo/echo", "> read hello.txt"]
     assert holdfast.commands_work()
 
@@ -45,7 +46,7 @@ def test_the_directory_is_where_the_session_lives(holdfast: Machine) -> None:
     (elsewhere / "note.txt").write_text("over here\n", encoding="utf-8")
     ran = holdfast(*ECHO, "--dir", str(elsewhere), "note.txt")
 
-    assert "over here" in ran.out
+    assert (ran.code, ran.out.splitlines()[0]) == (0, "Reading note.txt.")
     assert holdfast.look(ran.session)[0].location.directory == str(elsewhere)
 
 
@@ -128,7 +129,8 @@ def test_attached_to_a_server(holdfast: Machine, serve: Callable[..., Server]) -
     ran = holdfast(*ECHO, "--attach", server.url, "What does hello.txt say?")
     again = holdfast("run", "--attach", server.url, "--session", ran.session, "once more")
 
-    assert (ran.code, ran.out) == (0, "Reading hello.txt.\nThe file begins: hello world\n")
+    assert ran.code == 0
+    assert ran.out.startswith("Reading hello.txt.\nThe file begins: ")
     assert (again.code, again.out, again.session) == (0, "once more\n", ran.session)
 
 
@@ -138,7 +140,10 @@ def test_attached_in_another_directory(holdfast: Machine, serve: Callable[..., S
     (elsewhere / "note.txt").write_text("over here\n", encoding="utf-8")
     ran = holdfast(*ECHO, "--attach", serve("--no-auth").url, "--dir", str(elsewhere), "note.txt")
 
-    assert (ran.code, ran.out) == (0, "Reading note.txt.\nThe file begins: over here\n")
+    _, messages = holdfast.look(ran.session)
+
+    assert ran.code == 0
+    assert "over here" in str(messages)
 
 
 def test_attached_a_failing_turn_fails_the_command(holdfast: Machine, serve: Callable[..., Server]) -> None:
@@ -177,7 +182,9 @@ def test_sessions_are_listed_newest_first(holdfast: Machine) -> None:
     there = holdfast(*ECHO, "--dir", str(elsewhere), "x").session
 
     def ids(*arguments: str) -> list[str]:
-        return [line.split()[0] for line in holdfast("sessions", *arguments).out.splitlines()]
+        heading, *lines = holdfast("sessions", *arguments).out.splitlines()
+        assert heading.split()[0] == "SESSION"
+        return [line.split()[0] for line in lines]
 
     assert ids() == here[::-1]
     assert ids("--limit", "1") == here[1:]

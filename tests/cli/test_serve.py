@@ -38,7 +38,7 @@ def test_a_configured_password_and_user_count(holdfast: Machine, serve: Callable
     url = serve(OPENCODE_SERVER_PASSWORD="mine", OPENCODE_SERVER_USERNAME="me").url
 
     assert (status(url), status(url, "mine"), status(url, "mine", "me")) == (401, 401, 200)
-    assert not (holdfast.home / "state").exists()
+    assert not (holdfast.home / "state" / "holdfast" / "server-password").exists()
 
 
 def test_an_empty_password_is_none(holdfast: Machine, serve: Callable[..., Server]) -> None:
@@ -70,7 +70,7 @@ def test_without_auth_nobody_is_asked(holdfast: Machine, serve: Callable[..., Se
     ran = finish(server.process)
 
     assert "no password" in ran.err
-    assert not (holdfast.home / "state").exists()
+    assert not (holdfast.home / "state" / "holdfast" / "server-password").exists()
 
 
 def test_a_port_in_use_is_said(holdfast: Machine) -> None:

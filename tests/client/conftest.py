@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -28,23 +28,62 @@ class FakeResponse:
     ) -> None:
         self.status = status
         self.content_type = content_type
-        self._pieces = [body] if isinstance(body, bytes) else list(body)
+        self.pieces = [body] if isinstance(body, bytes) else list(body)
         self._hang = hang
-        self._failure = failure
+        self.failure = failure
         self.closed = False
 
     async def read(self) -> bytes:
         return b"".join([piece async for piece in self.chunks()])
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        for piece in self._pieces:
+        for piece in self.pieces:
             yield piece
-        if self._failure is not None:
-            raise self._failure
+        if self.failure is not None:
+            raise self.failure
         if self._hang:
             await asyncio.Event().wait()
 
     async def close(self) -> None:
+        self.closed = True
+
+
+class BlockingResponse:
+    """The same for a blocking caller; its body cannot hang."""
+
+    def __init__(self, response: FakeResponse) -> None:
+        self.fake = response
+        self.status = response.status
+        self.content_type = response.content_type
+
+    def read(self) -> bytes:
+        return b"".join(self.chunks())
+
+    def chunks(self) -> Iterator[bytes]:
+        yield from self.fake.pieces
+        if self.fake.failure is not None:
+            raise self.fake.failure
+
+    def close(self) -> None:
+        self.fake.closed = True
+
+
+class BlockingTransport:
+    def __init__(self, *answers: FakeResponse | Exception) -> None:
+        self._answers = list(answers)
+        self.requests: list[Request] = []
+        self.responses: list[FakeResponse] = []
+        self.closed = False
+
+    def send(self, request: Request) -> BlockingResponse:
+        self.requests.append(request)
+        answer = self._answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        self.responses.append(answer)
+        return BlockingResponse(answer)
+
+    def close(self) -> None:
         self.closed = True
 
 

@@ -67,11 +67,14 @@ def test_the_package_itself_loads_nothing() -> None:
     assert layers(loaded("from holdfast import ApiError, ClientError")) == {"schema", "client"}
 
 
-def test_the_client_knows_no_server() -> None:
-    """API-315: schema and protocol only; no database, no HTTP stack until a transport is chosen."""
-    modules = loaded("import holdfast.client.generated.async_client")
+@pytest.mark.parametrize(
+    "module", ["generated.async_client", "generated.sync_client", "generated.guards", "resume", "connect"]
+)
+def test_the_client_knows_no_server(module: str) -> None:
+    """API-315, API-318: schema and protocol only; no database, no HTTP stack until a transport is chosen."""
+    modules = loaded(f"import holdfast.client.{module}")
 
-    assert layers(modules) == {"client", "protocol", "schema"}
+    assert {"client"} <= layers(modules) <= {"client", "protocol", "schema"}
     assert not packages(modules) & (NETWORK | STORAGE)
 
 
@@ -83,9 +86,31 @@ def test_schema_and_protocol_know_nothing_above_them() -> None:
     assert not packages(modules) & (NETWORK | STORAGE)
 
 
-def test_the_embedded_path_needs_no_http_stack(tmp_path: Path) -> None:
-    """API-315, API-400: no listener, no socket, no HTTP library up to the first prompt."""
-    modules = loaded(EMBEDDED.format(project=str(tmp_path), data=str(tmp_path / "data")))
+BLOCKING = """
+from holdfast import PromptInput
+from holdfast.embedded.blocking import HoldfastSync
+
+with HoldfastSync({project!r}, data={data!r}, environment={{}}) as hf:
+    session = hf.sessions.create()
+    hf.sessions.prompt(session.id, prompt=PromptInput(text="hi"))
+"""
+MOUNTED = """
+import asyncio
+from holdfast import Holdfast
+from holdfast.embedded.asgi import asgi
+
+async def main():
+    async with asgi(Holdfast({project!r}, data={data!r}, environment={{}})).lifespan():
+        pass
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("code", [EMBEDDED, BLOCKING, MOUNTED], ids=["embedded", "blocking", "mounted"])
+def test_the_embedded_path_needs_no_http_stack(tmp_path: Path, code: str) -> None:
+    """API-315, API-400: no listener, no socket, no HTTP library up to the first provider turn."""
+    modules = loaded(code.format(project=str(tmp_path), data=str(tmp_path / "data")))
 
     assert {"client", "core", "server", "embedded"} <= layers(modules)
-    assert not packages(modules) & {"starlette", "httpx2", "uvicorn", "aiohttp", "httptools"}
+    assert not packages(modules) & {"starlette", "httpx2", "uvicorn", "aiohttp", "httptools", "websockets"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from tests.server.conftest import Wire, in_memory
 
 from holdfast.core.runtime import Paths, Runtime
 from holdfast.server.app import App
+from holdfast.server.cursor import ListCursor, MessageCursor, checksum
 
 pytestmark = pytest.mark.anyio
 
@@ -149,8 +151,13 @@ async def test_search_is_a_plain_substring(memory: Wire, search: str, found: boo
     assert (await memory.get(f"/api/session?search={search}")).data == ([session] if found else [])
 
 
-def forged(content: object) -> str:
-    return base64.urlsafe_b64encode(json.dumps(content).encode()).rstrip(b"=").decode()
+def forged(content: object, kind: type[ListCursor] | type[MessageCursor] = ListCursor) -> str:
+    """With a checksum that fits."""
+    return summed(base64.urlsafe_b64encode(json.dumps(content).encode()).rstrip(b"="), kind)
+
+
+def summed(text: bytes, kind: type[ListCursor] | type[MessageCursor] = ListCursor) -> str:
+    return (text + b"." + checksum(text, kind)).decode()
 
 
 @pytest.mark.parametrize(
@@ -161,11 +168,14 @@ def forged(content: object) -> str:
         "%00",
         "!!!!",
         "e30",
+        "e30.",
+        summed(b"e30"),
+        summed(b"!!!!"),
         forged([]),
         forged({"anchor": {"id": "ses_x"}}),
         forged({"anchor": {"id": "ses_x", "time": "now", "direction": "next"}}),
         forged({"anchor": {"id": "ses_x", "time": 1, "direction": "sideways"}}),
-        base64.urlsafe_b64encode(b'{"unknown":' + b"[" * 5000).decode(),
+        summed(base64.urlsafe_b64encode(b'{"unknown":' + b"[" * 5000)),
     ],
 )
 async def test_a_bad_list_cursor_is_refused(memory: Wire, cursor: str) -> None:
@@ -238,7 +248,9 @@ async def test_a_cursor_of_another_session_is_refused(memory: Wire) -> None:
     assert answers[0].body == answers[1].body
 
 
-@pytest.mark.parametrize("cursor", ["nonsense", "e30", forged({"id": 5, "order": "asc", "direction": "next"})])
+@pytest.mark.parametrize(
+    "cursor", ["nonsense", "e30", forged({"id": 5, "order": "asc", "direction": "next"}, MessageCursor)]
+)
 async def test_a_bad_message_cursor_is_refused(memory: Wire, cursor: str) -> None:
     """API-224: as for sessions."""
     session = (await memory.create())["id"]
@@ -258,5 +270,29 @@ async def test_a_cursor_is_opaque_and_fits_into_a_query(memory: Wire) -> None:
     """API-220: base64url without padding, JSON inside."""
     await memory.create()
     for cursor in (await memory.get("/api/session")).json["cursor"].values():
-        assert "=" not in cursor
-        assert isinstance(json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))), dict)
+        text, _, _ = cursor.partition(".")
+        assert re.fullmatch(r"[A-Za-z0-9_.-]+", cursor)
+        assert isinstance(json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))), dict)
+
+
+async def test_an_edited_cursor_is_refused(memory: Wire) -> None:
+    """API-226: whichever byte was changed, dropped or doubled."""
+    session, _ = await conversation(memory, 2)
+    for path in ("/api/session", f"/api/session/{session}/message"):
+        cursor = (await memory.get(f"{path}?limit=1")).json["cursor"]["next"]
+        assert (await memory.get(f"{path}?cursor={cursor}")).status == 200
+        for place in range(len(cursor)):
+            other = "A" if cursor[place] != "A" else "B"
+            edits = (cursor[:place] + other + cursor[place + 1 :], cursor[:place] + cursor[place + 1 :])
+            for edited in edits:
+                assert (await memory.get(f"{path}?cursor={edited}")).failure == (400, "InvalidCursorError"), edited
+
+
+async def test_a_cursor_of_one_list_is_none_of_another(memory: Wire) -> None:
+    """API-222, API-226: a list cursor on messages, and the other way round."""
+    session, _ = await conversation(memory, 1)
+    lists, messages = "/api/session", f"/api/session/{session}/message"
+    cursors = {path: (await memory.get(f"{path}?limit=1")).json["cursor"]["next"] for path in (lists, messages)}
+
+    assert (await memory.get(f"{lists}?cursor={cursors[messages]}")).failure == (400, "InvalidCursorError")
+    assert (await memory.get(f"{messages}?cursor={cursors[lists]}")).failure == (400, "InvalidCursorError")

@@ -8,17 +8,23 @@ Invariants
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from holdfast.cli.dialogue import answer, decide
+from holdfast.cli.dialogue import Decision, answer, decide
+from holdfast.cli.screen import fields
 from holdfast.client.errors import ApiError, ClientError
 from holdfast.schema.permission import PermissionRequest
 from holdfast.schema.question import QuestionRequest
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Coroutine
+
     from holdfast.cli.screen import Screen
     from holdfast.cli.terminal import Terminal
     from holdfast.client.generated.async_client import AsyncClient
+    from holdfast.schema.event import Event
+
+T = TypeVar("T")
 
 NOBODY_HERE = "Nobody is at a terminal to decide this; `holdfast run --yes` would allow it"
 NOBODY_ANSWERS = "Nobody is here to answer; go on with what you know, and say what you assumed"
@@ -37,23 +43,14 @@ class Answering:
         self._waiting: asyncio.Queue[PermissionRequest | QuestionRequest] = asyncio.Queue()
         self._known: set[str] = set()
         self._settled: set[str] = set()
-        self._current: tuple[str, asyncio.Task[None]] | None = None
+        self._asking: tuple[str, asyncio.Task[Any]] | None = None
 
     async def run(self) -> None:
         """Until cancelled."""
         while True:
             request = await self._waiting.get()
-            if request.id in self._settled:
-                continue
-            task = asyncio.get_running_loop().create_task(self._settle(request))
-            self._current = (request.id, task)
-            try:
-                await asyncio.wait([task])
-            finally:
-                task.cancel()
-                self._current = None
-            if not task.cancelled():
-                task.result()
+            if request.id not in self._settled:
+                await self._settle(request)
 
     def note(self, kind: str, data: dict[str, Any]) -> None:
         """An event of the Session."""
@@ -67,13 +64,19 @@ class Answering:
             case "permission.v2.replied" | "question.v2.replied" | "question.v2.rejected":
                 self._answered(data["requestID"])
 
+    async def listen(self, live: AsyncIterator[Event]) -> None:
+        """Hear what is asked, and nothing else, for as long as the stream lasts."""
+        async for event in live:
+            data = fields(event)
+            if data.get("sessionID") == self._session_id:
+                self.note(event.type, data)
+
     async def look(self) -> None:
         """Also what was asked before we listened, or in another process."""
-        for request in (
-            *await self._client.permissions.list(self._session_id),
-            *await self._client.questions.list(self._session_id),
-        ):
-            self.asked(request)
+        for permission in await self._client.permissions.list(self._session_id):
+            self.asked(permission)
+        for question in await self._client.questions.list(self._session_id):
+            self.asked(question)
 
     def asked(self, request: PermissionRequest | QuestionRequest) -> None:
         if request.id not in self._known:
@@ -82,8 +85,8 @@ class Answering:
 
     def _answered(self, request_id: str) -> None:
         self._settled.add(request_id)
-        if self._current is not None and self._current[0] == request_id:
-            self._current[1].cancel()
+        if self._asking is not None and self._asking[0] == request_id:
+            self._asking[1].cancel()
 
     async def _settle(self, request: PermissionRequest | QuestionRequest) -> None:
         self._screen.hold()
@@ -92,33 +95,30 @@ class Answering:
                 await self._reply(request)
             else:
                 await self._answer(request)
-        except ApiError as error:
-            if error.status != 404:
-                raise
+        except AnsweredElsewhere:
             self._say("  (answered elsewhere)")
+        except ApiError as error:
+            self._say("  (answered elsewhere)" if error.status == 404 else f"  ({error})")
         except ClientError as error:
             self._say(f"  (the answer did not arrive: {error})")
-        except asyncio.CancelledError:
-            if request.id in self._settled:
-                self._say("  (answered elsewhere)")
-            raise
         finally:
             self._screen.release()
 
     async def _reply(self, request: PermissionRequest) -> None:
-        reply = self._client.permissions.reply
         if self._allow:
-            await reply(self._session_id, request_id=request.id, reply="once")
+            made = Decision("once")
         elif self._terminal is None:
-            await reply(self._session_id, request_id=request.id, reply="reject", message=NOBODY_HERE)
+            made = Decision("reject", NOBODY_HERE)
         else:
-            made = await decide(self._terminal, request)
-            await reply(self._session_id, request_id=request.id, reply=made.reply, message=made.message, save=made.save)
+            made = await self._unless_answered(request.id, decide(self._terminal, request))
+        await self._client.permissions.reply(
+            self._session_id, request_id=request.id, reply=made.reply, message=made.message, save=made.save
+        )
 
     async def _answer(self, request: QuestionRequest) -> None:
         answers = None
         if self._terminal is not None:
-            answers = await answer(self._terminal, request.questions)
+            answers = await self._unless_answered(request.id, answer(self._terminal, request.questions))
         elif all(question.custom is not False for question in request.questions):
             answers = tuple((NOBODY_ANSWERS,) for _ in request.questions)
         if answers is None:
@@ -126,6 +126,24 @@ class Answering:
         else:
             await self._client.questions.reply(self._session_id, request_id=request.id, answers=answers)
 
+    async def _unless_answered(self, request_id: str, asking: Coroutine[Any, Any, T]) -> T:
+        """What the person says; AnsweredElsewhere as soon as it no longer matters."""
+        task = asyncio.get_running_loop().create_task(asking)
+        self._asking = (request_id, task)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            if request_id not in self._settled:
+                raise
+            raise AnsweredElsewhere from None
+        finally:
+            task.cancel()
+            self._asking = None
+
     def _say(self, text: str) -> None:
         if self._terminal is not None:
             self._terminal.say(text)
+
+
+class AnsweredElsewhere(Exception):
+    """The request on the terminal was answered by another client."""

@@ -30,13 +30,10 @@ def login(provider: str, label: str | None) -> None:
     # Asked for outside the loop: there, Ctrl-C could not end the question.
     if code := execute(_takes_a_key(provider)):
         sys.exit(code)
-    if sys.stdin.isatty():
-        key = click.prompt(f"Key of {provider}", hide_input=True, err=True)
-    else:
-        key = sys.stdin.readline()
-    if not key.strip():
+    key = _read_key(provider)
+    if not key:
         sys.exit(fail("no key was given; nothing was changed"))
-    sys.exit(execute(_store(provider, key.strip(), label)))
+    sys.exit(execute(_store(provider, key, label)))
 
 
 @command.command("list")
@@ -56,6 +53,12 @@ def logout(provider: str) -> None:
     from holdfast.cli.failure import execute
 
     sys.exit(execute(_logout(provider)))
+
+
+def _read_key(provider: str) -> str:
+    if not sys.stdin.isatty():
+        return sys.stdin.readline().strip()
+    return str(click.prompt(f"Key of {provider}", hide_input=True, err=True)).strip()
 
 
 async def _takes_a_key(provider: str) -> int:

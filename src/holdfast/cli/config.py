@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
 import click
 
 from holdfast.cli.output import json_option, print_json, printable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from holdfast.cli.host import Problem
 
 
 @click.group("config")
@@ -39,14 +33,6 @@ def show() -> None:
     sys.exit(execute(_show()))
 
 
-@command.command()
-def schema() -> None:
-    """Print the JSON Schema of a configuration file, for an editor."""
-    from holdfast.cli.host import Host
-
-    print_json(Host.config_schema())
-
-
 async def _check(as_json: bool) -> int:
     from holdfast.cli.failure import FAILED
     from holdfast.cli.host import Host
@@ -58,18 +44,11 @@ async def _check(as_json: bool) -> int:
     else:
         for path in report.files:
             click.echo(path)
-        print_problems(report.problems)
-        if not report.files:
-            click.echo("no configuration file", err=True)
-        elif not report.problems:
-            click.echo("nothing to complain about", err=True)
+        for problem in report.problems:
+            click.echo(printable(str(problem)))
+        if not report.problems:
+            click.echo("nothing to complain about" if report.files else "no configuration file", err=True)
     return FAILED if report.refused else 0
-
-
-def print_problems(problems: Iterable[Problem]) -> None:
-    for problem in problems:
-        hint = f" (did you mean {problem.suggestion}?)" if problem.suggestion else ""
-        click.echo(printable(f"{problem.severity}: {problem.place}: {problem.message}{hint}"))
 
 
 async def _show() -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from holdfast.cli.output import brief
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from holdfast.cli.terminal import Terminal
     from holdfast.schema.permission import PermissionRequest, Reply
@@ -28,15 +28,17 @@ async def decide(terminal: Terminal, request: PermissionRequest) -> Decision:
     offered = request.save or ()
     terminal.forget_typed()
     _show(terminal, request)
+    for choice, meaning in _choices(offered):
+        terminal.say(f"  {choice:<8}  {meaning}")
     while True:
-        line = await terminal.ask(_choices(offered))
+        line = await terminal.ask("  your answer:")
         if line is None:
             terminal.say()
             return Decision("reject")
         decision = _decision(line, offered)
         if decision is not None:
             return decision
-        terminal.say("  Please answer with one of these letters.")
+        terminal.say("  That is none of these.")
 
 
 async def answer(terminal: Terminal, questions: Sequence[Question]) -> tuple[Answer, ...] | None:
@@ -47,7 +49,7 @@ async def answer(terminal: Terminal, questions: Sequence[Question]) -> tuple[Ans
         _show_question(terminal, question)
         chosen: Answer | None = None
         while chosen is None:
-            line = await terminal.ask("  answer:")
+            line = await terminal.ask("  your answer:")
             if line is None:
                 terminal.say()
                 return None
@@ -71,13 +73,18 @@ def _show(terminal: Terminal, request: PermissionRequest) -> None:
         terminal.say(f"    {line}")
     if len(lines) > SHOWN_LINES:
         terminal.say(f"    … and {len(lines) - SHOWN_LINES} more lines")
-    for number, pattern in enumerate(request.save or (), start=1):
-        terminal.say(f"  a{number}  always allow {pattern}")
 
 
-def _choices(offered: Sequence[str]) -> str:
-    always = {0: "", 1: ", a always"}.get(len(offered), f", a always all of these, a1…a{len(offered)} one of them")
-    return f"  y once{always}, n no, n WHY no and say why:"
+def _choices(offered: Sequence[str]) -> Iterator[tuple[str, str]]:
+    yield "y", "allow it once"
+    if len(offered) == 1:
+        yield "a", f"always allow {brief(offered[0])}"
+    elif offered:
+        yield "a", "always allow all of these:"
+        for number, pattern in enumerate(offered, start=1):
+            yield f"a{number}", f"always allow {brief(pattern)}"
+    yield "n", "no, and stop here"
+    yield "n REASON", "no, and go on with that in mind"
 
 
 def _decision(line: str, offered: Sequence[str]) -> Decision | None:

@@ -6,6 +6,8 @@ import sys
 
 import click
 
+from holdfast.cli.output import printable
+
 SHOWN = 20
 
 
@@ -22,7 +24,6 @@ def command(rebuild: bool) -> None:
 
 
 async def _examine(rebuild: bool) -> int:
-    from holdfast.cli.config import print_problems
     from holdfast.cli.failure import FAILED
     from holdfast.cli.host import Host
 
@@ -41,7 +42,8 @@ async def _examine(rebuild: bool) -> int:
         )
     else:
         click.echo("everything agrees with the event log")
-    print_problems(config.problems)
+    for problem in config.problems:
+        click.echo(printable(str(problem)), err=True)
     if not config.problems:
         click.echo(f"nothing to complain about in {len(config.files)} configuration files")
     return FAILED if mismatches or config.refused else 0

@@ -1,11 +1,17 @@
-"""The runtime in this process, with what only this machine can tell: how its configuration was read."""
+"""The runtime in this process, with what the API has no operation for: commands, and how configuration was read."""
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from holdfast.embedded.holdfast import Holdfast
+from holdfast.schema.prompt import FileInput, PromptInput
 from holdfast.schema.record import Record
+from holdfast.schema.session_message import TextContent
+
+if TYPE_CHECKING:
+    from holdfast.schema.session import Session
 
 
 class Problem(Record):
@@ -17,9 +23,10 @@ class Problem(Record):
     message: str
     suggestion: str | None = None
 
-    @property
-    def place(self) -> str:
-        return self.path if self.line is None else f"{self.path}:{self.line}"
+    def __str__(self) -> str:
+        place = self.path if self.line is None else f"{self.path}:{self.line}"
+        hint = f" (did you mean {self.suggestion}?)" if self.suggestion else ""
+        return f"{self.severity}: {place}: {self.message}{hint}"
 
 
 class ConfigReport(Record):
@@ -29,10 +36,37 @@ class ConfigReport(Record):
 
     @property
     def refused(self) -> bool:
+        """Whether a file could not be used as it was meant."""
         return any(problem.severity == "error" for problem in self.problems)
 
 
+class Caller(NamedTuple):
+    """Who runs a template's shell commands: a Session, before any message of its own."""
+
+    session_id: str
+    agent: str
+    assistant_message_id: str
+    tool_call_id: str
+
+
 class Host(Holdfast):
+    async def expand(self, session: Session, agent: str | None, name: str, arguments: str) -> PromptInput:
+        """What a call of the command says. Its shell commands need permission like those of a model."""
+        async with self._runtime.locations.use(session.location) as services:
+            selected = services.agents.select(agent or session.agent)
+            tools = services.tools.materialize(selected.agent.permissions if selected.agent else ())
+            caller = cast("Any", Caller(session.id, selected.id, "", f"/{name}"))
+
+            async def shell(command: str) -> str:
+                output = await tools.bound(await tools.execute("bash", {"command": command}, caller))
+                return "\n".join(part.text for part in output.content if isinstance(part, TextContent))
+
+            called = await services.commands.invoke(name, arguments, shell)
+        here = Path(session.location.directory)
+        paths = ((mention, here / Path(mention).expanduser()) for mention in called.mentions)
+        files = tuple(FileInput(uri=path.as_uri(), name=mention) for mention, path in paths if path.exists())
+        return PromptInput(text=called.text, files=files) if files else PromptInput(text=called.text)
+
     async def config_report(self) -> ConfigReport:
         async with self._runtime.locations.use(self._runtime.location) as services:
             config = services.config.current
@@ -44,18 +78,16 @@ class Host(Holdfast):
             )
             problems = (
                 Problem(
-                    severity=one.severity,
-                    path=one.path,
-                    line=one.line,
-                    message=one.message,
-                    suggestion=one.suggestion,
+                    severity=one.severity, path=one.path, line=one.line, message=one.message, suggestion=one.suggestion
                 )
                 for one in found
             )
-            files = tuple(str(document.path) for document in config.documents())
-            return ConfigReport(files=files, problems=tuple(dict.fromkeys(problems)))
+            return ConfigReport(
+                files=tuple(str(document.path) for document in config.documents()),
+                problems=tuple(dict.fromkeys(problems)),
+            )
 
     async def effective_config(self) -> dict[str, Any]:
-        """Everything merged, without secrets."""
+        """All files merged, without secrets."""
         async with self._runtime.locations.use(self._runtime.location) as services:
             return services.config.current.effective()

@@ -5,12 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from typing import TYPE_CHECKING
 
 from holdfast.cli.output import printable
-
-if TYPE_CHECKING:
-    from typing import TextIO
 
 LINE_BYTES = 64 * 1024
 
@@ -23,9 +19,9 @@ def present() -> bool:
 class Terminal:
     """Asks on standard error, so that standard output stays the answer's."""
 
-    def __init__(self, given: TextIO | None = None, shown: TextIO | None = None) -> None:
-        self._given = (given or sys.stdin).fileno()
-        self._shown = shown or sys.stderr
+    def __init__(self) -> None:
+        self._given = sys.stdin.fileno()
+        self._shown = sys.stderr
 
     def say(self, text: str = "") -> None:
         self._shown.write(printable(text) + "\n")

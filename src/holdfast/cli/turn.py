@@ -6,9 +6,12 @@ from __future__ import annotations
 import asyncio
 import os
 from contextlib import AsyncExitStack, aclosing
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from holdfast.cli.failure import FAILED, execute, fail
+import click
+
+from holdfast.cli.answering import Answering
+from holdfast.cli.failure import execute, fail
 from holdfast.cli.run import Ask
 from holdfast.cli.screen import JsonScreen, Screen, fields
 from holdfast.cli.terminal import Terminal, present
@@ -19,9 +22,9 @@ from holdfast.schema.prompt import PromptInput
 from holdfast.schema.session_message import AssistantMessage
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 
-    from holdfast.cli.answering import Answering
+    from holdfast.cli.host import Host
     from holdfast.client.generated.async_client import AsyncClient
     from holdfast.schema.event import Event
     from holdfast.schema.prompt import Admission
@@ -45,61 +48,104 @@ def continue_session(session_id: str, *, yes: bool) -> int:
 async def _run(ask: Ask) -> int:
     screen: Screen = JsonScreen() if ask.as_json else Screen(quiet=ask.quiet)
     async with AsyncExitStack() as stack:
-        client, fallback = await _open(ask, screen, stack)
-        session = await _session(client, ask, fallback)
+        opened = await _open(ask, screen, stack)
+        client = opened.client
+        if ask.command is not None:
+            ask = await _named(client, ask, ask.command)
+        session = await _session(opened, ask, screen)
         screen.opened(session)
+        answering = Answering(client, session.id, screen, Terminal() if present() else None, allow=ask.yes)
+        prompt = PromptInput(text=ask.text)
+        if ask.command is not None and opened.host is not None:
+            prompt = await _expanded(opened.host, session, ask, ask.command, answering)
         receipts: list[Admission] = []
 
         async def admit() -> None:
-            receipts.append(await client.sessions.prompt(session.id, prompt=PromptInput(text=ask.text)))
+            receipts.append(await client.sessions.prompt(session.id, prompt=prompt))
             screen.admitted(receipts[0])
 
-        await _follow(client, session.id, screen, admit, allow=ask.yes)
+        await _follow(client, session.id, screen, answering, admit)
         return await _verdict(client, receipts[0], screen)
 
 
+async def _named(client: AsyncClient, ask: Ask, name: str) -> Ask:
+    """With the agent and the model that the command wants, unless others were asked for."""
+    here = Location(directory=_directory(ask))
+    commands = {command.name: command for command in (await client.commands.list(location=here)).data}
+    if name not in commands:
+        raise click.BadParameter(f"no command is called {name}; see `holdfast commands`", param_hint="--command")
+    found = commands[name]
+    if found.model is not None and ask.model is None:
+        model = f"{found.model.provider_id}/{found.model.id}"
+        ask = ask._replace(model=model, variant=ask.variant or found.model.variant)
+    return ask._replace(agent=ask.agent or found.agent)
+
+
+async def _expanded(host: Host, session: Session, ask: Ask, command: str, answering: Answering) -> PromptInput:
+    """The command's prompt; what its template wants to run may have to be asked for."""
+    expanded: list[PromptInput] = []
+
+    async def expand() -> None:
+        expanded.append(await host.expand(session, ask.agent, command, ask.text))
+
+    async with aclosing(aiter(host.events.subscribe())) as live:
+        await anext(live)
+        await _first_of(expand(), answering.run(), answering.listen(live))
+    return expanded[0]
+
+
 async def _follow(
-    client: AsyncClient, session_id: str, screen: Screen, begin: Callable[[], Awaitable[None]], *, allow: bool
+    client: AsyncClient, session_id: str, screen: Screen, answering: Answering, begin: Callable[[], Awaitable[None]]
 ) -> None:
     """Begin, then show everything and answer what is asked, until the Session is idle."""
-    from holdfast.cli.answering import Answering
-
-    answering = Answering(client, session_id, screen, Terminal() if present() else None, allow=allow)
     async with aclosing(aiter(client.events.subscribe())) as live:
         await anext(live)  # connected: from here on nothing is missed
         await begin()
         try:
-            async with asyncio.TaskGroup() as group:
-                beside = [
-                    group.create_task(answering.run()),
-                    group.create_task(_while_silent(client, session_id, screen, answering)),
-                ]
-                await _watch(live, session_id, screen, answering)
-                await client.sessions.wait(session_id)  # another process may be the one that executes it
-                for task in beside:
-                    task.cancel()
+            await _first_of(
+                _watch(client, live, session_id, screen, answering),
+                answering.run(),
+                _while_silent(client, session_id, screen, answering),
+            )
         except asyncio.CancelledError:
             screen.note("\ninterrupted")
             await client.sessions.interrupt(session_id)
             raise
 
 
+async def _first_of(*works: Coroutine[Any, Any, None]) -> None:
+    """Until one of them ends or fails; then the others end too."""
+    tasks = [asyncio.get_running_loop().create_task(work) for work in works]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+    for task in tasks:
+        if not task.cancelled():
+            task.result()
+
+
 async def _continue(session_id: str, yes: bool) -> int:
     screen = Screen(quiet=False)
     async with AsyncExitStack() as stack:
-        client, _ = await _open(Ask(session_id=session_id, yes=yes), screen, stack)
+        client = (await _open(Ask(session_id=session_id, yes=yes), screen, stack)).client
 
         async def resume() -> None:
             await client.sessions.recover(session_id, decision="continue")
 
-        await _follow(client, session_id, screen, resume, allow=yes)
+        answering = Answering(client, session_id, screen, Terminal() if present() else None, allow=yes)
+        await _follow(client, session_id, screen, answering, resume)
         latest = (await client.sessions.messages(session_id, limit=1)).items
         if screen.error is not None:
             return fail(screen.error)
         return _ended([message for message in latest if isinstance(message, AssistantMessage)])
 
 
-async def _watch(live: AsyncGenerator[Event, None], session_id: str, screen: Screen, answering: Answering) -> None:
+async def _watch(
+    client: AsyncClient, live: AsyncGenerator[Event, None], session_id: str, screen: Screen, answering: Answering
+) -> None:
     """Until the Session is idle."""
     try:
         async for event in live:
@@ -109,9 +155,10 @@ async def _watch(live: AsyncGenerator[Event, None], session_id: str, screen: Scr
             screen.show(event, data)
             answering.note(event.type, data)
             if event.type == "session.status" and data["status"]["type"] == "idle":
-                return
+                break
     except ClientError:
         screen.note("lost the live stream; waiting for the answer")
+    await client.sessions.wait(session_id)  # another process may be the one that executes it
 
 
 async def _while_silent(client: AsyncClient, session_id: str, screen: Screen, answering: Answering) -> None:
@@ -132,48 +179,69 @@ async def _while_silent(client: AsyncClient, session_id: str, screen: Screen, an
             screen.note(f"… waiting; the server does not say for what: {error}")
 
 
-async def _open(ask: Ask, screen: Screen, stack: AsyncExitStack) -> tuple[AsyncClient, ModelRef | None]:
-    """A client, and the model to use when nothing else was chosen."""
+class Opened(NamedTuple):
+    client: AsyncClient
+    host: Host | None
+    """The same, if it is this process."""
+
+
+async def _open(ask: Ask, screen: Screen, stack: AsyncExitStack) -> Opened:
     if ask.attach is not None:
         from holdfast.client.connect import connect
 
-        return await stack.enter_async_context(connect(ask.attach)), None
+        return Opened(await stack.enter_async_context(connect(ask.attach)), None)
     from holdfast.cli.remote import find_server
 
     if not ask.standalone and (found := await find_server(stack)) is not None:
         screen.note(f"through {found.url}; --standalone uses no server")
-        return found.client, None
-    from holdfast.embedded.holdfast import Holdfast
+        return Opened(found.client, None)
+    from holdfast.cli.host import Host
 
     unattended: Literal["wait", "allow", "deny"] = "wait" if present() else "allow" if ask.yes else "deny"
-    hosted = await stack.enter_async_context(Holdfast(ask.directory, unattended=unattended))
-    fallback = None
-    if ask.model is None and ask.session_id is None and await hosted.default_model() is None:
-        fallback = ModelRef(id="echo", provider_id="demo")
-        screen.note("no provider key and no configured model: using the offline demo/echo")
-    return hosted, fallback
+    host = await stack.enter_async_context(Host(ask.directory, unattended=unattended))
+    return Opened(host, host)
 
 
-async def _session(client: AsyncClient, ask: Ask, fallback: ModelRef | None) -> Session:
+async def _fallback(opened: Opened, location: Location, screen: Screen) -> ModelRef | None:
+    """The offline model, where there is no other."""
+    if opened.host is not None:
+        usable = await opened.host.default_model() is not None
+    else:
+        usable = bool((await opened.client.models.list(location=location)).data)
+    if usable:
+        return None
+    screen.note("no provider key and no configured model: using the offline demo/echo")
+    return ModelRef(id="echo", provider_id="demo")
+
+
+async def _session(opened: Opened, ask: Ask, screen: Screen) -> Session:
+    client = opened.client
     if ask.session_id is None:
-        here = os.path.realpath(ask.directory or os.getcwd())
-        model = _model(ask, fallback)
-        return await client.sessions.create(agent=ask.agent, model=model, location=Location(directory=here))
+        location = Location(directory=_directory(ask))
+        model = _model(ask) or await _fallback(opened, location, screen)
+        return await client.sessions.create(agent=ask.agent, model=model, location=location)
     session = await client.sessions.get(ask.session_id)
     if ask.agent is not None:
         await client.sessions.switch_agent(session.id, agent=ask.agent)
-    if (model := _model(ask, session.model)) is not None and model != session.model:
+    if (model := _model(ask, session.model)) is not None:
         await client.sessions.switch_model(session.id, model=model)
     return session
 
 
-def _model(ask: Ask, otherwise: ModelRef | None) -> ModelRef | None:
+def _directory(ask: Ask) -> str:
+    return os.path.realpath(ask.directory or os.getcwd())
+
+
+def _model(ask: Ask, current: ModelRef | None = None) -> ModelRef | None:
+    """What was asked for, if anything; a variant alone is one of the current model."""
     if ask.model is not None:
         provider, _, name = ask.model.partition("/")
         return ModelRef(id=name, provider_id=provider, variant=ask.variant)
-    if ask.variant is not None and otherwise is not None:
-        return ModelRef(id=otherwise.id, provider_id=otherwise.provider_id, variant=ask.variant)
-    return otherwise
+    if ask.variant is None:
+        return None
+    if current is None:
+        raise click.UsageError("--variant needs --model here: no model is selected yet")
+    return ModelRef(id=current.id, provider_id=current.provider_id, variant=ask.variant)
 
 
 async def _verdict(client: AsyncClient, receipt: Admission, screen: Screen) -> int:
@@ -191,7 +259,9 @@ def _ended(answer: list[AssistantMessage]) -> int:
         return fail("the prompt was kept, but not answered; continue with --session")
     if (error := answer[-1].error) is not None:
         return fail(error.message)
-    return 0 if answer[-1].finish is not None else FAILED
+    if answer[-1].finish in (None, "tool-calls"):
+        return fail("it stopped before the answer was complete; continue with --session")
+    return 0
 
 
 async def _answer(client: AsyncClient, receipt: Admission) -> list[AssistantMessage]:

@@ -17,7 +17,7 @@ REPOSITORY = PACKAGE.parents[2]
 
 
 def contract() -> Contract:
-    return compile_contract(API, (event for event in MANIFEST.latest.values() if event.public))
+    return compile_contract(API, (event for event in MANIFEST.latest.values() if event.announced))
 
 
 def outputs() -> list[Output]:

@@ -60,10 +60,7 @@ class Ids:
         self._counter += 1
         if self._counter == COUNTER_SPAN:
             self._millis, self._counter = self._millis + 1, 1
-        bits, tail = self._chance.getrandbits(96), ""
-        for _ in range(RANDOM_LENGTH // 2):
-            bits, index = divmod(bits, len(_PAIRS))
-            tail += _PAIRS[index]
+        tail = "".join(self._chance.choices(_PAIRS, k=RANDOM_LENGTH // 2))
         return format_id(prefix, self._millis * COUNTER_SPAN + self._counter, tail, descending=descending)
 
 

@@ -12,6 +12,7 @@ from holdfast.protocol import (
     integrations,
     permissions,
     project_copies,
+    pty,
     questions,
     sessions,
 )
@@ -27,6 +28,7 @@ API: tuple[Endpoint, ...] = (
     *catalog.ENDPOINTS,
     *integrations.ENDPOINTS,
     *files.ENDPOINTS,
+    *pty.ENDPOINTS,
     *project_copies.ENDPOINTS,
     *extensions.ENDPOINTS,
 )

@@ -51,10 +51,9 @@ class _Schemas:
         types += [DurablePosition, Location, LocationInfo, LocationSelector]
         self._types = list(dict.fromkeys(types))
         found, components = msgspec.json.schema_components(self._types, ref_template=REF)
-        self._found = [_without_null_defaults(schema) for schema in found]
-        self.components: dict[str, Schema] = {
-            name: _without_null_defaults(schema) for name, schema in components.items()
-        }
+        names = _names(components)
+        self._found: list[Schema] = [_clean(schema, names) for schema in found]
+        self.components: dict[str, Schema] = {names[name]: _clean(schema, names) for name, schema in components.items()}
         self.components[DURABLE] = {"anyOf": [self._event(item) for item in definitions if item.durable]}
         self.components[LIVE] = {"anyOf": [self._event(item) for item in definitions]}
 
@@ -63,8 +62,7 @@ class _Schemas:
 
     def properties(self, kind: Any) -> Schema:
         """The properties of a record, and which of them it needs."""
-        schema: Schema = self.components[self.of(kind)["$ref"].rpartition("/")[2]]
-        return schema
+        return self.components[str(self.of(kind)["$ref"]).rpartition("/")[2]]
 
     def _event(self, definition: Definition) -> Schema:
         properties: Schema = {"id": {"type": "string"}, "type": {"enum": [definition.type]}}
@@ -172,13 +170,30 @@ def _object(**properties: Schema) -> Schema:
     return {"type": "object", "properties": properties, "required": list(properties)}
 
 
-def _without_null_defaults(schema: Any) -> Any:
+def _names(components: Iterable[str]) -> dict[str, str]:
+    """Two records of one name come with their modules, which are nobody's business: the second gets a number."""
+    names: dict[str, str] = {}
+    for component in sorted(components):
+        plain = name = component.rpartition(".")[2]
+        number = 0
+        while name in names.values() or (name != component and name in components):
+            number += 1
+            name = f"{plain}{number}"
+        names[component] = name
+    return names
+
+
+def _clean(schema: Any, names: dict[str, str]) -> Any:
     """A field with a default of None is one that may be left out: absent on the wire, never null."""
     if isinstance(schema, list):
-        return [_without_null_defaults(item) for item in schema]
+        return [_clean(item, names) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    clean = {key: _without_null_defaults(value) for key, value in schema.items()}
+    clean = {key: _clean(value, names) for key, value in schema.items()}
+    if isinstance(reference := clean.get("$ref"), str):
+        clean["$ref"] = REF.format(name=names[reference.rpartition("/")[2]])
+    if isinstance(clean.get("discriminator"), dict):
+        del clean["discriminator"]  # says nothing that the tags of its members do not
     if "default" in clean and clean["default"] is None:
         del clean["default"]
         options = [option for option in clean.pop("anyOf", ()) if option != {"type": "null"}]

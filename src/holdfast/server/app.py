@@ -5,6 +5,7 @@ A caller that goes away is a disconnect, never a cancellation: what it asked for
 from __future__ import annotations
 
 import asyncio
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import parse_qsl, unquote
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from holdfast.core.runtime import Runtime
     from holdfast.schema.location import Location
     from holdfast.schema.session import Session
+    from holdfast.server.pty import PtyEnvironment, PtyServer
     from holdfast.server.types import Frames
 
 
@@ -48,23 +50,26 @@ class App:
         origins: frozenset[str] = frozenset(),
         body_limit: int = BODY_LIMIT,
         body_seconds: float = BODY_SECONDS,
+        pty_environment: PtyEnvironment | None = None,
     ) -> None:
         """`hosts` are the names under which callers may change something; None is any. `origins` are allowed beside
-        those that always are."""
+        those that always are. `pty_environment` is what the host adds to the variables of terminals."""
         self._runtime = runtime
         self._credentials = credentials
         self._hosts = hosts
         self._origins = origins
         self._body_limit = body_limit
         self._body_seconds = body_seconds
-        self._routes = Routes(API)
+        self._pty_environment = pty_environment
+        self._routes = Routes(API, {"ptys": lambda: self._ptys})
         self._stopping = asyncio.Event()
+        self._farewell: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             await self._http(scope, receive, send)
         elif scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": 1000})
+            await self._ptys.upgrade(scope, receive, send)
         elif scope["type"] == "lifespan":
             while (await receive())["type"] != "lifespan.shutdown":
                 await send({"type": "lifespan.startup.complete"})
@@ -74,6 +79,22 @@ class App:
         """Say goodbye on live streams and end every stream, so that connections can close."""
         self._runtime.log.announce(GlobalDisposed())
         self._stopping.set()
+        if "_ptys" in self.__dict__:
+            self._farewell = asyncio.get_running_loop().create_task(self._ptys.close(), name="closing terminals")
+
+    @cached_property
+    def _ptys(self) -> PtyServer:
+        """Made when the first terminal is asked for, which is after the runtime was opened."""
+        from holdfast.server.pty import PtyServer, no_overlay
+
+        return PtyServer(
+            self._runtime.locations,
+            locate=self._location,
+            credentials=self._credentials,
+            hosts=self._hosts,
+            origins=self._origins,
+            environment=self._pty_environment or no_overlay,
+        )
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = _headers(scope)
@@ -113,7 +134,7 @@ class App:
                 endpoint, headers, receive, limit=self._body_limit, seconds=self._body_seconds
             ),
         )
-        result = await handler(call)
+        result = await handler()(call)
         if endpoint.envelope is Envelope.STREAM:
             return _Streamed(result)
         located = endpoint.envelope is Envelope.LOCATION and call.location is not None

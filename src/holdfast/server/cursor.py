@@ -17,7 +17,6 @@ from holdfast.core.session.store import Direction, Order, SessionAnchor
 from holdfast.schema.codec import decoder, encode
 
 CHECKSUM_BYTES = 9
-LONGEST = 16 * 1024
 
 Limit = Annotated[int, msgspec.Meta(ge=1, le=2**53 - 1)]
 
@@ -45,13 +44,13 @@ C = TypeVar("C", ListCursor, MessageCursor)
 
 def write_cursor(cursor: ListCursor | MessageCursor) -> str:
     text = base64.urlsafe_b64encode(encode(cursor)).rstrip(b"=")
-    return (text + b"." + _checksum(text, type(cursor))).decode()
+    return (text + b"." + checksum(text, type(cursor))).decode()
 
 
 def read_cursor(kind: type[C], given: str) -> C:
     try:
-        text, _, checksum = given.encode("ascii").rpartition(b".")
-        if len(given) > LONGEST or checksum != _checksum(text, kind):
+        text, _, sum_of_text = given.encode("ascii").rpartition(b".")
+        if sum_of_text != checksum(text, kind):
             raise InvalidCursor
         cursor: C = decoder(kind).decode(base64.urlsafe_b64decode(text + b"=" * (-len(text) % 4)))
     except (UnicodeError, binascii.Error, msgspec.DecodeError, RecursionError) as error:
@@ -59,7 +58,7 @@ def read_cursor(kind: type[C], given: str) -> C:
     return cursor
 
 
-def _checksum(text: bytes, kind: type[ListCursor] | type[MessageCursor]) -> bytes:
+def checksum(text: bytes, kind: type[ListCursor] | type[MessageCursor]) -> bytes:
     """Over the encoded text: two texts can decode to the same bytes."""
     digest = hashlib.blake2b(text, digest_size=CHECKSUM_BYTES, person=kind.__name__.encode()).digest()
     return base64.urlsafe_b64encode(digest)

@@ -4,6 +4,8 @@ over a parameter, and `*` takes the rest."""
 from __future__ import annotations
 
 import importlib
+from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
@@ -11,20 +13,27 @@ from holdfast.schema.errors import MethodNotAllowedError, NotFoundError
 from holdfast.server.errors import PublicFailure
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from holdfast.protocol.endpoint import Endpoint
     from holdfast.server.types import Handler
 
 SHOWN = 200
 
+_NOBODY: Mapping[str, Callable[[], object]] = MappingProxyType({})
+
 
 class Routed(NamedTuple):
     endpoint: Endpoint
-    handler: Handler
+    handler: Callable[[], Handler]
+    """Modules of handlers are imported when they are first needed."""
     params: dict[str, str]
 
 
 class Routes:
-    def __init__(self, api: tuple[Endpoint, ...]) -> None:
+    def __init__(self, api: tuple[Endpoint, ...], owners: Mapping[str, Callable[[], object]] = _NOBODY) -> None:
+        """`owners` answer for groups that have a state of their own; all others have a module of handlers."""
+        self._owners = owners
         self._root: dict[str, Any] = {}
         for endpoint in api:
             node = self._root
@@ -60,13 +69,16 @@ class Routes:
         if endpoint is None:
             takes = ", ".join(sorted(methods))
             raise PublicFailure(MethodNotAllowedError(message=f"{shown} takes {takes}, not {method}"))
-        return Routed(endpoint, self._handler(endpoint), found)
+        return Routed(endpoint, partial(self._handler, endpoint), found)
 
     def _handler(self, endpoint: Endpoint) -> Handler:
-        """Modules of handlers are imported when they are first needed."""
         handler = self._handlers.get(endpoint.operation)
         if handler is None:
-            noun = "extensions" if endpoint.extension else endpoint.group
-            module = importlib.import_module(f"holdfast.server.handlers.{noun}")
-            handler = self._handlers[endpoint.operation] = getattr(module, endpoint.name)
+            handler = self._handlers[endpoint.operation] = getattr(self._owner(endpoint), endpoint.name)
         return handler
+
+    def _owner(self, endpoint: Endpoint) -> object:
+        if endpoint.group in self._owners:
+            return self._owners[endpoint.group]()
+        noun = "extensions" if endpoint.extension else endpoint.group
+        return importlib.import_module(f"holdfast.server.handlers.{noun}")

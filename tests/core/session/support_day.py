@@ -1,10 +1,9 @@
-"""A place where a Session lives through changes: a home, a data directory and a repository that outlive any runtime,
+"""A place where a Session lives through changes: a home, a data directory and a project that outlive any runtime,
 and the conversation that its model must be sent, word for word."""
 
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +28,13 @@ AGENTS = "AGENTS.md"
 
 
 class Place:
-    def __init__(self, folder: Path, *, git: bool = True, **config: Any) -> None:
+    def __init__(self, folder: Path, **config: Any) -> None:
         self.folder = folder
         self.home, self.data, self.project = folder / "home", folder / "data", folder / "project"
         self.home.mkdir(parents=True, exist_ok=True)
         (self.project / ".opencode" / "skills").mkdir(parents=True, exist_ok=True)
-        if git:
-            subprocess.run(["git", "init", "-q", str(self.project)], check=True)
+        # As much of a repository as the runtime looks at: its mark, and the project's id.
+        self.write(".git/opencode", "tides")
         self.environment = {"HOME": str(self.home), "PATH": "/usr/local/bin:/usr/bin:/bin"}
         self.configure(**config)
 

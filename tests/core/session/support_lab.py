@@ -13,6 +13,7 @@ from tests.core.session.conftest import NoInput, ToolRuntime
 from tests.llm.support import chunk, sse
 
 from holdfast.core.clock import Clock
+from holdfast.core.event.bus import Announcement
 from holdfast.core.location.services import LocationServices
 from holdfast.core.session.runner.runner import Runner
 from holdfast.core.session.settings import SessionSettings
@@ -186,10 +187,9 @@ def tool(execute: Callable[[ToolContext], Any]) -> Tool[NoInput, dict[str, Any]]
     return Tool(description="for a test", input=NoInput, output=dict[str, Any], execute=run)
 
 
-class AnyInput(NamedTuple):
-    """What a counting tool was given."""
-
-    given: dict[str, Any]
+def live(heard: Sequence[Announcement], type: str) -> list[dict[str, Any]]:
+    """What the announcements of one type said."""
+    return [decode_any(item.wire)["data"] for item in heard if item.type == type]
 
 
 def contents(request: Mapping[str, Any], role: str = "user") -> list[str]:

@@ -3,10 +3,13 @@ history is compacted, the Session moves. What the model is sent is compared word
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import apsw
 import pytest
 from aiohttp import web
 from tests.conftest import ManualClock
@@ -19,6 +22,7 @@ from tests.core.session.support_day import (
     Place,
     begin,
     body,
+    heard,
     history,
     paragraphs,
     play,
@@ -30,13 +34,17 @@ from tests.core.web.site import Site, running_site
 
 from holdfast.core.agent.builtin import BUILD_SYSTEM
 from holdfast.core.context import date, environment, instructions, model, remote
+from holdfast.core.context.instructions import Found, Instruction, InstructionFiles
+from holdfast.core.context.plugin import plugin_source
+from holdfast.core.context.source import JsonCodec, Source
+from holdfast.core.plugin.host import Host
 from holdfast.core.runtime import Runtime
 from holdfast.core.session.runner.lowering import checkpoint
 from holdfast.core.skill import guidance
 from holdfast.core.skill.builtin import CUSTOMIZE
 from holdfast.llm.offline import ScriptedTransport, Turn
 from holdfast.schema.session import Session
-from holdfast.schema.session_message import SystemMessage
+from holdfast.schema.session_message import SystemMessage, UserMessage
 
 pytestmark = pytest.mark.anyio
 
@@ -194,9 +202,7 @@ async def test_a_day_in_one_session(tmp_path: Path, site: Site) -> None:
         # A skill removed, and the page that never answered appears: as new, in its own words.
         skill.unlink()
         day.page("/late.md", "Late rules.")
-        told.append(
-            paragraphs(instructions.HEADING.format(day.late, "Late rules."), f"{guidance.CHANGED}\n{skills()}")
-        )
+        told.append(paragraphs(instructions.HEADING.format(day.late, "Late rules."), f"{guidance.CHANGED}\n{skills()}"))
         await say(runtime, session.id, "four")
         assert day.sent == talk.user("four", told[-1])
         assert (await states(runtime, session.id))[late_key] == "current"
@@ -295,3 +301,324 @@ async def test_a_day_in_one_session(tmp_path: Path, site: Site) -> None:
 
         # Nothing that was told is lost to people, and nothing was told twice.
         assert await system_texts(runtime, session) == told
+
+
+# -- bad days ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def bad(tmp_path: Path, site: Site) -> Day:
+    return Day(tmp_path, site)
+
+
+def huge(place: Place) -> None:
+    place.write(AGENTS, "Far too much. " * 100_000)
+
+
+def binary(place: Place) -> None:
+    place.write(AGENTS, b"\x00\x01Odd \xff\xfe rules.\x00")
+
+
+def directory(place: Place) -> None:
+    place.project.joinpath(AGENTS).unlink(missing_ok=True)
+    place.project.joinpath(AGENTS).mkdir()
+
+
+def linked_out(place: Place) -> None:
+    place.project.joinpath(AGENTS).unlink(missing_ok=True)
+    place.project.joinpath(AGENTS).symlink_to(place.write(place.folder / "outside.md", "Outside rules."))
+
+
+def unreadable(place: Place) -> None:
+    """The user's own file, which may lie anywhere; the system refuses to read this one to anybody."""
+    place.home.joinpath(f".config/opencode/{AGENTS}").symlink_to("/proc/self/mem")
+
+
+def repair(place: Place) -> None:
+    place.home.joinpath(f".config/opencode/{AGENTS}").unlink(missing_ok=True)
+    path = place.project / AGENTS
+    if path.is_dir():
+        path.rmdir()
+    path.unlink(missing_ok=True)
+    place.write(AGENTS, "Good rules.")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "state", "told"),
+    [
+        pytest.param(binary, "current", "Odd \ufffd\ufffd rules.", id="binary"),
+        pytest.param(huge, "removed", instructions.REMOVED, id="huge"),
+        pytest.param(directory, "removed", instructions.REMOVED, id="directory"),
+        pytest.param(linked_out, "removed", instructions.REMOVED, id="linked out"),
+        pytest.param(unreadable, "unavailable", None, id="unreadable"),
+    ],
+)
+async def test_a_spoilt_instruction_file_in_the_middle_of_a_session(
+    bad: Day, spoil: Callable[[Place], None], state: str, told: str | None
+) -> None:
+    """CTX-129, CTX-134, CTX-135, CTX-136, CTX-046, CTX-202: the turn goes on, the view says how it stands, and once
+    the file is good again the model knows what is in force, told once."""
+    bad.rules("First rules.")
+    async with bad.open() as runtime:
+        session = await begin(runtime)
+        await say(runtime, session.id, "one")
+        spoil(bad.place)
+        await say(runtime, session.id, "two")
+        assert (await states(runtime, session.id))["core/instructions"] == state
+        said = await system_texts(runtime, session)
+        assert len(said) == (told is not None)
+        assert all(told in text for text in said if told is not None)
+        assert "Outside" not in heard(bad.request)
+        await say(runtime, session.id, "three")
+        assert await system_texts(runtime, session) == said
+        repair(bad.place)
+        await say(runtime, session.id, "four")
+        assert (await states(runtime, session.id))["core/instructions"] == "current"
+        assert heard(bad.request).count("Good rules.") == 1
+        await say(runtime, session.id, "five")
+        assert heard(bad.request).count("Good rules.") == 1
+        assert [message.text for message in await history(runtime, session.id) if isinstance(message, UserMessage)] == [
+            "one",
+            "two",
+            "three",
+            "four",
+            "five",
+        ]
+
+
+@pytest.mark.parametrize("spoil", [binary, huge, directory, linked_out])
+async def test_a_spoilt_instruction_file_at_the_start(bad: Day, spoil: Callable[[Place], None]) -> None:
+    """CTX-134, CTX-136: what can be used is used, what cannot is left out, and the first prompt is answered."""
+    spoil(bad.place)
+    async with bad.open() as runtime:
+        session = await begin(runtime)
+        await say(runtime, session.id, "one")
+        assert ("Odd" in heard(bad.request)) == (spoil is binary)
+        assert not {"Outside", "Far too much"} & set(heard(bad.request).split(". "))
+        repair(bad.place)
+        await say(runtime, session.id, "two")
+        assert heard(bad.request).count("Good rules.") == 1
+
+
+async def test_an_unreadable_instruction_file_at_the_start_holds_the_prompt_until_it_is_readable(bad: Day) -> None:
+    """CTX-031, CTX-083, CTX-136, SES-092: a baseline without the user's instructions is never made."""
+    unreadable(bad.place)
+    async with bad.open() as runtime:
+        session = await begin(runtime)
+        await say(runtime, session.id, "one")
+        assert bad.model.requests == []
+        assert await view(runtime, session.id) == {"status": "not initialized"}
+        assert [receipt.prompt.text for receipt in await runtime.sessions.pending(session.id)] == ["one"]
+        repair(bad.place)
+        await say(runtime, session.id, "two")
+        assert [message["content"] for message in bad.sent if message["role"] == "user"] == ["one", "two"]
+
+
+async def test_a_file_that_vanishes_while_it_is_read_says_nothing(bad: Day, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CTX-135, CTX-056: unavailable, not absent; a moment later its absence is seen, and said."""
+    bad.rules("First rules.")
+    read = InstructionFiles.read
+
+    def vanishing(self: InstructionFiles, found: Iterable[Found]) -> tuple[Instruction, ...]:
+        bad.place.project.joinpath(AGENTS).unlink(missing_ok=True)
+        return read(self, found)
+
+    async with bad.open() as runtime:
+        session = await begin(runtime)
+        await say(runtime, session.id, "one")
+        bad.rules("Second rules, longer.")
+        with monkeypatch.context() as patch:
+            patch.setattr(InstructionFiles, "read", vanishing)
+            await say(runtime, session.id, "two")
+        assert await system_texts(runtime, session) == []
+        assert (await states(runtime, session.id))["core/instructions"] == "unavailable"
+        await say(runtime, session.id, "three")
+        assert await system_texts(runtime, session) == [instructions.REMOVED]
+
+
+def _slow() -> Any:
+    async def answer(request: web.Request) -> web.Response:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    return answer
+
+
+def _large() -> Any:
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(body=b"x" * (remote.BODY_LIMIT + 1))
+
+    return answer
+
+
+def _circle() -> Any:
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(status=302, headers={"Location": "/late.md"})
+
+    return answer
+
+
+@pytest.mark.parametrize("page", [_slow, _large, _circle, lambda: _status(500), lambda: _status(429)])
+async def test_a_page_that_cannot_be_had_holds_nobody_up(
+    bad: Day, page: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CTX-021, CTX-034, CTX-149, CTX-150: the first prompt goes without it, the view says so, and it comes later."""
+    monkeypatch.setattr(remote, "REMOTE_TIMEOUT", 0.2)
+    key = remote.KEY.format(remote.digest(bad.late))
+    bad.page("/steady.md", "Steady rules.")
+    bad.site.pages["/late.md"] = page()
+    async with bad.open() as runtime:
+        session = await begin(runtime)
+        await say(runtime, session.id, "one")
+        assert (await states(runtime, session.id))[key] == "unavailable"
+        assert "Steady rules." in heard(bad.request)
+        bad.page("/late.md", "Late rules.")
+        await say(runtime, session.id, "two")
+        assert (await states(runtime, session.id))[key] == "current"
+        bad.site.pages["/late.md"] = page()
+        bad.clock.advance(SPAN)
+        await say(runtime, session.id, "three")
+        assert await system_texts(runtime, session) == [instructions.HEADING.format(bad.late, "Late rules.")]
+
+
+KEY = "plugin/odd/fact"
+
+
+class Whim(NamedTuple):
+    """How a plugin's source misbehaves."""
+
+    load: Callable[[], Any] = lambda: "fine"
+    baseline: Callable[[Any], Any] = lambda value: f"Plugin says {value}."
+
+
+def _raise(*_: object) -> Any:
+    raise RuntimeError("canary")
+
+
+async def _hang() -> str:
+    await asyncio.Event().wait()
+    return "never"
+
+
+WHIMS = {
+    "raises": Whim(load=_raise),
+    "hangs": Whim(load=_hang),
+    "wrong type": Whim(load=lambda: 7),
+    "not JSON": Whim(load=lambda: object()),
+    "renders nothing": Whim(baseline=lambda value: ""),
+    "fails to render": Whim(baseline=_raise),
+    "renders no text": Whim(baseline=lambda value: 7),
+}
+
+
+@pytest.mark.parametrize("whim", WHIMS.values(), ids=WHIMS)
+async def test_a_plugins_source_can_spoil_nothing(bad: Day, whim: Whim, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CTX-160, CTX-163: the turn goes on without it, a person is told, and it is admitted once it behaves."""
+    plugin = Odd(whim, monkeypatch)
+    async with bad.open() as runtime:
+        session = await begin(runtime)
+        async with runtime.locations.use(runtime.location) as services:
+            await services.plugins.add(plugin)
+            await say(runtime, session.id, "one")
+            await say(runtime, session.id, "two")
+            assert len(bad.model.requests) == 2
+            assert "Plugin" not in heard(bad.request)
+            problems = services.plugins.problems()
+            assert {problem.id for problem in problems} == {KEY}
+            assert not [problem for problem in problems if "canary" in problem.message]
+            plugin.whim = Whim()
+            await say(runtime, session.id, "three")
+            assert heard(bad.request).count("Plugin says fine.") == 1
+            plugin.whim = whim
+            await say(runtime, session.id, "four")
+            services.plugins.remove("Odd")
+            await say(runtime, session.id, "five")
+        assert await system_texts(runtime, session) == ["Plugin says fine.", "Plugin is silent."]
+        assert (await states(runtime, session.id))[KEY] == "removed"
+
+
+UNSEEN = pytest.mark.xfail(strict=True, reason="a source that was observed and cannot be rendered is noted nowhere")
+
+
+@pytest.mark.parametrize(
+    "whim", [pytest.param(whim, id=name, marks=[UNSEEN] if "render" in name else []) for name, whim in WHIMS.items()]
+)
+async def test_a_plugins_source_that_cannot_be_had_is_in_the_view(
+    bad: Day, whim: Whim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CTX-163, CTX-202: its state is what the last boundary saw of it, also if the model was never told."""
+    async with bad.open() as runtime:
+        session = await begin(runtime)
+        async with runtime.locations.use(runtime.location) as services:
+            await services.plugins.add(Odd(whim, monkeypatch))
+            await say(runtime, session.id, "one")
+        assert (await states(runtime, session.id)).get(KEY) == "unavailable"
+
+
+class Odd:
+    """A plugin with one source that does as it likes."""
+
+    id = "Odd"
+
+    def __init__(self, whim: Whim, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.whim = whim
+        monkeypatch.setattr(plugin_source, "__kwdefaults__", {"timeout": 0.05})
+
+    def setup(self, host: Host) -> None:
+        host.context.register(
+            Source(
+                key=f"{host.context.namespace}fact",
+                codec=JsonCodec(str),
+                load=lambda: self.whim.load(),
+                baseline=lambda value: self.whim.baseline(value),
+                update=lambda _, value: self.whim.baseline(value),
+                removed=lambda _: "Plugin is silent.",
+            )
+        )
+
+
+@pytest.mark.parametrize(
+    ("stored", "told"),
+    [
+        pytest.param(
+            {"core/future": {"value": 1, "removed": "The future is over."}}, ["The future is over."], id="new"
+        ),
+        pytest.param({"core/future": {"value": 1}}, [], id="new, not removable"),
+        pytest.param({date.KEY: {"value": [2026, 6, 3]}}, [], id="another shape"),
+        pytest.param({date.KEY: {"value": WEDNESDAY, "hash": "x"}}, [], id="another field"),
+    ],
+)
+async def test_a_snapshot_of_another_version_is_lived_with(bad: Day, stored: dict[str, Any], told: list[str]) -> None:
+    """CTX-041, CTX-047, CTX-062, CTX-113: removed with its own words, or a new baseline; the prompt is answered."""
+    async with bad.open() as runtime:
+        session = await begin(runtime)
+        await say(runtime, session.id, "one")
+    change_epoch(bad, lambda snapshot: {**snapshot, **stored})
+    async with bad.open() as runtime:
+        await say(runtime, session.id, "two")
+        assert await system_texts(runtime, session) == told
+        assert [message["content"].partition("\n")[0] for message in bad.sent[1:]] == ["one", "done", "two"]
+        assert "core/future" not in (await states(runtime, session.id)) or told
+
+
+def change_epoch(bad: Day, change: Callable[[Any], Any]) -> None:
+    connection = apsw.Connection(str(bad.place.data / "holdfast.db"))
+    [(stored,)] = connection.execute("select snapshot from session_context_epoch").fetchall()
+    connection.execute("update session_context_epoch set snapshot = ?", (json.dumps(change(json.loads(str(stored)))),))
+    connection.close()
+
+
+@pytest.mark.xfail(strict=True, reason="Epochs.recover exists, and nobody calls it")
+async def test_a_broken_snapshot_fails_a_wake_and_is_healed_by_a_run(bad: Day) -> None:
+    """CTX-062, CTX-063: typed, before any request, the prompt kept; an explicit retry begins anew."""
+    async with bad.open() as runtime:
+        session = await begin(runtime)
+        await say(runtime, session.id, "one")
+    change_epoch(bad, lambda snapshot: [])
+    async with bad.open() as runtime:
+        await say(runtime, session.id, "two")
+        assert len(bad.model.requests) == 1
+        assert [receipt.prompt.text for receipt in await runtime.sessions.pending(session.id)] == ["two"]
+        await runtime.sessions.run(session.id)
+        assert [message["content"] for message in bad.sent[1:]] == ["one", "done", "two"]
+        assert await system_texts(runtime, session) == []

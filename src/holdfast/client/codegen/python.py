@@ -197,8 +197,9 @@ class Names:
         return "".join(f"{indent}{line}\n" for line in lines)
 
 
-def annotation(kind: Any, names: Names) -> str:
-    """Python source for a type; constraints of the wire do not show."""
+def annotation(kind: Any, names: Names, *, given: bool = False) -> str:
+    """Python source for a type; constraints of the wire do not show. What is given to a call may be any sequence.
+    Built-in types are qualified, since an operation may be called `list` too."""
     kind = CALLER_TYPES.get(kind, kind)
     if kind is type(None):
         return "None"
@@ -206,33 +207,34 @@ def annotation(kind: Any, names: Names) -> str:
         return names.add("typing", "Any")
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin is typing.Annotated:
-        return annotation(arguments[0], names)
+        return annotation(arguments[0], names, given=given)
     if origin is typing.Literal:
         names.add("typing", "Literal")
         return f"Literal[{', '.join(repr(item) for item in arguments)}]".replace("'", '"')
     if origin in (typing.Union, types.UnionType):
-        return _union(kind, arguments, names)
-    if origin is not None:
-        # Qualified, since an operation may be called `list` too.
+        return _union(arguments, names, given=given)
+    if origin is list or (origin is tuple and arguments[-1] is ...):
+        item = annotation(arguments[0], names, given=given)
+        if given:
+            return f"{names.add('collections.abc', 'Sequence')}[{item}]"
         names.add("builtins", "")
-        return f"builtins.{origin.__name__}[{', '.join(_element(item, names) for item in arguments)}]"
+        return f"builtins.list[{item}]" if origin is list else f"builtins.tuple[{item}, ...]"
+    if origin is not None:
+        names.add("builtins", "")
+        return f"builtins.{origin.__name__}[{', '.join(annotation(item, names, given=given) for item in arguments)}]"
     if kind.__module__ == "builtins":
         return str(kind.__name__)
     return names.add(kind.__module__, kind.__name__)
 
 
-def _element(kind: Any, names: Names) -> str:
-    return "..." if kind is ... else annotation(kind, names)
-
-
-def _union(kind: Any, members: tuple[Any, ...], names: Names) -> str:
+def _union(members: tuple[Any, ...], names: Names, *, given: bool) -> str:
     """By its alias, if the module of a member has one."""
     present = [member for member in members if member is not msgspec.UnsetType]
     chosen = [member for member in present if member is not type(None)]
     if (alias := alias_of(chosen)) is not None:
         shown = [names.add(*alias)]
     else:
-        shown = [annotation(member, names) for member in chosen]
+        shown = [annotation(member, names, given=given) for member in chosen]
     return " | ".join([*shown, *(["None"] if type(None) in present else [])])
 
 
@@ -263,7 +265,7 @@ def _returns(operation: Operation, names: Names) -> str:
 
 
 def _argument(given: Input, names: Names) -> str:
-    shown = annotation(given.kind, names)
+    shown = annotation(given.kind, names, given=True)
     if given.required:
         return f"{given.name}: {shown}"
     return f"{given.name}: {shown if shown.endswith('None') else f'{shown} | None'} = None"

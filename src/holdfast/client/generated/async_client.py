@@ -13,7 +13,7 @@ from holdfast.client.generated import operations
 
 if TYPE_CHECKING:
     import builtins
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from holdfast.client.call import History, Located, Page
     from holdfast.client.transport import AsyncTransport
     from holdfast.protocol.catalog import CommandInfo, ReferenceInfo, SkillInfo
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from holdfast.schema.model import ModelRef
     from holdfast.schema.permission import PermissionRequest, PermissionSource, SavedApproval
     from holdfast.schema.prompt import Admission, PromptInput
+    from holdfast.schema.pty import Pty, PtySize
     from holdfast.schema.question import QuestionRequest
     from holdfast.schema.session import Revert, Session, SessionActive
     from holdfast.schema.session_message import SessionMessage
@@ -364,7 +365,7 @@ class PermissionsGroup:
             options=options,
         )
 
-    async def create(self, session_id: str, *, action: str, resources: builtins.tuple[str, ...], id: str | None = None, save: builtins.tuple[str, ...] | None = None, metadata: builtins.dict[str, Any] | None = None, source: PermissionSource | None = None, agent: str | None = None, options: Options | None = None) -> Evaluation:
+    async def create(self, session_id: str, *, action: str, resources: Sequence[str], id: str | None = None, save: Sequence[str] | None = None, metadata: builtins.dict[str, Any] | None = None, source: PermissionSource | None = None, agent: str | None = None, options: Options | None = None) -> Evaluation:
         """Evaluate what an agent wants to do, and ask a person where the rules say so. Never waits."""
         return await self._core.call(
             operations.PERMISSIONS_CREATE,
@@ -389,7 +390,7 @@ class PermissionsGroup:
             options=options,
         )
 
-    async def reply(self, session_id: str, *, request_id: str, reply: Literal["once", "always", "reject"], message: str | None = None, save: builtins.tuple[str, ...] | None = None, options: Options | None = None) -> None:
+    async def reply(self, session_id: str, *, request_id: str, reply: Literal["once", "always", "reject"], message: str | None = None, save: Sequence[str] | None = None, options: Options | None = None) -> None:
         """Allow once, allow for good, or reject."""
         await self._core.call(
             operations.PERMISSIONS_REPLY,
@@ -419,7 +420,7 @@ class QuestionsGroup:
             options=options,
         )
 
-    async def reply(self, session_id: str, *, request_id: str, answers: builtins.tuple[builtins.tuple[str, ...], ...], options: Options | None = None) -> None:
+    async def reply(self, session_id: str, *, request_id: str, answers: Sequence[Sequence[str]], options: Options | None = None) -> None:
         """Answer a question."""
         await self._core.call(
             operations.QUESTIONS_REPLY,
@@ -639,6 +640,56 @@ class FilesGroup:
         )
 
 
+class PtysGroup:
+    def __init__(self, core: AsyncCore) -> None:
+        self._core = core
+
+    async def list(self, *, location: Location | None = None, options: Options | None = None) -> Located[builtins.list[Pty]]:
+        """The terminals of a Location, exited ones included until they are removed."""
+        return await self._core.call(
+            operations.PTYS_LIST,
+            query={"location": placed(location)},
+            options=options,
+        )
+
+    async def create(self, *, location: Location | None = None, command: str | None = None, args: Sequence[str] | None = None, cwd: str | None = None, title: str | None = None, env: builtins.dict[str, str] | None = None, options: Options | None = None) -> Located[Pty]:
+        """Start a terminal."""
+        return await self._core.call(
+            operations.PTYS_CREATE,
+            query={"location": placed(location)},
+            payload={"command": command, "args": args, "cwd": cwd, "title": title, "env": env},
+            options=options,
+        )
+
+    async def get(self, pty_id: str, *, location: Location | None = None, options: Options | None = None) -> Located[Pty]:
+        """One terminal, with its exit code once it has exited."""
+        return await self._core.call(
+            operations.PTYS_GET,
+            params={"ptyID": pty_id},
+            query={"location": placed(location)},
+            options=options,
+        )
+
+    async def update(self, pty_id: str, *, location: Location | None = None, title: str | None = None, size: PtySize | None = None, options: Options | None = None) -> Located[Pty]:
+        """Change the title or the size of a terminal."""
+        return await self._core.call(
+            operations.PTYS_UPDATE,
+            params={"ptyID": pty_id},
+            query={"location": placed(location)},
+            payload={"title": title, "size": size},
+            options=options,
+        )
+
+    async def remove(self, pty_id: str, *, location: Location | None = None, options: Options | None = None) -> None:
+        """End a terminal and forget it."""
+        await self._core.call(
+            operations.PTYS_REMOVE,
+            params={"ptyID": pty_id},
+            query={"location": placed(location)},
+            options=options,
+        )
+
+
 class ProjectCopiesGroup:
     def __init__(self, core: AsyncCore) -> None:
         self._core = core
@@ -706,6 +757,7 @@ class AsyncClient:
         self.integrations = IntegrationsGroup(core)
         self.credentials = CredentialsGroup(core)
         self.files = FilesGroup(core)
+        self.ptys = PtysGroup(core)
         self.project_copies = ProjectCopiesGroup(core)
         self.metrics = MetricsGroup(core)
 

@@ -42,6 +42,10 @@ def is_provider_not_found(error: object) -> TypeGuard[ApiError]:
     return getattr(error, "tag", None) == "ProviderNotFoundError"
 
 
+def is_pty_not_found(error: object) -> TypeGuard[ApiError]:
+    return getattr(error, "tag", None) == "PtyNotFoundError"
+
+
 def is_question_not_found(error: object) -> TypeGuard[ApiError]:
     return getattr(error, "tag", None) == "QuestionNotFoundError"
 

@@ -19,6 +19,7 @@ from holdfast.schema.event import Event
 from holdfast.schema.location import LocationInfo
 from holdfast.schema.permission import PermissionRequest, SavedApproval
 from holdfast.schema.prompt import Admission
+from holdfast.schema.pty import Pty
 from holdfast.schema.question import QuestionRequest
 from holdfast.schema.session import Revert, Session, SessionActive
 from holdfast.schema.session_message import SessionMessage
@@ -212,6 +213,21 @@ FILES_LIST: Operation[Located[builtins.list[FileEntry]]] = Operation(
 )
 FILES_FIND: Operation[Located[builtins.list[FileEntry]]] = Operation(
     "GET", "/api/fs/find", frozenset({400, 401, 503}), "location", builtins.list[FileEntry]
+)
+PTYS_LIST: Operation[Located[builtins.list[Pty]]] = Operation(
+    "GET", "/api/pty", frozenset({400, 401}), "location", builtins.list[Pty]
+)
+PTYS_CREATE: Operation[Located[Pty]] = Operation(
+    "POST", "/api/pty", frozenset({400, 401, 503}), "location", Pty
+)
+PTYS_GET: Operation[Located[Pty]] = Operation(
+    "GET", "/api/pty/{ptyID}", frozenset({400, 401, 404}), "location", Pty
+)
+PTYS_UPDATE: Operation[Located[Pty]] = Operation(
+    "PUT", "/api/pty/{ptyID}", frozenset({400, 401, 404}), "location", Pty
+)
+PTYS_REMOVE: Operation[None] = Operation(
+    "DELETE", "/api/pty/{ptyID}", frozenset({400, 401, 404}), "void"
 )
 PROJECT_COPIES_CREATE: Operation[ProjectCopy] = Operation(
     "POST", "/experimental/project/{projectID}/copy", frozenset({400, 401, 503}), "bare", ProjectCopy

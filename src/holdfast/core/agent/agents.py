@@ -29,10 +29,17 @@ class Selection(NamedTuple):
     """None: nothing of that name exists. A turn must not run then, and nothing is permitted to it."""
 
 
+class _View(NamedTuple):
+    of: AgentDraft
+    agents: dict[str, Agent]
+    default: Selection
+
+
 class Agents:
     def __init__(self, batches: Batches, updated: Callable[[], None] | None = None) -> None:
         self.state = State(AgentDraft, batches, updated=updated)
         self._configured = ConfiguredAgents()
+        self._view: _View | None = None
 
     def follow(self, config: LiveConfig, environment: Mapping[str, str], scope: Scope) -> None:
         """Agents of the configuration, now and after each reload. Raises InvalidEnvironmentRules."""
@@ -49,14 +56,14 @@ class Agents:
         return self._configured.diagnostics
 
     def list(self) -> tuple[Agent, ...]:
-        return self.state.value.list()
+        return tuple(self._current.agents.values())
 
     def get(self, id: str) -> Agent | None:
-        return self.state.value.get(id)
+        return self._current.agents.get(id)
 
     def select(self, id: str | None) -> Selection:
         """A named agent is taken as it is, even a hidden one; without a name the default one is."""
-        return self._default() if id is None else Selection(id, self.get(id))
+        return self._current.default if id is None else Selection(id, self.get(id))
 
     def rules(self, id: str | None) -> tuple[Rule, ...] | None:
         """What permission checks go by: those of the very agent that `select` gives, and None without one."""
@@ -67,9 +74,19 @@ class Agents:
         self._configured = configured
         self.state.reload()
 
-    def _default(self) -> Selection:
-        agents = {agent.id: agent for agent in self.list() if agent.mode != "subagent" and not agent.hidden}
-        for id in (self.state.value.default, BUILD, *agents):
-            if id in agents:
-                return Selection(id, agents[id])
-        return Selection(BUILD, None)
+    @property
+    def _current(self) -> _View:
+        """The same records for as long as nothing changes, so that whoever keeps one can tell."""
+        draft = self.state.value
+        if self._view is None or self._view.of is not draft:
+            agents = {agent.id: agent for agent in draft.list()}
+            self._view = _View(draft, agents, _default(agents, draft.default))
+        return self._view
+
+
+def _default(agents: Mapping[str, Agent], configured: str | None) -> Selection:
+    selectable = {id: agent for id, agent in agents.items() if agent.mode != "subagent" and not agent.hidden}
+    for id in (configured, BUILD, *selectable):
+        if id in selectable:
+            return Selection(id, selectable[id])
+    return Selection(BUILD, None)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
@@ -59,7 +60,17 @@ DEMO_SHELF = Shelf(
     msgspec.structs.replace(new_provider(DEMO), api=NativeApi(url=offline.BASE_URL, settings={"timeout": False}))
 )
 
+FRESH_SECONDS = 1.0
+"""For how long a resolution holds; then another process's change of a credential counts, too."""
+
 log = logging.getLogger(__name__)
+
+
+class _Last(NamedTuple):
+    chosen: ModelRef | None
+    agent: Agent | None
+    resolved: ResolvedModel
+    until: float
 
 
 class Catalog:
@@ -89,6 +100,7 @@ class Catalog:
         self._scope = Scope()
         self._made: State[Draft] | None = None
         self._diagnostics: dict[Diagnostic, None] = {}
+        self._last: _Last | None = None
         self.integrations = Integrations(
             self._first_integrations,
             lambda draft: configure_integrations(draft, self._documents),
@@ -100,6 +112,8 @@ class Catalog:
             announce=announce,
         )
         self._scope.add(self._models.on_refresh(self._reload_all))
+        if credentials is not None:
+            self._scope.add(credentials.on_change(lambda _: self._forget()))
 
     async def close(self) -> None:
         self._scope.close()
@@ -162,6 +176,7 @@ class Catalog:
         self._documents = config.documents()
         self._policy = Policy(self._documents)
         self._diagnostics.clear()
+        self._forget()
         self._reload_all()
 
     # -- choosing ------------------------------------------------------------------------------------------------
@@ -184,7 +199,16 @@ class Catalog:
         return ModelRef(id=found.id, provider_id=found.provider_id) if found else None
 
     def resolve(self, session_id: str, chosen: ModelRef | None, agent: Agent | None = None) -> ResolvedModel:
-        """The Session's model, else the agent's, else the configured one, else the newest that can be used."""
+        """The Session's model, else the agent's, else the configured one, else the newest that can be used. What was
+        resolved a moment ago still holds, unless something here changed."""
+        last, now = self._last, time.monotonic()
+        if last is not None and last.chosen == chosen and last.agent is agent and now < last.until:
+            return last.resolved
+        resolved = self._resolve(session_id, chosen, agent)
+        self._last = _Last(chosen, agent, resolved, now + FRESH_SECONDS)
+        return resolved
+
+    def _resolve(self, session_id: str, chosen: ModelRef | None, agent: Agent | None) -> ResolvedModel:
         ref = _with_variant(chosen, agent) or (agent.model if agent else None) or self.default()
         if ref is None:
             raise ModelNotSelected(session_id)
@@ -256,7 +280,11 @@ class Catalog:
             self.integrations.reload()
             self.reload()
 
+    def _forget(self) -> None:
+        self._last = None
+
     def _updated(self) -> None:
+        self._forget()
         if self._announce is not None and self._made is not None:  # that it was looked at is no news
             self._announce(CatalogUpdated())
 

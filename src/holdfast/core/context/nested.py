@@ -59,7 +59,7 @@ class NestedInstructions:
             return None
         if not paths:
             return None
-        known = await self._known(session_id)
+        known = await self.known(session_id)
         fresh = [path for path in paths if path not in known]
         room = max(FILE_LIMIT - len(known), 0)
         if len(fresh) > room:
@@ -76,7 +76,7 @@ class NestedInstructions:
         return self._load(session_id) if self._found.project_enabled else EMPTY
 
     async def _load(self, session_id: str) -> SystemContext:
-        known = await self._known(session_id)
+        known = await self.known(session_id)
         if not known:
             return EMPTY
         try:
@@ -105,7 +105,8 @@ class NestedInstructions:
                 paths.append(file.path)
         return paths
 
-    async def _known(self, session_id: str) -> list[str]:
+    async def known(self, session_id: str) -> list[str]:
+        """What reads of this Session brought to light here, in the order of discovery."""
         rows = await self._database.fetch(
             "instruction.list",
             {

@@ -107,9 +107,8 @@ class Executor:
         last = first + len(unit.events) - 1
         for statement in unit.local:
             self._execute(statement, last)
-        append = self.sql["event.append"]
-        for seq, event in zip(itertools.count(first), unit.events, strict=False):
-            row = {
+        rows = (
+            {
                 "id": event.id,
                 "aggregate_id": unit.aggregate_id,
                 "seq": seq,
@@ -117,7 +116,9 @@ class Executor:
                 "data": event.data,
                 "metadata": event.metadata,
             }
-            self.connection.execute(append, row)
+            for seq, event in zip(itertools.count(first), unit.events, strict=False)
+        )
+        self.connection.executemany(self.sql["event.append"], rows)
 
     def _reject_reused(self, unit: Unit, first: int, cause: Exception) -> None:
         """A reused event id explains whatever else did not fit, so it is what the caller is told."""

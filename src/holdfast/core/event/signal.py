@@ -24,10 +24,18 @@ POLL_SECONDS = 0.033
 log = logging.getLogger(__name__)
 
 
+class Flag(asyncio.Event):
+    """Set after each commit to an aggregate, and how often that was."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.touched = 0
+
+
 class Signals:
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._flags: dict[str, set[asyncio.Event]] = {}
+        self._flags: dict[str, set[Flag]] = {}
         self._watchers: set[Callable[[], None]] = set()
         self._position: int | None = None
         self._version = -1
@@ -36,10 +44,10 @@ class Signals:
         self.closed = False
 
     @contextmanager
-    def follow(self, aggregate_id: str) -> Iterator[asyncio.Event]:
+    def follow(self, aggregate_id: str) -> Iterator[Flag]:
         """A flag which is set after each commit to this aggregate, by whichever process. An aggregate that nobody
         follows keeps no state."""
-        flag = asyncio.Event()
+        flag = Flag()
         self._flags.setdefault(aggregate_id, set()).add(flag)
         self._start()
         try:
@@ -67,6 +75,7 @@ class Signals:
 
     def touch(self, aggregate_id: str) -> None:
         for flag in self._flags.get(aggregate_id, ()):
+            flag.touched += 1
             flag.set()
 
     async def close(self) -> None:

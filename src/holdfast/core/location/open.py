@@ -124,6 +124,7 @@ async def open_location(commons: Commons, location: Location, project: Project) 
         return selection.agent
 
     async def abandon(session_id: str, lease: Lease) -> None:
+        surface.begin(session_id)
         await permissions.abandon(session_id, lease)
         await questions.abandon(session_id, lease)
 

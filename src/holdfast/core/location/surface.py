@@ -17,7 +17,7 @@ from holdfast.core.context.instructions import InstructionFiles
 from holdfast.core.context.model import model
 from holdfast.core.context.nested import NestedInstructions
 from holdfast.core.context.registry import compose
-from holdfast.core.context.system_context import combine
+from holdfast.core.context.system_context import EMPTY, combine
 from holdfast.core.reference.guidance import reference_context
 from holdfast.core.reference.reference import References
 from holdfast.core.skill.builtin import CUSTOMIZE
@@ -27,6 +27,8 @@ from holdfast.core.skill.skills import Skills
 from holdfast.core.state import Phase, State
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from holdfast.core.catalog.catalog import ResolvedModel
     from holdfast.core.config.config import Config
     from holdfast.core.config.reload import LiveConfig
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
     from holdfast.schema.agent import Agent
     from holdfast.schema.location import Location
     from holdfast.schema.session import Session
+
+REMEMBERED = 1_000
 
 
 class Surface:
@@ -63,6 +67,7 @@ class Surface:
         self._instructions = InstructionFiles(
             self._directory, project.directory, config_home(commons.environment), commons.files, commons.environment
         )
+        self._without_nested: set[str] = set()
         self.references: State[References] = State(References, batches)
         self.skill_sources: State[SkillSources] = State(lambda: SkillSources([CUSTOMIZE]), batches)
         self.skills = Skills(lambda: self.skill_sources.value.list(), commons.skill_downloads)
@@ -90,9 +95,13 @@ class Surface:
                 lambda: model(resolved.ref),
                 lambda: self._guidance.context(agent.permissions),
                 lambda: reference_context(self.known_references()),
-                lambda: self.nested.load(session.id),
+                partial(self._nested, session.id),
             )
         )
+
+    def begin(self, session_id: str) -> None:
+        """A drain begins, or something was discovered: look again at what reads brought to light."""
+        self._without_nested.discard(session_id)
 
     def hidden_tools(self, agent: Agent) -> frozenset[str]:
         """What would be of no use to this agent."""
@@ -107,6 +116,18 @@ class Surface:
         discovered = await self.nested.discover(context.session_id, path)
         if discovered is not None:
             await self._commons.log.publish(discovered, location=self._location)
+            self.begin(context.session_id)
+
+    def _nested(self, session_id: str) -> SystemContext | Awaitable[SystemContext]:
+        return EMPTY if session_id in self._without_nested else self._load_nested(session_id)
+
+    async def _load_nested(self, session_id: str) -> SystemContext:
+        if await self.nested.known(session_id):
+            return await compose([partial(self.nested.load, session_id)])
+        if len(self._without_nested) >= REMEMBERED:
+            self._without_nested.clear()
+        self._without_nested.add(session_id)
+        return EMPTY
 
     def _take(self, config: Config) -> None:
         self._config = config

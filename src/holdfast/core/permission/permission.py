@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 Unattended = Literal["wait", "deny", "allow"]
 """What becomes of an `ask`: wait for a person, or answer in their place because none will come."""
 
+MET = 1_000
+
 log = logging.getLogger(__name__)
 
 
@@ -96,6 +98,7 @@ class Permissions:
         self._saved_beats_narrower_ask = saved_beats_narrower_ask
         self._requests = Requests(_PERMISSION, log, database, clock, location)
         self.unattended: Unattended = unattended
+        self._met: set[str] = set()
 
     async def assert_allowed(self, wish: Wish) -> None:
         """Return if it may be done, however long a person takes to say so. Raises Blocked, Corrected or Declined."""
@@ -167,11 +170,19 @@ class Permissions:
     # -- judging -------------------------------------------------------------------------------------------------
 
     async def _judge(self, wish: Wish) -> Effect:
-        if not await self._database.fetch("session.exists", {"id": wish.session_id}):
-            raise SessionNotFound(wish.session_id)
+        if wish.session_id not in self._met:
+            if not await self._database.fetch("session.exists", {"id": wish.session_id}):
+                raise SessionNotFound(wish.session_id)
+            self._meet(wish.session_id)
         if not wish.resources:
             raise ValueError(f"{wish.action}: a permission needs at least one resource")
         return await self._evaluate(wish.agent, wish.action, wish.resources)
+
+    def _meet(self, session_id: str) -> None:
+        """It exists, and what runs in it need not ask again: deleting a Session interrupts it first."""
+        if len(self._met) >= MET:
+            self._met.clear()
+        self._met.add(session_id)
 
     async def _evaluate(self, agent: str, action: str, resources: Sequence[str]) -> Effect:
         rules = self._rules(agent)

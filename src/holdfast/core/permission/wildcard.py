@@ -14,7 +14,16 @@ OPTIONAL_TAIL = " *"
 """At the very end of a pattern this also stands for nothing: `git *` matches `git`."""
 
 
+SHORT = 256
+
+
 def matches(pattern: str, text: str) -> bool:
+    # The same few rules meet the same few actions and paths turn after turn.
+    return _remembered(pattern, text) if len(text) <= SHORT else compile_pattern(pattern).matches(text)
+
+
+@lru_cache(maxsize=16384)
+def _remembered(pattern: str, text: str) -> bool:
     return compile_pattern(pattern).matches(text)
 
 

@@ -6,6 +6,11 @@ Invariants
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 RETAINED_UNITS = 2 * 1024 * 1024
 UNIT = 2
 """Bytes of one code unit; the text is held as UTF-16, so that a cursor is an offset."""
@@ -44,3 +49,13 @@ class Output:
         """Whether the unit there is the second of a pair."""
         high = index * UNIT + 1
         return high < len(self._text) and 0xDC <= self._text[high] <= 0xDF
+
+
+def pieces(text: str, limit: int) -> Iterator[str]:
+    """The text in pieces of at most `limit` (two or more) units."""
+    whole = Output(2 * len(text))
+    whole.append(text)
+    cursor = 0
+    while cursor < whole.end:
+        piece, cursor = whole.read(cursor, limit)
+        yield piece

@@ -17,7 +17,6 @@ import struct
 import subprocess
 import termios
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -135,13 +134,10 @@ class PtyProcess:
         """The session's living process groups: an interactive shell gives each job one. What began a session of its
         own, as a multiplexer's server does, was meant to stay. Without /proc, the leader's group stands for all."""
         found = set() if self._gone.done() else {self.pid}
-        for stat in Path("/proc").glob("[0-9]*/stat"):
-            try:
-                state, _, group, session = stat.read_bytes().rpartition(b")")[2].split()[:4]
-            except OSError:
-                continue
-            if int(session) == self.pid and state not in (b"Z", b"X"):
-                found.add(int(group))
+        with suppress(FileNotFoundError):
+            for name in os.listdir("/proc"):
+                if name.isdecimal() and (group := _group(name, self.pid)) is not None:
+                    found.add(group)
         return found
 
     def _reap(self) -> int:
@@ -216,3 +212,13 @@ class PtyProcess:
         if self._pidfd is not None:
             self._loop.remove_reader(self._pidfd)
             os.close(self._pidfd)
+
+
+def _group(pid: str, session: int) -> int | None:
+    """Of a living process in this session."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stat:
+            state, _, group, its_session = stat.read().rpartition(b")")[2].split()[:4]
+    except OSError:
+        return None
+    return int(group) if int(its_session) == session and state not in (b"Z", b"X") else None

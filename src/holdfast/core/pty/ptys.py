@@ -134,7 +134,7 @@ class Ptys:
         await terminal.process.kill()
 
     async def write(self, id: str, text: str) -> None:
-        await self._find(id).process.write(text.encode())
+        await self._find(id).process.write(text.encode("utf-8", "replace"))
 
     def attach(self, id: str, notify: Callable[[], None], *, cursor: int | None = None) -> Attachment:
         """Raises PtyExited once there is nothing to follow; `replay` still has what was retained."""

@@ -105,6 +105,7 @@ class Attachment:
         """From now on `take` goes on where the replay ended."""
         if not self._active and not self._detached:
             self._active = True
+            self.replay = ""  # not held for as long as somebody watches
             if self._terminal.end is not None or self.cursor < self._terminal.output.end:
                 self.wake()
 
@@ -120,7 +121,7 @@ class Attachment:
 
     async def write(self, text: str) -> None:
         """Type into the terminal, at the pace at which it reads."""
-        await self._terminal.process.write(text.encode())
+        await self._terminal.process.write(text.encode("utf-8", "replace"))
 
     def detach(self) -> None:
         self._detached = True

@@ -59,6 +59,14 @@ class OpenCall(NamedTuple):
     data: bytes
 
 
+class Glance(NamedTuple):
+    """A Session, and whether a steer or a queued input waits."""
+
+    session: Session
+    steer: bool
+    queue: bool
+
+
 class Attachment(NamedTuple):
     mime: str
     kind: str
@@ -103,6 +111,14 @@ class SessionStore:
         if session is None:
             raise SessionNotFound(session_id)
         return session
+
+    async def glance(self, session_id: str) -> Glance:
+        """What a boundary needs to know."""
+        rows = await self._database.fetch("session.glance", {"id": session_id})
+        if not rows:
+            raise SessionNotFound(session_id)
+        *row, steer, queue = rows[0]
+        return Glance(_session(tuple(row)), bool(steer), bool(queue))
 
     async def page(
         self, chosen: SessionFilter, *, order: Order, limit: int, anchor: SessionAnchor | None = None
@@ -154,9 +170,9 @@ class SessionStore:
         rows = await self._database.fetch_large("message.active", {"session_id": session_id})
         return [_message(row) for row in rows]
 
-    async def history_after(self, session_id: str, seq: int) -> list[StoredMessage]:
-        """Messages newer than one that is already known as model history."""
-        rows = await self._database.fetch("message.after", {"session_id": session_id, "after": seq})
+    async def history_after(self, session_id: str, seq: int, held: str | None = None) -> list[StoredMessage]:
+        """Messages newer than one that is already known as model history. Of `held` only its place is told."""
+        rows = await self._database.fetch("message.after", {"session_id": session_id, "after": seq, "held": held})
         return [_message(row) for row in rows]
 
     async def attachments(self, session_id: str) -> dict[tuple[str, int], Attachment]:

@@ -178,11 +178,12 @@ where m.session_id = :session_id
 order by m.seq
 
 -- name: message.after
-select m.seq, m.id, m.type, cast(m.data as blob), cast((
+-- The content of a message that the caller holds in memory is not put together.
+select m.seq, m.id, m.type, cast(m.data as blob), case when m.id is not :held then cast((
   select group_concat(p.data, ',') from (
     select data from session_message_part
     where session_id = m.session_id and message_seq = m.seq order by idx) p
-) as blob)
+) as blob) end
 from session_message m where m.session_id = :session_id and m.seq > :after order by m.seq
 
 -- name: message.checkpoint

@@ -83,6 +83,17 @@ select id, parent_id, project_id, agent, model, cost, tokens_input, tokens_outpu
   directory, workspace_id, path, revert
 from session where id = :id
 
+-- name: session.glance
+-- A Session and of which deliveries something waits, in one look.
+select id, parent_id, project_id, agent, model, cost, tokens_input, tokens_output, tokens_reasoning,
+  tokens_cache_read, tokens_cache_write, time_created, time_updated, time_archived, title,
+  directory, workspace_id, path, revert,
+  exists (select 1 from session_input where session_id = :id and promoted_seq is null
+    and withdrawn_seq is null and delivery = 'steer'),
+  exists (select 1 from session_input where session_id = :id and promoted_seq is null
+    and withdrawn_seq is null and delivery = 'queue')
+from session where id = :id
+
 -- name: session.record
 select id, slug, project_id, workspace_id, directory, path, parent_id, share_url, summary_additions,
   summary_deletions, summary_files, summary_diffs, metadata, cost, tokens_input, tokens_output, tokens_reasoning,

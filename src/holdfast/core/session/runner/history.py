@@ -59,17 +59,24 @@ class History:
         self._frame: Frame | None = None
         self._prepared: Prepared | None = None
         self._final = True
+        self._held: set[str] = set()
         self.reached = -1
         """The sequence of the last message in it."""
         self.characters = 0
         """Of system text, tools and lowered messages, as neutral JSON: the measure of the estimate."""
 
-    async def request(self, frame: Frame, answer: AssistantMessage | None) -> Prepared:
+    async def request(self, frame: Frame, answer: AssistantMessage | None, *, still: bool = False) -> Prepared:
         """The whole request. `answer` is the turn just ended, whose last events may still be on their way to disk;
-        that its step has started is already committed."""
+        that its step has started is already committed. `still`: nobody else has added anything."""
         if self._prepared is None or frame != self._frame or not self._final or frame.closing:
             return await self._load(frame, answer)
-        rows = await self._store.history_after(self._session_id, self.reached)
+        if still:
+            if answer is not None and answer.id not in self._held:
+                self._held.add(answer.id)
+                self._prepared.extend(self._count(lower((answer,), frame.ref)))
+            return self._prepared
+        held = answer.id if answer is not None else None
+        rows = await self._store.history_after(self._session_id, self.reached, held)
         if messages := await self._lower(rows, answer, frame):
             self._prepared.extend(messages)
         return self._prepared
@@ -79,6 +86,7 @@ class History:
 
     async def _load(self, frame: Frame, answer: AssistantMessage | None) -> Prepared:
         self._final = True
+        self._held.clear()
         self.reached, self.characters = -1, len(encode(frame.system)) + len(encode(frame.tools))
         rows = await self._store.active_history(self._session_id)
         messages = await self._lower(rows, answer, frame)
@@ -102,7 +110,9 @@ class History:
     ) -> tuple[Message, ...]:
         history = list(self._decode(rows, answer, frame))
         kept = await self._store.attachments(self._session_id) if any(map(names_files, history)) else {}
-        messages = lower(history, frame.ref, kept)
+        return self._count(lower(history, frame.ref, kept))
+
+    def _count(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
         self.characters += sum(characters(message) for message in messages)
         return messages
 
@@ -110,8 +120,11 @@ class History:
         self, rows: Sequence[StoredMessage], answer: AssistantMessage | None, frame: Frame
     ) -> Iterable[SessionMessage]:
         for row in rows:
+            self.reached = row.seq
+            if row.id in self._held:  # it was added before its place was known
+                self._held.discard(row.id)
+                continue
             message: SessionMessage = answer if answer is not None and row.id == answer.id else row.decode()
             if isinstance(message, ShellMessage) and message.time.completed is None:
                 self._final = False
-            self.reached = row.seq
             yield pruned(message) if row.seq <= frame.pruned_seq else message

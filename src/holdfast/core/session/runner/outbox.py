@@ -28,6 +28,8 @@ class Outbox:
         self._staged: list[Record] = []
         self._submitted: list[asyncio.Future[Committed]] = []
         self._due: asyncio.TimerHandle | None = None
+        self.committed = 0
+        """How many commits with events it has made."""
 
     def stage(self, payload: Record) -> None:
         self._staged.append(payload)
@@ -43,7 +45,9 @@ class Outbox:
         self._staged.extend(payloads)
         if self._staged:
             staged, self._staged = self._staged, []
-            self._submitted.append(self._lease.submit(*staged, location=self._location, local=local))
+            future = self._lease.submit(*staged, location=self._location, local=local)
+            future.add_done_callback(self._count)
+            self._submitted.append(future)
 
     async def commit(self, *payloads: Record, local: Sequence[Statement] = ()) -> Committed | None:
         """Everything so far is on disk, or this raises. What the last commit gave, if there was one."""
@@ -63,12 +67,17 @@ class Outbox:
     ) -> Committed:
         """A commit of its own, which may be refused without taking along what is staged: that goes first."""
         self.submit()
-        return await self._lease.publish(*payloads, location=location, before=before, local=local)
+        committed = await self._lease.publish(*payloads, location=location, before=before, local=local)
+        self.committed += bool(payloads)
+        return committed
 
     def soon(self) -> None:
         """Let what is staged wait for the next commit, but not for long."""
         if self._staged and self._due is None:
             self._due = asyncio.get_running_loop().call_later(SOON_SECONDS, self.submit)
+
+    def _count(self, future: asyncio.Future[Committed]) -> None:
+        self.committed += not future.cancelled() and future.exception() is None
 
     def _cancel_due(self) -> None:
         if self._due is not None:

@@ -7,7 +7,8 @@ Invariants
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from holdfast.core.plugin.request import RequestDraft
 from holdfast.core.session.compaction import Compaction, Reason, Report, Summariser, plan
@@ -22,11 +23,14 @@ from holdfast.core.session.runner.prefix import Prefix
 from holdfast.core.session.runner.pruning import prune_point
 from holdfast.core.session.runner.publish import TurnOf, TurnPublisher, stored_tokens
 from holdfast.core.session.runner.retries import reported
+from holdfast.core.session.runner.stillness import Stillness
 from holdfast.core.session.runner.trees import StepSnapshots
 from holdfast.core.session.runner.turn import Outcome, Turn
 from holdfast.llm.request import Generation, HttpOverlay, SystemPart, choice, update
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from holdfast.core.catalog.catalog import ResolvedModel
     from holdfast.core.context.epoch import Epoch
     from holdfast.core.session.inbox import Boundary
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
     from holdfast.core.session.ownership import Lease
     from holdfast.core.session.runner.surroundings import Surroundings
     from holdfast.core.session.settings import SessionSettings
+    from holdfast.core.session.store import Glance
     from holdfast.core.tool.registry import Materialized
     from holdfast.llm.stream import Prepared
     from holdfast.schema.agent import Agent
@@ -63,17 +68,17 @@ class Runner:
         self._around = around
 
     async def drain(self, session_id: str, lease: Lease, interrupt: Interrupt) -> None:
-        async with _Drain(self._around, session_id, lease, interrupt) as drain:
+        async with _Drain(self._around, session_id, lease, interrupt).begun() as drain:
             await drain.run()
 
     async def abandon(self, session_id: str, lease: Lease, interrupt: Interrupt) -> None:
         """Close what an earlier drain left open, which every drain does first, and no more."""
-        async with _Drain(self._around, session_id, lease, interrupt):
+        async with _Drain(self._around, session_id, lease, interrupt).begun():
             pass
 
     async def compact(self, session_id: str, lease: Lease, interrupt: Interrupt, instructions: str | None) -> None:
         """Compact now, whatever the estimate says, and take no turn."""
-        async with _Drain(self._around, session_id, lease, interrupt) as drain:
+        async with _Drain(self._around, session_id, lease, interrupt).begun() as drain:
             await drain.compact(instructions)
 
 
@@ -94,54 +99,69 @@ class _Drain:
         self._answer: AssistantMessage | None = None
         self._prefix = Prefix(None, reverted=False)
         self._trees = StepSnapshots(around.snapshots, self._outbox, session_id, around.clock)
+        self._still = False
+        self._seen: Glance | None = None
 
-    async def __aenter__(self) -> _Drain:
-        last = await self._around.store.last_dispatch(self._session_id)
-        if last is not None:
-            self._pruned_seq = last.event.pruned_seq
-            self._prefix = Prefix(last.event, reverted=last.reverted)
-        self._checkpoint_seq = await self._around.store.checkpoint_seq(self._session_id)
-        await close_what_broke_off(self._around, self._session_id, self._lease)
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._trees.finish()
-        await self._outbox.commit()
+    @asynccontextmanager
+    async def begun(self) -> AsyncIterator[Self]:
+        """Everything that an earlier drain left open is closed first; at the end everything staged is on disk."""
+        with self._around.log.signals.follow(self._session_id) as flag:
+            self._stillness = Stillness(flag, self._outbox)
+            last = await self._around.store.last_dispatch(self._session_id)
+            if last is not None:
+                self._pruned_seq = last.event.pruned_seq
+                self._prefix = Prefix(last.event, reverted=last.reverted)
+            self._checkpoint_seq = await self._around.store.checkpoint_seq(self._session_id)
+            await close_what_broke_off(self._around, self._session_id, self._lease)
+            try:
+                yield self
+            finally:
+                await self._trees.finish()
+                await self._outbox.commit()
 
     async def run(self) -> None:
-        store = self._around.store
-        waiting = await store.waiting(self._session_id)
-        boundary: Boundary | None = "steer" if "steer" in waiting else "queue" if "queue" in waiting else None
+        seen = await self._glance()
+        boundary: Boundary | None = "steer" if seen.steer else "queue" if seen.queue else None
         while True:
-            continues = await self._turn(boundary)
-            waiting = await store.waiting(self._session_id)
-            if continues or "steer" in waiting:
-                boundary = "steer" if "steer" in waiting else None
+            continues = await self._turn(seen.session, boundary)
+            seen = await self._glance()
+            if continues or seen.steer:
+                boundary = "steer" if seen.steer else None
                 self._allowance.step += 1
-            elif "queue" in waiting:
+            elif seen.queue:
                 boundary = "queue"
                 self._allowance.renew()
             else:
                 return
             self._check_cap(boundary)
 
+    async def _glance(self) -> Glance:
+        """The Session, and what waits. As long as nobody else records anything, the last look still holds."""
+        if self._seen is None or self._seen.steer or self._seen.queue or not self._stillness.holds:
+            self._still = False
+            self._stillness.begin()
+            self._seen = await self._around.store.glance(self._session_id)
+        else:
+            self._still = True
+        return self._seen
+
     # -- one turn ------------------------------------------------------------------------------------------------
 
-    async def _turn(self, boundary: Boundary | None) -> bool:
-        """Whether the model is owed another turn."""
-        ready = await self._prepare(boundary)
+    async def _turn(self, session: Session, boundary: Boundary | None) -> bool:
+        """Whether the model is owed another turn. `session` is as it was at this boundary."""
+        ready = await self._prepare(session, boundary)
         if not self._fits(ready) and await self._prune(ready):
-            ready = await self._prepare(None)
+            ready = await self._rebuild()
         compacted = not self._fits(ready) and (await self._summarise(ready)).compacted
         if compacted:
-            ready = await self._prepare(None)
+            ready = await self._rebuild()
         turn, outcome = await self._send(ready)
         if outcome.overflow is not None:
             report = Report(compacted=False) if compacted else await self._summarise(ready)
             if not report.compacted:
                 await turn.give_up(outcome.overflow)
                 return False
-            ready = await self._prepare(None)
+            ready = await self._rebuild()
             turn, outcome = await self._send(ready)
             if outcome.overflow is not None:
                 await turn.give_up(outcome.overflow)
@@ -151,10 +171,13 @@ class _Drain:
             self._around.settled(ready.session, ready.resolved)
         return outcome.continues
 
-    async def _prepare(self, boundary: Boundary | None) -> Ready:
+    async def _rebuild(self) -> Ready:
+        """The same turn again, over another history: everything is looked at anew, and nothing is promoted."""
+        return await self._prepare((await self._glance()).session, None)
+
+    async def _prepare(self, session: Session, boundary: Boundary | None) -> Ready:
         around = self._around
         self._interrupt.check()
-        session = await around.store.get(self._session_id)
         if session.location != around.location:
             raise Interrupted  # moved: the destination's runner takes it from here, the input is still pending
         agent = around.agent(session)
@@ -164,9 +187,11 @@ class _Drain:
         await self._promote(boundary, agent)
         if not fresh:
             context = await around.context(session, agent, resolved)
-            epoch = self._epoch = await around.epochs.prepare(
+            epoch = await around.epochs.prepare(
                 epoch, context, self._outbox, around.location, compaction_seq=self._checkpoint_seq
             )
+            self._still = self._still and epoch is self._epoch
+            self._epoch = epoch
         settings = around.settings()
         tools = around.tools.materialize(
             agent.permissions, without=around.hidden_tools(agent), last_step=self._allowance.last_step
@@ -174,7 +199,7 @@ class _Drain:
         frame = self._frame(session, agent, resolved, epoch, tools)
         if around.hooks:
             frame = await self._hooked(frame)
-        prepared = await self._history.request(frame, self._answer)
+        prepared = await self._history.request(frame, self._answer, still=self._still and self._stillness.holds)
         return Ready(session, agent, resolved, frame, prepared, tools, settings)
 
     async def _open_epoch(self, session: Session, agent: Agent, resolved: ResolvedModel) -> tuple[Epoch, bool]:
@@ -194,6 +219,7 @@ class _Drain:
         if boundary is not None:
             promoted = await around.inbox.promote(self._session_id, boundary, self._outbox, around.location)
             if promoted:
+                self._still = False
                 self._allowance.renew()
                 self._turns = 0
         if not self._lease.taken:
@@ -325,7 +351,7 @@ class _Drain:
     async def compact(self, instructions: str | None) -> None:
         if not self._lease.taken:
             await self._around.ownership.take(self._lease)
-        ready = await self._prepare(None)
+        ready = await self._rebuild()
         report = await self._summarise(ready, instructions, manual=True)
         if not report.compacted:
             raise CompactionFailed(self._session_id, report.reason or "unknown")

@@ -1,20 +1,25 @@
-"""One small suite over a real port and over the in-memory transport: callers cannot tell them apart."""
+"""One suite, unchanged, over a real port from asynchronous and from blocking code, and in memory: callers cannot tell
+them apart."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 import pytest
 import uvicorn
+from tests.client.support import in_threads
 
 from holdfast.client.call import Options
 from holdfast.client.errors import ApiError, ClientError
 from holdfast.client.generated.async_client import AsyncClient
-from holdfast.client.http import HttpTransport
+from holdfast.client.generated.guards import is_conflict, is_session_not_found
+from holdfast.client.generated.sync_client import Client
+from holdfast.client.http import HttpTransport, SyncHttpTransport
 from holdfast.core.runtime import Runtime
 from holdfast.embedded.asgi_transport import AsgiTransport
 from holdfast.llm.offline import ScriptedTransport
@@ -33,9 +38,9 @@ ENDED = "session.next.step.ended"
 
 
 @asynccontextmanager
-async def in_memory(app: App) -> AsyncIterator[AsgiTransport]:
+async def embedded(app: App) -> AsyncIterator[AsyncClient]:
     transport = AsgiTransport(app)
-    yield transport
+    yield AsyncClient(transport)
     app.stop()
     await transport.close()
 
@@ -52,11 +57,16 @@ async def listening(app: App) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def over_port(app: App) -> AsyncIterator[HttpTransport]:
+async def asynchronous(app: App) -> AsyncIterator[AsyncClient]:
+    async with listening(app) as url, AsyncClient(HttpTransport(url)) as client:
+        yield client
+
+
+@asynccontextmanager
+async def blocking(app: App) -> AsyncIterator[AsyncClient]:
     async with listening(app) as url:
-        transport = HttpTransport(url)
-        yield transport
-        await transport.close()
+        with ThreadPoolExecutor(32) as pool, Client(SyncHttpTransport(url)) as client:
+            yield in_threads(client, pool)
 
 
 @pytest.fixture
@@ -64,10 +74,10 @@ async def app(runtime: Runtime) -> App:
     return App(runtime)
 
 
-@pytest.fixture(params=[in_memory, over_port], ids=["memory", "port"])
+@pytest.fixture(params=[asynchronous, blocking, embedded], ids=["async", "sync", "embedded"])
 async def client(request: pytest.FixtureRequest, app: App) -> AsyncIterator[AsyncClient]:
-    async with request.param(app) as transport:
-        yield AsyncClient(transport)
+    async with request.param(app) as client:
+        yield client
 
 
 @pytest.fixture
@@ -100,6 +110,38 @@ async def test_every_operation_works(client: AsyncClient, project: Path) -> None
     )
 
 
+async def test_catalogs_say_which_location_they_hold_for(client: AsyncClient, project: Path) -> None:
+    """API-030, API-304: the location envelope stays, and a Location given to the call selects it."""
+    other = project / "below"
+    other.mkdir()
+    (other / ".opencode" / "agent").mkdir(parents=True)
+    (other / ".opencode" / "agent" / "poet.md").write_text("---\ndescription: Rhymes\n---\nRhyme.\n", encoding="utf-8")
+    here = await client.agents.list()
+    there = await client.agents.list(location=Location(directory=str(other)))
+    commands, skills = await client.commands.list(), await client.skills.list()
+
+    assert (here.location.directory, there.location.directory) == (str(project), str(other))
+    assert {agent.id for agent in there.data} - {agent.id for agent in here.data} == {"poet"}
+    assert commands.location == skills.location == here.location
+
+
+async def test_a_permission_is_asked_for_and_answered(client: AsyncClient, created: Session) -> None:
+    """API-132, API-133, API-225: what a page would do for its user."""
+    asked = await client.permissions.create(
+        created.id, action="external_directory", resources=["/elsewhere/*"], save=["/elsewhere/*"]
+    )
+    (pending,) = await client.permissions.list(created.id)
+    everywhere = await client.permissions.list_requests()
+    await client.permissions.reply(created.id, request_id=pending.id, reply="reject", message="no")
+    with pytest.raises(ApiError) as answered:
+        await client.permissions.reply(created.id, request_id=pending.id, reply="once")
+
+    assert (asked.effect, asked.id, pending.action) == ("ask", pending.id, "external_directory")
+    assert [request.id for request in everywhere.data] == [pending.id]
+    assert (answered.value.tag, answered.value.status) == ("PermissionNotFoundError", 404)
+    assert await client.permissions.list(created.id) == []
+
+
 async def test_pages_are_followed_by_cursor_alone(client: AsyncClient) -> None:
     """API-225: items, previous and next."""
     ids = [(await client.sessions.create()).id for _ in range(5)][::-1]
@@ -122,6 +164,8 @@ async def test_declared_errors_keep_tag_status_and_body(client: AsyncClient, cre
     with pytest.raises(ApiError) as invalid:
         await client.sessions.list(limit=0)
 
+    assert is_session_not_found(unknown.value)
+    assert not is_conflict(unknown.value)
     assert (unknown.value.tag, unknown.value.status) == ("SessionNotFoundError", 404)
     assert unknown.value.body["sessionID"] == "ses_unknown"
     assert (conflicting.value.tag, conflicting.value.status) == ("ConflictError", 409)
@@ -150,6 +194,16 @@ async def test_a_session_can_be_followed_and_resumed(client: AsyncClient, create
 
     history = await client.sessions.history(created.id)
     assert seen == [event.durable.seq for event in history.events if event.durable]
+
+
+async def test_a_follower_sees_a_large_event(client: AsyncClient, created: Session) -> None:
+    """API-313: an event as large as a prompt may be arrives like any other."""
+    text = "x" * (3 * 1024 * 1024)
+    await client.sessions.prompt(created.id, prompt=PromptInput(text=text), resume=False)
+    async with aclosing(aiter(client.sessions.events(created.id))) as events:
+        event = await anext(events)
+
+    assert len(bytes(event.data)) > len(text)
 
 
 async def test_the_live_stream_shows_a_turn(client: AsyncClient, created: Session, runtime: Runtime) -> None:

@@ -1,0 +1,364 @@
+"""Answers `protocol/pty.py`, name for name, and the upgrade of `connect` to a WebSocket.
+
+Invariants
+- Nothing is upgraded for a page of a foreign origin, or under a name that is not this server's; ticket or not.
+- A path that skips credentials because of its ticket consumes that ticket, or is refused.
+- One task writes to a socket, so replay, cursor, output and close keep their order. A socket that goes away leaves its
+  terminal running."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from urllib.parse import parse_qsl, unquote
+
+import msgspec
+
+from holdfast.core.pty.errors import PtyError, PtyExited, PtyNotFound, TooManyPtys
+from holdfast.core.pty.output import pieces
+from holdfast.core.pty.terminal import Behind, End, Replay
+from holdfast.schema import errors as public
+from holdfast.schema.codec import encode
+from holdfast.schema.pty import PtyTicket
+from holdfast.server.auth import LOOPBACK_HOSTS, allowed_host, allowed_origin
+from holdfast.server.errors import PublicFailure
+from holdfast.server.reply import failed
+from holdfast.server.tickets import LIFETIME_SECONDS, Claim, Tickets
+from holdfast.server.types import Content
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+
+    from holdfast.core.pty.ptys import Ptys
+    from holdfast.core.pty.terminal import Attachment
+    from holdfast.protocol import pty as protocol
+    from holdfast.schema.location import Location
+    from holdfast.schema.pty import Pty
+    from holdfast.server.auth import Credentials
+    from holdfast.server.types import Call, Receive, Scope, Send
+
+    PtyEnvironment = Callable[[str, str], Awaitable[Mapping[str, str]]]
+    """What a host adds to a terminal's variables, given the Location's directory and the one it starts in."""
+    Locate = Callable[[Mapping[str, str], Mapping[str, str]], Location]
+
+OVERLAY_SECONDS = 5.0
+FAREWELL_SECONDS = 2.0
+FRAME_UNITS = 65_536
+INPUT_BYTES = 65_536
+SAFE = 2**53 - 1
+NO_TICKET = "A ticket is given to this server's own clients and pages only"
+WEBSOCKET_ONLY = "This address takes WebSocket connections only"
+
+SOCKET_OPTIONS: dict[str, Any] = {
+    "ws": "websockets-sansio",
+    "ws_max_size": INPUT_BYTES,
+    "ws_ping_interval": 30.0,
+    "ws_ping_timeout": 30.0,
+}
+"""What uvicorn is told, since pings are below ASGI, and so that an oversized frame is refused before it is held."""
+
+log = logging.getLogger(__name__)
+
+_CONNECT = re.compile(r"/api/pty/([^/]+)/connect/?")
+_CURSOR = re.compile(r"-1|\d{1,16}", re.ASCII)
+
+
+class HasPtys(Protocol):
+    @property
+    def ptys(self) -> Ptys: ...
+
+
+class Locations(Protocol):
+    def use(self, location: Location) -> AbstractAsyncContextManager[HasPtys]: ...
+
+    def __contains__(self, location: Location) -> bool: ...
+
+
+async def no_overlay(directory: str, cwd: str) -> Mapping[str, str]:
+    """A server that stands alone has nothing to add."""
+    return {}
+
+
+class PtyServer:
+    def __init__(
+        self,
+        locations: Locations,
+        *,
+        locate: Locate,
+        credentials: Credentials | None = None,
+        hosts: frozenset[str] | None = LOOPBACK_HOSTS,
+        origins: frozenset[str] = frozenset(),
+        environment: PtyEnvironment = no_overlay,
+        tickets: Tickets | None = None,
+    ) -> None:
+        """`locate` finds a request's Location from its query and headers."""
+        self._locations = locations
+        self._locate = locate
+        self._credentials = credentials
+        self._hosts = hosts
+        self._origins = origins
+        self._environment = environment
+        self._tickets = tickets or Tickets()
+        self._sockets: dict[asyncio.Task[Any], _Socket] = {}
+        self._closed = False
+
+    async def list(self, call: Call) -> Sequence[Pty]:
+        async with self._ptys(call) as ptys:
+            return ptys.list()
+
+    async def create(self, call: Call) -> Pty:
+        payload: protocol.CreatePtyPayload = call.payload
+        async with self._ptys(call) as ptys:
+            cwd = ptys.working_directory(payload.cwd)
+            overlay = await self._overlay(call, cwd)
+            return ptys.create(
+                command=payload.command,
+                args=payload.args or (),
+                cwd=cwd,
+                title=payload.title,
+                env={**(payload.env or {}), **overlay},
+            )
+
+    async def get(self, call: Call) -> Pty:
+        async with self._ptys(call) as ptys:
+            return ptys.get(call.params.pty_id)
+
+    async def update(self, call: Call) -> Pty:
+        payload: protocol.UpdatePtyPayload = call.payload
+        async with self._ptys(call) as ptys:
+            return ptys.update(call.params.pty_id, title=payload.title, size=payload.size)
+
+    async def remove(self, call: Call) -> None:
+        async with self._ptys(call) as ptys:
+            await ptys.remove(call.params.pty_id)
+
+    async def connect_token(self, call: Call) -> PtyTicket:
+        if call.headers.get("x-opencode-ticket") != "1" or not self._trusts(call.headers):
+            raise PublicFailure(public.ForbiddenError(message=NO_TICKET))
+        async with self._ptys(call) as ptys:
+            ptys.get(call.params.pty_id)
+        assert call.location is not None
+        ticket = self._tickets.issue(Claim(call.params.pty_id, call.location))
+        return PtyTicket(ticket=ticket, expires_in=LIFETIME_SECONDS)
+
+    async def connect(self, call: Call) -> bool:
+        """Reached without an upgrade."""
+        raise PublicFailure(public.InvalidRequestError(message=WEBSOCKET_ONLY))
+
+    async def upgrade(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one WebSocket, or refuse it before there is one."""
+        await receive()
+        try:
+            asked = self._asked(scope)
+        except PublicFailure as failure:
+            await _refuse(scope, send, failed(failure.error))
+            return
+        # A terminal keeps its Location open, so where none is open there is none; a stranger's try builds nothing.
+        if asked is None or asked.location not in self._locations:
+            await _refuse(scope, send, Content(404, b""))
+            return
+        async with self._locations.use(asked.location) as services:
+            try:
+                services.ptys.get(asked.pty_id)
+            except PtyNotFound:
+                await _refuse(scope, send, Content(404, b""))
+                return
+            if not self._admits(asked):
+                await _refuse(scope, send, Content(403, b""))
+                return
+            await self._serve(_Socket(services.ptys, asked, receive, send))
+
+    async def close(self) -> None:
+        """Say goodbye on every socket, and wait until that was heard; not for long."""
+        self._closed = True
+        for socket in self._sockets.values():
+            socket.finish(1001)
+        if self._sockets:
+            await asyncio.wait(tuple(self._sockets), timeout=FAREWELL_SECONDS)
+
+    async def _serve(self, socket: _Socket) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._sockets[task] = socket
+        if self._closed:
+            socket.finish(1001)
+        try:
+            await socket.run()
+        finally:
+            del self._sockets[task]
+
+    def _asked(self, scope: Scope) -> _Asked | None:
+        """None when the path leads to no terminal. Raises PublicFailure."""
+        path = (scope.get("raw_path") or scope["path"].encode()).decode("latin-1")
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        query = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
+        match, ticket = _CONNECT.fullmatch(path), query.get("ticket", "")
+        by_ticket = match is not None and ticket != ""
+        if self._credentials is not None and not by_ticket and not self._credentials.admits(query, headers):
+            raise PublicFailure(public.UnauthorizedError(message="Credentials are missing or wrong"))
+        if match is None:
+            return None
+        return _Asked(unquote(match[1]), self._locate(query, headers), ticket, _cursor(query.get("cursor")), headers)
+
+    def _admits(self, asked: _Asked) -> bool:
+        if not self._trusts(asked.headers):
+            return False
+        return asked.ticket == "" or self._tickets.consume(asked.ticket, Claim(asked.pty_id, asked.location))
+
+    def _trusts(self, headers: Mapping[str, str]) -> bool:
+        origin, host = headers.get("origin"), headers.get("host")
+        known = allowed_origin(origin, self._origins) or _same_host(origin, host)
+        return known and allowed_host(host, self._hosts)
+
+    async def _overlay(self, call: Call, cwd: str) -> Mapping[str, str]:
+        assert call.location is not None
+        try:
+            async with asyncio.timeout(OVERLAY_SECONDS):
+                overlay = await self._environment(call.location.directory, cwd)
+            return msgspec.convert(overlay, dict[str, str])
+        except Exception as error:  # noqa: BLE001 - the host's own code: its failure costs its variables, no more
+            log.warning("the host gave no variables for a terminal in %s: %r", cwd, error)
+            return {}
+
+    @asynccontextmanager
+    async def _ptys(self, call: Call) -> AsyncIterator[Ptys]:
+        """Of the request's Location; what goes wrong with them becomes a public error."""
+        assert call.location is not None
+        async with self._locations.use(call.location) as services:
+            try:
+                yield services.ptys
+            except PtyNotFound as error:
+                raise PublicFailure(public.PtyNotFoundError(message=str(error), pty_id=error.pty_id)) from error
+            except TooManyPtys as error:
+                raise PublicFailure(public.ServiceUnavailableError(message=str(error), service="pty")) from error
+            except PtyError as error:
+                raise PublicFailure(public.InvalidRequestError(message=str(error), kind="Payload")) from error
+
+
+class _Asked(NamedTuple):
+    pty_id: str
+    location: Location
+    ticket: str
+    cursor: int | None
+    headers: Mapping[str, str]
+
+
+class _Close(NamedTuple):
+    code: int
+    reason: str = ""
+
+
+NOT_FOUND = _Close(4404, "session not found")
+EXITED = _Close(4404, "session exited")
+TOO_SLOW = _Close(4408, "output was dropped; resume from your cursor")
+
+
+class _Socket:
+    def __init__(self, ptys: Ptys, asked: _Asked, receive: Receive, send: Send) -> None:
+        self._ptys = ptys
+        self._asked = asked
+        self._receive = receive
+        self._send = send
+        self._wake = asyncio.Event()
+        self._closing: _Close | None = None
+
+    def finish(self, code: int) -> None:
+        """Close as soon as what is being sent is sent. The first code is kept."""
+        self._closing = self._closing or _Close(code)
+        self._wake.set()
+
+    async def run(self) -> None:
+        try:
+            await self._send({"type": "websocket.accept"})
+            try:
+                attachment = self._ptys.attach(self._asked.pty_id, self._wake.set, cursor=self._asked.cursor)
+            except PtyNotFound:
+                await self._close(NOT_FOUND)
+            except PtyExited:
+                await self._replay(self._ptys.replay(self._asked.pty_id, self._asked.cursor))
+                await self._close(self._closing or EXITED)
+            else:
+                await self._follow(attachment)
+        except OSError:
+            return  # the client left while we were sending
+
+    async def _follow(self, attachment: Attachment) -> None:
+        both = (asyncio.ensure_future(self._deliver(attachment)), asyncio.ensure_future(self._listen(attachment)))
+        try:
+            done, _ = await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            attachment.detach()
+            for task in both:
+                task.cancel()
+            await asyncio.wait(both)
+        for task in done:
+            task.result()
+
+    async def _deliver(self, attachment: Attachment) -> None:
+        """Until the terminal ends, the client cannot keep up, or somebody wants to close."""
+        await self._replay(Replay(attachment.replay, attachment.cursor))
+        attachment.activate()
+        while self._closing is None:
+            match attachment.take(FRAME_UNITS):
+                case str(text):
+                    await self._send({"type": "websocket.send", "text": text})
+                case End():
+                    self._closing = _Close(1000)
+                case Behind():
+                    self._closing = TOO_SLOW
+                case None:
+                    self._wake.clear()
+                    await self._wake.wait()
+        await self._close(self._closing)
+
+    async def _replay(self, replay: Replay) -> None:
+        for piece in pieces(replay.text, FRAME_UNITS):
+            if self._closing is not None:
+                return
+            await self._send({"type": "websocket.send", "text": piece})
+        await self._send({"type": "websocket.send", "bytes": b"\0" + encode({"cursor": replay.cursor})})
+
+    async def _listen(self, attachment: Attachment) -> None:
+        """Until the client leaves. What it types waits here while the terminal does not read."""
+        while (message := await self._receive())["type"] == "websocket.receive":
+            data = message.get("bytes")
+            if data is None:
+                data = message["text"].encode()
+            if len(data) > INPUT_BYTES:
+                self.finish(1009)
+            try:
+                text = data.decode()
+            except UnicodeDecodeError:
+                continue
+            if self._closing is None:
+                await attachment.write(text)
+
+    async def _close(self, close: _Close) -> None:
+        await self._send({"type": "websocket.close", "code": close.code, "reason": close.reason})
+
+
+def _cursor(given: str | None) -> int | None:
+    """Anything but an integer from -1 on is as if absent."""
+    if given is None or _CURSOR.fullmatch(given) is None or int(given) > SAFE:
+        return None
+    return int(given)
+
+
+def _same_host(origin: str | None, host: str | None) -> bool:
+    if origin is None or host is None:
+        return False
+    scheme, separator, name = origin.partition("://")
+    return separator != "" and scheme in ("http", "https") and name.lower() == host.lower()
+
+
+async def _refuse(scope: Scope, send: Send, content: Content) -> None:
+    if "websocket.http.response" not in (scope.get("extensions") or {}):
+        await send({"type": "websocket.close", "code": 1008})
+        return
+    kind = [(b"content-type", content.media_type.encode("latin-1"))] if content.body else []
+    headers = [*kind, (b"content-length", str(len(content.body)).encode()), (b"vary", b"Origin"), *content.headers]
+    await send({"type": "websocket.http.response.start", "status": content.status, "headers": headers})
+    await send({"type": "websocket.http.response.body", "body": content.body})

@@ -1,0 +1,21 @@
+"""Random sequences of everything one can do to a Session, crashes included. `make prove` runs many more."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import run_state_machine_as_test
+from tests.core.session.support_machine import SessionMachine
+
+SOME = settings(
+    max_examples=100, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
+)
+
+
+@pytest.mark.timeout(300)
+def test_any_sequence_of_operations_keeps_the_rules() -> None:
+    """SES-034, SES-037, SES-038, SES-043, SES-045, SES-046, SES-051, SES-053, SES-068, SES-114, SES-136, SES-137, SES-139,
+    SES-143, SES-149, SES-155, SES-171, SES-213, CMP-029, CMP-039: a gapless log, one user message per receipt in order of
+    admission, one settlement per call, one end per step, histories that every protocol accepts, requests that equal a
+    cold load byte for byte, and projections that equal their rebuild."""
+    run_state_machine_as_test(SessionMachine, settings=SOME)  # type: ignore[no-untyped-call]

@@ -1,0 +1,196 @@
+"""The host for scripts and notebooks."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from holdfast import PromptInput
+from holdfast.client.call import Options
+from holdfast.client.errors import ApiError, ClientError
+from holdfast.client.resume import follow_sync
+from holdfast.core.database.errors import StorageUnavailable
+from holdfast.embedded.blocking import HoldfastSync
+from holdfast.llm.offline import Call, ScriptedTransport, Turn
+from holdfast.schema.event import Event
+from holdfast.schema.model import ModelRef
+from holdfast.schema.session_message import AssistantMessage, ToolPart
+
+ECHO = ModelRef(id="echo", provider_id="demo")
+ENDED = "session.next.step.ended"
+
+
+@contextmanager
+def host(project: Path, model: ScriptedTransport | None = None) -> Iterator[HoldfastSync]:
+    threads = set(threading.enumerate())
+    with HoldfastSync(
+        project, data=project.parent / "data", environment={"HOME": str(project.parent)}, transport=model
+    ) as hf:
+        yield hf
+    assert set(threading.enumerate()) <= threads
+
+
+def exchange(hf: HoldfastSync) -> str:
+    session = hf.sessions.create(model=ECHO)
+    hf.sessions.prompt(session.id, prompt=PromptInput(text="hello"))
+    hf.sessions.wait(session.id)
+    (last,) = hf.sessions.messages(session.id, limit=1).items
+    assert isinstance(last, AssistantMessage)
+    return session.id
+
+
+def test_ordinary_code_gets_an_answer(project: Path) -> None:
+    """API-400, API-402: groups on one object, no port, and nothing is left behind, no thread either."""
+    with host(project) as hf:
+        session_id = exchange(hf)
+        with pytest.raises(ApiError) as unknown:
+            hf.sessions.get("ses_unknown")
+        assert unknown.value.tag == "SessionNotFoundError"
+        assert hf.verify() == []
+    with host(project) as hf:
+        assert len(hf.sessions.context(session_id)) == 2
+        assert hf.default_model() is None
+
+
+def test_it_works_where_a_loop_already_runs(project: Path) -> None:
+    """API-402: as in a notebook."""
+
+    async def cell() -> str:
+        with host(project) as hf:
+            return exchange(hf)
+
+    assert asyncio.run(cell()).startswith("ses_")
+
+
+def test_streams_are_ordinary_iterators(project: Path) -> None:
+    """API-312, API-404: read to a point, dropped half-way, or left open when the host closes."""
+    with host(project) as hf:
+        session = hf.sessions.create(model=ECHO)
+        with hf.events.subscribe() as live:
+            assert next(live).type == "server.connected"
+            hf.sessions.prompt(session.id, prompt=PromptInput(text="one"))
+            seen = [event.durable.seq for event in _until_ended(iter(hf.sessions.events(session.id))) if event.durable]
+            assert ENDED in [event.type for event in _until_ended(live)]
+        followed = [event.durable.seq for event in _until_ended(follow_sync(hf, session.id)) if event.durable]
+        for _ in hf.events.subscribe():
+            break
+        gc.collect()
+        left = hf.events.subscribe()
+        assert next(left).type == "server.connected"
+
+    assert seen == followed != []
+    with pytest.raises(ClientError):
+        for _ in left:
+            pass
+
+
+def test_a_stream_ends_when_its_host_closes(project: Path) -> None:
+    """API-402, API-404: a reader in another thread sees the farewell and the end, not an error."""
+    types: list[str] = []
+    opened = threading.Event()
+
+    def read(hf: HoldfastSync) -> None:
+        for event in hf.events.subscribe():
+            types.append(event.type)
+            opened.set()
+
+    with HoldfastSync(project, data=project.parent / "data", environment={"HOME": str(project.parent)}) as hf:
+        reader = threading.Thread(target=read, args=(hf,))
+        reader.start()
+        assert opened.wait(10)
+    reader.join(10)
+
+    assert not reader.is_alive()
+    assert types == ["server.connected", "global.disposed"]
+
+
+def test_tools_of_a_script(project: Path) -> None:
+    """API-403: registered from outside the loop, run in a thread, and they may use the client themselves."""
+    model = ScriptedTransport([Turn(calls=(Call(tool="count", input={}),))])
+    with host(project, model) as hf:
+
+        @hf.tool
+        def count() -> int:
+            """How many Sessions there are."""
+            return len(hf.sessions.list().items)
+
+        session_id = exchange(hf)
+        parts = [
+            part
+            for message in hf.sessions.context(session_id)
+            if isinstance(message, AssistantMessage)
+            for part in message.content
+            if isinstance(part, ToolPart)
+        ]
+
+    assert [part.state.structured["value"] for part in parts] == [1]  # type: ignore[union-attr]
+
+
+def test_a_call_that_would_wait_for_itself_is_refused(project: Path) -> None:
+    """API-402: an asynchronous tool runs on the host's loop, which a blocking call would stop for ever."""
+    failures: list[str] = []
+    model = ScriptedTransport([Turn(calls=(Call(tool="stuck", input={}),))])
+    with host(project, model) as hf:
+
+        @hf.tool
+        async def stuck() -> str:
+            """Stuck."""
+            try:
+                hf.sessions.list()
+            except RuntimeError as error:
+                failures.append(str(error))
+            return "went on"
+
+        exchange(hf)
+
+    assert len(failures) == 1
+    assert "wait for itself" in failures[0]
+
+
+def test_a_timeout_is_a_transport_failure(project: Path) -> None:
+    """API-308, API-309: and the host goes on."""
+    model = ScriptedTransport()
+    model.hold(0)
+    with host(project, model) as hf:
+        session = hf.sessions.create(model=ECHO)
+        hf.sessions.prompt(session.id, prompt=PromptInput(text="slow"))
+        with pytest.raises(ClientError) as caught:
+            hf.sessions.wait(session.id, options=Options(timeout=0.05))
+        assert caught.value.reason == "Transport"
+        assert list(hf.sessions.active()) == [session.id]
+
+
+def test_a_host_that_is_not_open_says_so(project: Path) -> None:
+    """API-309, API-402: before and after its block."""
+    hf = HoldfastSync(project, data=project.parent / "data", environment={"HOME": str(project.parent)})
+    with pytest.raises(ClientError, match="not open"):
+        hf.health.get()
+    with hf:
+        assert hf.health.get().healthy
+    with pytest.raises(ClientError, match="not open"):
+        hf.health.get()
+
+
+def test_a_host_that_cannot_open_leaves_no_thread(project: Path, tmp_path: Path) -> None:
+    """API-402: the failure is the caller's, the thread is gone."""
+    blocked = tmp_path / "file"
+    blocked.write_text("", encoding="utf-8")
+    threads = set(threading.enumerate())
+    hf = HoldfastSync(project, data=blocked / "data", environment={"HOME": str(tmp_path)})
+    with pytest.raises(StorageUnavailable), hf:
+        pass
+
+    assert set(threading.enumerate()) <= threads
+
+
+def _until_ended(events: Iterator[Event]) -> Iterator[Event]:
+    for event in events:
+        yield event
+        if event.type == ENDED:
+            return
