@@ -101,7 +101,8 @@ async function exchange({ root, fetch, headers, operation, input, options = {} }
       signal: closing.signal,
     })
     if (operation.shape === "stream") clearTimeout(timer)
-    return { response, close, kind: (response.headers.get("content-type") ?? "").split(";")[0].trim() }
+    const kind = (response.headers.get("content-type") ?? "").split(";")[0].trim()
+    return { response, close, kind, told: (error) => Promise.reject(transport(error, options.signal)) }
   } catch (error) {
     close()
     throw transport(error, options.signal)
@@ -109,18 +110,14 @@ async function exchange({ root, fetch, headers, operation, input, options = {} }
 }
 
 async function value(operation, start) {
-  const { response, close, kind } = await start()
+  const { response, close, kind, told } = await start()
   try {
-    const text = response.status === 204 ? "" : await whole(response)
+    const text = response.status === 204 ? "" : await response.text().catch(told)
     if (response.status !== 200 && response.status !== 204) throw failure(operation, response.status, kind, text)
     return operation.shape === "void" ? undefined : unwrapped(operation.shape, kind, text)
   } finally {
     close()
   }
-}
-
-function whole(response) {
-  return response.text().catch((error) => Promise.reject(transport(error)))
 }
 
 function unwrapped(shape, kind, text) {
@@ -138,20 +135,22 @@ function lazily(operation, start) {
 }
 
 async function* elements(operation, start) {
-  const { response, close, kind } = await start()
+  const { response, close, kind, told } = await start()
+  let reader
   try {
-    if (response.status !== 200) throw failure(operation, response.status, kind, await whole(response))
+    if (response.status !== 200) throw failure(operation, response.status, kind, await response.text().catch(told))
     if (kind !== STREAM_TYPE) throw new ClientError("UnsupportedContentType", `expected a stream, got ${kind}`)
-    const reader = response.body.getReader()
+    reader = response.body.getReader()
     const decoder = new TextDecoder("utf-8", { fatal: true })
     const frames = new Frames()
     for (;;) {
-      const { done, value } = await reader.read().catch((error) => Promise.reject(transport(error)))
+      const { done, value } = await reader.read().catch(told)
       const text = decoded(decoder, value, done)
       for (const frame of done ? frames.finish(text) : frames.feed(text)) yield parsed(frame)
       if (done) return
     }
   } finally {
+    reader?.cancel().catch(() => {})
     close()
   }
 }
@@ -239,9 +238,8 @@ function failure(operation, status, kind, text) {
 }
 
 function transport(error, signal) {
-  if (isClientError(error)) return error
   // What the caller aborted, the caller gets back.
-  if (signal?.aborted || error?.name === "AbortError") return error
+  if (isClientError(error) || signal?.aborted) return error
   return new ClientError("Transport", `cannot reach the server: ${error?.message}`, { cause: error })
 }
 

@@ -1,9 +1,12 @@
 // Drives a server with the official SDK: one JSON line per check, the first mismatch ends the run.
-// Usage: node sdk.mjs <base url> <project directory>, with @opencode-ai/sdk beside it in node_modules.
+// Usage: node sdk.mjs <base url> <project directory> <script file>, with @opencode-ai/sdk beside it in node_modules.
+// The server's demo/scripted model plays the turns that are in the script file.
 import assert from "node:assert/strict"
+import { writeFileSync } from "node:fs"
+import { dirname, join } from "node:path"
 import { createOpencodeClient } from "@opencode-ai/sdk/v2/client"
 
-const [baseUrl, directory] = process.argv.slice(2)
+const [baseUrl, directory, script] = process.argv.slice(2)
 let last = {}
 
 async function recorded(request) {
@@ -118,7 +121,9 @@ await check("prompt", async () => {
   const announced = await live
   assert.equal(announced[0].type, "server.connected")
   assert.ok(count(announced, "session.next.text.delta") + count(announced, "session.next.text.ended") > 0)
-  assert.deepEqual(events.map((event) => event.durable.seq), events.map((_, index) => index + 1))
+  // Private events take a sequence too, so there are gaps, but never a step back.
+  const sequences = events.map((event) => event.durable.seq)
+  assert.deepEqual(sequences, [...new Set(sequences)].sort((a, b) => a - b))
   assert.equal(events.filter((event) => event.type.endsWith(".delta")).length, 0)
   return { types: events.map((event) => event.type) }
 })
@@ -133,7 +138,7 @@ await check("messages", async () => {
   const answer = newest.data[0]
   assert.equal(answer.type, "assistant")
   assert.equal(answer.finish, "stop")
-  assert.equal(answer.content[0].text, "The file begins: hello world")
+  assert.match(answer.content[0].text, /^The file begins: /)
   const older = success(await sdk.session.messages({ sessionID: session.id, cursor: newest.cursor.next }))
   assert.equal(older.data.length, 1)
   const context = success(await sdk.session.context({ sessionID: session.id })).data
@@ -165,8 +170,123 @@ await check("resume", async () => {
   assert.deepEqual(rest, events.slice(-2))
 })
 
+await check("switch", async () => {
+  const sessionID = success(await sdk.session.create({ location: { directory } })).data.id
+  const model = { id: "echo", providerID: "demo" }
+  assert.equal((await sdk.session.switchAgent({ sessionID, agent: "plan" })).response.status, 204)
+  assert.equal((await sdk.session.switchModel({ sessionID, model })).response.status, 204)
+  assert.equal((await sdk.session.switchModel({ sessionID, model })).response.status, 204)
+  const messages = success(await sdk.session.messages({ sessionID, order: "asc" })).data
+  assert.deepEqual(messages.map((message) => message.type), ["agent-switched", "model-switched"])
+  const now = success(await sdk.session.get({ sessionID })).data
+  assert.deepEqual([now.agent, now.model.id], ["plan", "echo"])
+})
+
+// Starts a turn that does what the script says, and returns once an event of that type was seen.
+async function started(turns, type) {
+  writeFileSync(script, JSON.stringify(turns))
+  const model = { id: "scripted", providerID: "demo" }
+  const sessionID = success(await sdk.session.create({ model, location: { directory } })).data.id
+  const ours = (seen) => seen.some((event) => event.type === type && event.data.sessionID === sessionID)
+  let live
+  await new Promise((connected) => {
+    live = collect((options) => sdk.event.subscribe(options), ours, connected)
+  })
+  success(await sdk.session.prompt({ sessionID, prompt: { text: "go" } }))
+  await live
+  return sessionID
+}
+
+async function settled(sessionID) {
+  success(await sdk.session.wait({ sessionID }))
+  const context = success(await sdk.session.context({ sessionID })).data
+  const parts = context.flatMap((message) => message.content ?? [])
+  return { context, tool: parts.find((part) => part.type === "tool") }
+}
+
+const outside = join(dirname(directory), "outside.txt")
+const reading = [{ calls: [{ tool: "read", input: { path: outside } }] }, { text: "done" }]
+
+await check("permission allowed", async () => {
+  const sessionID = await started(reading, "permission.v2.asked")
+  const [request] = success(await sdk.session.permission.list({ sessionID })).data
+  assert.equal(request.action, "external_directory")
+  assert.deepEqual(success(await sdk.session.permission.get({ sessionID, requestID: request.id })).data, request)
+  const pending = success(await bound.permission.request.list())
+  assert.deepEqual([pending.location.directory, pending.data], [directory, [request]])
+  assert.deepEqual(success(await sdk.session.active()).data, { [sessionID]: { type: "running" } })
+  const answer = { sessionID, requestID: request.id, reply: "once" }
+  assert.equal((await sdk.session.permission.reply(answer)).response.status, 204)
+  const { tool, context } = await settled(sessionID)
+  assert.equal(tool.state.status, "completed")
+  assert.match(JSON.stringify(tool.state.content), /from outside/)
+  assert.equal(context.at(-1).content[0].text, "done")
+  return { again: (await sdk.session.permission.reply(answer)).error._tag }
+})
+
+await check("permission rejected", async () => {
+  const sessionID = await started(reading, "permission.v2.asked")
+  const [request] = success(await sdk.session.permission.list({ sessionID })).data
+  await sdk.session.permission.reply({ sessionID, requestID: request.id, reply: "reject", message: "not that one" })
+  const { tool } = await settled(sessionID)
+  assert.equal(tool.state.status, "error")
+  assert.doesNotMatch(JSON.stringify(tool), /from outside/)
+})
+
+const options = [
+  { label: "Red", description: "Like a rose" },
+  { label: "Blue", description: "Like the sea" },
+]
+const asking = [
+  { calls: [{ tool: "question", input: { questions: [{ question: "Which?", header: "Colour", options }] } }] },
+  { text: "painted" },
+]
+
+await check("question answered", async () => {
+  const sessionID = await started(asking, "question.v2.asked")
+  const [request] = success(await sdk.session.question.list({ sessionID })).data
+  assert.equal(request.questions[0].question, "Which?")
+  assert.deepEqual(success(await bound.question.request.list()).data, [request])
+  const reply = { sessionID, requestID: request.id, questionV2Reply: { answers: [["Blue"]] } }
+  assert.equal((await sdk.session.question.reply(reply)).response.status, 204)
+  const { tool, context } = await settled(sessionID)
+  assert.deepEqual(tool.state.structured, { answers: [["Blue"]] })
+  assert.equal(context.at(-1).content[0].text, "painted")
+})
+
+await check("question dismissed", async () => {
+  const sessionID = await started(asking, "question.v2.asked")
+  const [request] = success(await sdk.session.question.list({ sessionID })).data
+  assert.equal((await sdk.session.question.reject({ sessionID, requestID: request.id })).response.status, 204)
+  const { tool } = await settled(sessionID)
+  assert.equal(tool.state.status, "error")
+  return { again: (await sdk.session.question.reject({ sessionID, requestID: request.id })).error._tag }
+})
+
 await check("interrupt", async () => {
-  assert.equal((await sdk.session.interrupt({ sessionID: session.id })).response.status, 204)
+  const sleeping = [{ calls: [{ tool: "bash", input: { command: "sleep 60" } }] }]
+  const sessionID = await started(sleeping, "session.next.tool.called")
+  assert.equal((await sdk.session.interrupt({ sessionID })).response.status, 204)
+  assert.deepEqual(success(await sdk.session.active()).data, {})
+  const { tool } = await settled(sessionID)
+  assert.equal(tool.state.status, "error")
+  assert.equal((await sdk.session.interrupt({ sessionID })).response.status, 204)
+})
+
+await check("catalogs", async () => {
+  const lists = { agent: bound.agent, command: bound.command, skill: bound.skill, reference: bound.reference }
+  for (const [name, group] of Object.entries({ ...lists, model: bound.model, provider: bound.provider })) {
+    const found = success(await group.list())
+    assert.equal(found.location.directory, directory, name)
+    assert.ok(Array.isArray(found.data), name)
+  }
+  return { agents: success(await bound.agent.list()).data.map((agent) => agent.id) }
+})
+
+await check("files", async () => {
+  const listed = success(await bound.fs.list({})).data
+  assert.deepEqual(listed.find((entry) => entry.path === "hello.txt"), { path: "hello.txt", type: "file" })
+  assert.deepEqual(success(await bound.fs.find({ query: "hello" })).data[0].path, "hello.txt")
 })
 
 await check("errors", async () => {

@@ -6,8 +6,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,19 +20,13 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 
 
 @pytest.fixture(scope="module")
-def node() -> str:
-    for program in ("node", "npm"):
-        if shutil.which(program) is None:
-            pytest.skip(f"{program} is not installed")
-    return "node"
-
-
-@pytest.fixture(scope="module")
-def modules(node: str) -> Path:
+def modules() -> Path:
     """A node_modules folder with the SDK, outside the source tree and kept between runs."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "holdfast" / "acceptance"
     place = cache / f"sdk-{VERSION}"
     if not place.is_dir():
+        if shutil.which("npm") is None:
+            pytest.skip("npm is not installed")
         fresh = cache / f"installing-{os.getpid()}"
         fresh.mkdir(parents=True)
         command = ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(fresh), f"{SDK}@{VERSION}"]
@@ -45,48 +37,23 @@ def modules(node: str) -> Path:
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
-    folder = tmp_path / "project"
-    folder.mkdir()
-    (folder / "hello.txt").write_text("hello world\n", encoding="utf-8")
-    (folder / "opencode.json").write_text('{"model": "demo/echo"}', encoding="utf-8")
-    return folder
-
-
-@pytest.fixture
-def server(tmp_path: Path, project: Path) -> Iterator[str]:
-    """The address of a server of its own."""
-    environment = {
-        "PATH": os.environ["PATH"],
-        "HOME": str(tmp_path),
-        "XDG_DATA_HOME": str(tmp_path / "data"),
-        "XDG_CONFIG_HOME": str(tmp_path / "config"),
-    }
-    command = [str(Path(sys.executable).with_name("holdfast")), "serve", "--no-auth", "--port", "0"]
-    with subprocess.Popen(command, cwd=project, env=environment, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        try:
-            yield process.stdout.readline().rpartition(" ")[2].strip()
-        finally:
-            process.terminate()
-            process.wait(timeout=20)
-
-
-@pytest.fixture
-def checks(tmp_path: Path, project: Path, modules: Path, server: str) -> dict[str, dict[str, Any]]:
+def checks(
+    tmp_path: Path, node: str, project: Path, script: Path, modules: Path, server: str
+) -> dict[str, dict[str, Any]]:
     """What the script saw, by the name of each check."""
     shutil.copy(SCRIPT, tmp_path)
     (tmp_path / "node_modules").symlink_to(modules)
-    command = ["node", str(tmp_path / SCRIPT.name), server, str(project)]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+    command = [node, str(tmp_path / SCRIPT.name), server, str(project), str(script)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
     lines = [json.loads(line) for line in run.stdout.splitlines()]
     assert run.returncode == 0, f"{lines[-1:]} {run.stderr}"
     return {line["check"]: line for line in lines}
 
 
 def test_the_sdk_works_unchanged(checks: dict[str, dict[str, Any]]) -> None:
-    """API-003, API-100, API-101, API-111, API-117, API-122, API-202, API-210, API-221, API-223: every operation of the
-    SDK that the server implements, as the SDK itself sends and reads it."""
+    """API-003, API-035, API-100, API-101, API-111, API-115, API-116, API-117, API-122, API-124, API-130, API-133,
+    API-134, API-140, API-150, API-202, API-210, API-221, API-223: every kind of operation, as the SDK itself sends and
+    reads it: create, list with cursors, prompt, tool call, permission and question, interrupt, events, errors."""
     assert list(checks) == [
         "health",
         "location",
@@ -100,7 +67,14 @@ def test_the_sdk_works_unchanged(checks: dict[str, dict[str, Any]]) -> None:
         "message",
         "history",
         "resume",
+        "switch",
+        "permission allowed",
+        "permission rejected",
+        "question answered",
+        "question dismissed",
         "interrupt",
+        "catalogs",
+        "files",
         "errors",
     ]
     assert all(line["ok"] for line in checks.values())
@@ -117,6 +91,9 @@ def test_the_sdk_works_unchanged(checks: dict[str, dict[str, Any]]) -> None:
         *STEP,
         "session.next.step.ended",
     ]
+    assert checks["permission allowed"]["again"] == "PermissionNotFoundError"
+    assert checks["question dismissed"]["again"] == "QuestionNotFoundError"
+    assert {"build", "plan"} <= set(checks["catalogs"]["agents"])
     assert checks["errors"]["tags"] == [
         "404 SessionNotFoundError",
         "404 SessionNotFoundError",

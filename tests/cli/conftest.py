@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import select
 import socket
 import subprocess
@@ -18,8 +19,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from click.testing import CliRunner
 
 from holdfast import Holdfast
+from holdfast.cli.main import cli
 from holdfast.schema.session import Session
 from holdfast.schema.session_message import SessionMessage
 
@@ -71,8 +74,9 @@ class Machine:
         found: dict[str, Any] = json.loads((self.project / "opencode.json").read_text(encoding="utf-8"))
         return found
 
-    def use_provider(self, url: str, **options: Any) -> None:
-        provider = {"npm": "@ai-sdk/openai-compatible", "options": {"baseURL": url, **options}, "models": {"m": {}}}
+    def use_provider(self, url: str, *, models: dict[str, Any] | None = None, **options: Any) -> None:
+        options = {"baseURL": url, **options}
+        provider = {"npm": "@ai-sdk/openai-compatible", "options": options, "models": models or {"m": {}}}
         self.configure(model="mock/m", provider={"mock": provider})
 
     def start(self, *arguments: str | bytes, **environment: str) -> subprocess.Popen[str]:
@@ -182,6 +186,12 @@ class Person:
         return bool(data)
 
 
+def rows(ran: Ran) -> list[list[str]]:
+    """The cells of a printed table, below its heading, each row split at its wider gaps."""
+    assert ran.code == 0, ran
+    return [re.split(r"  +", line.strip()) for line in ran.out.splitlines()[1:]]
+
+
 def finish(process: subprocess.Popen[str], timeout: float = PATIENCE) -> Ran:
     try:
         out, err = process.communicate(timeout=timeout)
@@ -197,6 +207,24 @@ def holdfast(tmp_path: Path) -> Iterator[Machine]:
     machine = Machine(tmp_path)
     yield machine
     machine.clean_up()
+
+
+@pytest.fixture
+def here(holdfast: Machine, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ran]:
+    """The same commands inside this process, which is quicker."""
+    for name in os.environ:
+        monkeypatch.delenv(name)
+    for name, value in holdfast.environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(holdfast.project)
+
+    def invoke(*arguments: str, given: str | None = None) -> Ran:
+        result = CliRunner().invoke(cli, arguments, input=given, prog_name="holdfast")
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return Ran(result.exit_code, result.stdout, result.stderr)
+
+    return invoke
 
 
 class Server(NamedTuple):

@@ -180,7 +180,7 @@ def test_what_was_typed_before_is_no_answer(holdfast: Machine, provider: Provide
 
 
 def test_a_command_cannot_draw_on_the_terminal(holdfast: Machine) -> None:
-    """TOL-327: escape sequences in what is asked for are shown, not obeyed."""
+    """Escape sequences in what is asked for are shown, not obeyed."""
     evil = "touch made.txt #\x1b[2K\x1b[1Aecho harmless\u202e"
     holdfast.configure(permission={"bash": "ask"})
     holdfast.script({"calls": [{"tool": "bash", "input": {"command": evil, "description": "x"}}]})
@@ -220,7 +220,7 @@ def test_two_requests_are_asked_one_after_the_other(holdfast: Machine) -> None:
 
 
 def test_an_answer_from_elsewhere_ends_the_question(asking: Machine, serve: Callable[..., Server]) -> None:
-    """API-124: whoever answers first; the terminal gives up its question."""
+    """Whoever answers first; the terminal gives up its question."""
     url = serve("--no-auth").url
     person = asking.at_terminal(*SCRIPTED, "--attach", url)
     person.wait_for("session ")

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import base64
+import re
 
 import httpx2
 import pytest
-from tests.server.conftest import UNKNOWN, Wire
+from tests.server.conftest import UNKNOWN, Wire, in_memory
 
+from holdfast.core.runtime import Runtime
+from holdfast.protocol.api import API
+from holdfast.protocol.endpoint import Endpoint
+from holdfast.server.app import App
 from holdfast.server.auth import Credentials
 
 pytestmark = pytest.mark.anyio
@@ -132,6 +137,40 @@ async def test_an_allowed_origin_is_echoed(http: httpx2.AsyncClient) -> None:
         assert [item.headers["access-control-allow-origin"] for item in (answer, written)] == [origin, origin]
         assert "Origin" in answer.headers["vary"]
         assert (answer.status_code, written.status_code) == (200, 200)
+
+
+async def test_a_configured_origin_is_allowed_exactly(runtime: Runtime) -> None:
+    """API-044: the very text, nothing that begins or ends like it."""
+    async with in_memory(App(runtime, origins=frozenset({"https://desk.example"}))) as wire:
+        for origin, status in (
+            ("https://desk.example", 200),
+            ("https://desk.example.evil", 403),
+            ("https://desk.example:8443", 403),
+            ("http://desk.example", 403),
+        ):
+            assert (await wire.post("/api/session", {}, {"origin": origin})).status == status
+
+
+WRITES = [endpoint for endpoint in API if endpoint.method not in ("GET", "HEAD") and "{ptyID}" not in endpoint.path]
+
+
+@pytest.mark.parametrize("endpoint", WRITES, ids=lambda endpoint: endpoint.operation)
+async def test_no_operation_that_writes_takes_a_foreign_page(memory: Wire, endpoint: Endpoint) -> None:
+    """API-044, TOL-326: by origin or by host name, credentials or not, before anything is looked up."""
+    target = re.sub(r"\{\w+\}", "ses_one", endpoint.path)
+    for stranger in ({"origin": "https://evil.example"}, {"origin": "null"}, {"host": "evil.example"}):
+        for kind in ("application/json", "text/plain"):
+            headers = {**AUTHORIZED, **stranger, "content-type": kind}
+            answer = await memory(endpoint.method, target, body=b"{}", headers=headers)
+            assert answer.failure == (403, "ForbiddenError")
+
+
+@pytest.mark.parametrize("endpoint", API, ids=lambda endpoint: endpoint.operation)
+async def test_no_operation_answers_without_a_credential(memory: Wire, endpoint: Endpoint) -> None:
+    """API-009, API-022, API-042: not one, documents and project copies included."""
+    target = re.sub(r"\{\w+\}|\*", "x", endpoint.path)
+
+    assert (await memory(endpoint.method, target)).failure == UNAUTHORIZED
 
 
 async def test_a_foreign_origin_may_only_read(http: httpx2.AsyncClient) -> None:

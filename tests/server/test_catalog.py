@@ -58,10 +58,7 @@ def project(tmp_path: Path) -> Path:
                 "description": "Looks",
                 "mode": "subagent",
                 "prompt": "Look.",
-                "request": {
-                    "headers": {"Authorization": CANARY},
-                    "body": {"apiKey": CANARY, "deep": {"token": CANARY}},
-                },
+                "options": {"apiKey": CANARY, "deep": {"token": CANARY}},
             }
         },
         "command": {"greet": {"template": "Say hello to $1", "description": "Greets"}},

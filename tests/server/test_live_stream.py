@@ -14,9 +14,12 @@ from tests.server.conftest import PATIENCE, Stream, Wire, eventually, listening
 
 from holdfast.client.errors import ClientError
 from holdfast.client.transport import Request
-from holdfast.core.runtime import Runtime
+from holdfast.core.runtime import Paths, Runtime
 from holdfast.embedded.asgi_transport import AsgiTransport
 from holdfast.schema.live_event import TextDelta
+from holdfast.schema.manifest import SESSION_DEFINITIONS
+from holdfast.schema.prompt import Prompt
+from holdfast.schema.todo import Todo
 from holdfast.server import sse
 from holdfast.server.app import App
 
@@ -78,6 +81,48 @@ async def test_events_of_every_session_with_deltas_and_without_replay(wire: Wire
     for event in events:
         ephemeral = event["type"].endswith(".delta") or event["type"] == "session.status"
         assert ("durable" in event) != ephemeral
+
+
+async def test_nothing_private_is_announced(memory: Wire, runtime: Runtime) -> None:
+    """API-214, API-215: events that history does not show are not heard of either; what is meant for observers is."""
+    async with memory.stream("/api/event") as stream:
+        await stream.event()
+        session = (await memory.create())["id"]
+        path = f"/api/session/{session}"
+        await memory.post(f"{path}/rename", {"title": "A private matter"})
+        await memory.prompt(session, "taken back", id="msg_back", resume=False)
+        await memory("DELETE", f"{path}/pending/msg_back")
+        await runtime.todos.replace(session, [Todo(content="mow", status="pending", priority="high")])
+        await memory.answer(session, "hi")
+        await memory("DELETE", path)
+        other = (await memory.create())["id"]
+        await memory.post(f"/api/session/{other}/agent", {"agent": "plan"})
+        events = await stream.until("session.next.agent.switched")
+    recorded = {event.type for event in await runtime.log.serialized(session)}
+    heard = {event["type"] for event in events}
+
+    private = {definition.type for definition in SESSION_DEFINITIONS if not definition.public}
+    assert {"session.created.1", "session.next.turn.dispatched.1", "session.next.todos.replaced.1"} <= recorded
+    assert not heard & private
+    assert {"todo.updated", "session.status", "session.next.prompt.admitted"} <= heard
+    assert "A private matter" not in str(events)
+
+
+async def test_the_stream_is_of_this_instance_alone(memory: Wire, tmp_path: Path, project: Path) -> None:
+    """API-216: what another instance does with the same database is in the history of the session, not here."""
+    session = (await memory.create())["id"]
+    async with (
+        Runtime(paths=Paths(tmp_path / "data"), directory=project, environment={"HOME": str(tmp_path)}) as other,
+        memory.stream("/api/event") as stream,
+    ):
+        await stream.event()
+        await other.sessions.prompt(session, Prompt(text="from elsewhere"), resume=False)
+        await memory.prompt(session, "from here", resume=False)
+        heard = await stream.until("session.next.prompt.admitted")
+        history = (await memory.get(f"/api/session/{session}/history")).data
+
+    assert [event["data"]["prompt"]["text"] for event in heard] == ["from here"]
+    assert [event["data"]["prompt"]["text"] for event in history] == ["from elsewhere", "from here"]
 
 
 async def test_deltas_add_up_to_the_text(wire: Wire, runtime: Runtime) -> None:

@@ -25,6 +25,7 @@ from holdfast.core.skill.guidance import SkillGuidance, permitted
 from holdfast.core.skill.skill import SkillSources, configured_sources, directory_sources
 from holdfast.core.skill.skills import Skills
 from holdfast.core.state import Phase, State
+from holdfast.core.tool.beside import record_beside
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -115,8 +116,9 @@ class Surface:
         """A successful read may bring instructions to light, which the next boundary admits."""
         discovered = await self.nested.discover(context.session_id, path)
         if discovered is not None:
-            await self._commons.log.publish(discovered, location=self._location)
             self.begin(context.session_id)
+            if not record_beside(discovered):
+                await self._commons.log.publish(discovered, location=self._location)
 
     def _nested(self, session_id: str) -> SystemContext | Awaitable[SystemContext]:
         return EMPTY if session_id in self._without_nested else self._load_nested(session_id)

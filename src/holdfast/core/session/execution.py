@@ -43,11 +43,13 @@ class Execution:
         self._locations = locations
         self._ownership = ownership
         self._compactions: dict[str, list[_Compact]] = {}
+        self._woken: set[str] = set()
         self._coordinator: RunCoordinator[str] = RunCoordinator(self._drain)
         ownership.serve(self._obey)
 
     def wake(self, session_id: str) -> None:
         """There may be something to do. Returns at once and cannot fail."""
+        self._woken.add(session_id)
         self._coordinator.wake(session_id)
 
     async def run(self, session_id: str) -> None:
@@ -95,7 +97,7 @@ class Execution:
         """Wake what was admitted to be woken and never was, because a process died in between."""
         sessions = await self._store.lost_wakes(WAKES)
         for session_id in sessions:
-            self._coordinator.wake(session_id)
+            self.wake(session_id)
         return sessions
 
     def here(self, session_id: str) -> bool:
@@ -112,7 +114,7 @@ class Execution:
 
     async def _obey(self, kind: str, session_id: str) -> None:
         if kind == "wake":
-            self._coordinator.wake(session_id)
+            self.wake(session_id)
         elif kind == "interrupt":
             await self._coordinator.interrupt(session_id)
 
@@ -125,6 +127,7 @@ class Execution:
                 await interrupt.cancellable(joined, name="another process's drain")
                 force = False
             if not await self._wanted(session_id, force):
+                self._woken.discard(session_id)
                 interrupt.check()
                 return
             location = (await self._store.get(session_id)).location
@@ -155,9 +158,12 @@ class Execution:
             return True
         try:
             async with self._locations.use(location) as services:
-                await self._compact_first(session_id, services.runner, lease, interrupt)
-                if force or await self._store.waiting(session_id):
-                    await services.runner.drain(session_id, lease, interrupt)
+                compacted = await self._compact_first(session_id, services.runner, lease, interrupt)
+                # Compacting by hand takes no turn, unless someone also woke the Session.
+                woken = session_id in self._woken or not compacted
+                self._woken.discard(session_id)
+                if force or (woken and await self._store.waiting(session_id)):
+                    await services.runner.drain(session_id, lease, interrupt, forced=force)
             return True
         except Refused as refused:
             if refused.reason == LOST:
@@ -169,9 +175,10 @@ class Execution:
     async def _wanted(self, session_id: str, force: bool) -> bool:
         return force or session_id in self._compactions or bool(await self._store.waiting(session_id))
 
-    async def _compact_first(self, session_id: str, runner: Runner, lease: Lease, interrupt: Interrupt) -> None:
-        """What was asked for by hand. Its failure belongs to whoever asked, not to the drain."""
-        for request in self._compactions.pop(session_id, []):
+    async def _compact_first(self, session_id: str, runner: Runner, lease: Lease, interrupt: Interrupt) -> bool:
+        """What was asked for by hand, if anything. Its failure belongs to whoever asked, not to the drain."""
+        requests = self._compactions.pop(session_id, [])
+        for request in requests:
             try:
                 await runner.compact(session_id, lease, interrupt, request.instructions)
             except Exception as error:  # noqa: BLE001 - the caller's outcome, whatever it is
@@ -181,6 +188,7 @@ class Execution:
             else:
                 if not request.done.done():
                     request.done.set_result(None)
+        return bool(requests)
 
     def _give_up_compactions(self, session_id: str) -> None:
         for request in self._compactions.pop(session_id, []):

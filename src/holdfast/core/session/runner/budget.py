@@ -53,10 +53,9 @@ class Estimate:
 
 def characters(message: Message) -> int:
     """Of its neutral JSON, media counted by what it costs."""
+    length = len(encode(message).decode())
     media = sum(_media(part) for part in message.content)
-    if not media:
-        return len(encode(message))
-    return len(encode(message)) - media + MEDIA_CHARACTERS * sum(map(_count, message.content))
+    return length - media + MEDIA_CHARACTERS * sum(map(_count, message.content)) if media else length
 
 
 def _media(part: object) -> int:

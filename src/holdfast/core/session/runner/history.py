@@ -87,7 +87,7 @@ class History:
     async def _load(self, frame: Frame, answer: AssistantMessage | None) -> Prepared:
         self._final = True
         self._held.clear()
-        self.reached, self.characters = -1, len(encode(frame.system)) + len(encode(frame.tools))
+        self.reached, self.characters = -1, len(encode((frame.system, frame.tools)).decode())
         rows = await self._store.active_history(self._session_id)
         messages = await self._lower(rows, answer, frame)
         request = make_request(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from typing import TYPE_CHECKING
 
@@ -35,7 +36,7 @@ class Prefix:
             checkpoint_seq=frame.checkpoint_seq,
             pruned_seq=frame.pruned_seq,
             tools=self._mark_tools(frame.tools),
-            system=_mark(frame.system[:-1]),
+            system=_mark([_mark_text(part.text) for part in frame.system]),
             controls=_mark((frame.generation, frame.options, frame.http.body, frame.tool_choice)),
             last_step=bool(frame.closing),
             broke=None,
@@ -68,6 +69,12 @@ class Prefix:
         if self._tools[0] is not tools:
             self._tools = (tools, _mark(tools))
         return self._tools[1]
+
+
+@functools.lru_cache(maxsize=256)
+def _mark_text(text: str) -> str:
+    """Baselines are long, and the same object from turn to turn."""
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
 
 
 def _mark(value: object) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple, Self
 
+from holdfast.core.context.errors import ContextSnapshotDecodeError
 from holdfast.core.plugin.request import RequestDraft
 from holdfast.core.session.compaction import Compaction, Reason, Report, Summariser, plan
 from holdfast.core.session.errors import CompactionFailed, Interrupted, NothingToCompact, TurnLimitReached
@@ -27,6 +28,7 @@ from holdfast.core.session.runner.stillness import Stillness
 from holdfast.core.session.runner.trees import StepSnapshots
 from holdfast.core.session.runner.turn import Outcome, Turn
 from holdfast.llm.request import Generation, HttpOverlay, SystemPart, choice, update
+from holdfast.schema.session_event import TurnAbandoned
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -51,6 +53,9 @@ LAST_STEP = (
 )
 
 
+DID_NOT_FIT = "the request did not fit"
+
+
 class Ready(NamedTuple):
     """A turn that only has to be sent."""
 
@@ -67,8 +72,8 @@ class Runner:
     def __init__(self, around: Surroundings) -> None:
         self._around = around
 
-    async def drain(self, session_id: str, lease: Lease, interrupt: Interrupt) -> None:
-        async with _Drain(self._around, session_id, lease, interrupt).begun() as drain:
+    async def drain(self, session_id: str, lease: Lease, interrupt: Interrupt, *, forced: bool = False) -> None:
+        async with _Drain(self._around, session_id, lease, interrupt, forced=forced).begun() as drain:
             await drain.run()
 
     async def abandon(self, session_id: str, lease: Lease, interrupt: Interrupt) -> None:
@@ -83,8 +88,11 @@ class Runner:
 
 
 class _Drain:
-    def __init__(self, around: Surroundings, session_id: str, lease: Lease, interrupt: Interrupt) -> None:
+    def __init__(
+        self, around: Surroundings, session_id: str, lease: Lease, interrupt: Interrupt, *, forced: bool = False
+    ) -> None:
         self._around = around
+        self._forced = forced
         self._session_id = session_id
         self._lease = lease
         self._interrupt = interrupt
@@ -157,6 +165,7 @@ class _Drain:
             ready = await self._rebuild()
         turn, outcome = await self._send(ready)
         if outcome.overflow is not None:
+            self._outbox.stage(self._abandoned(DID_NOT_FIT))
             report = Report(compacted=False) if compacted else await self._summarise(ready)
             if not report.compacted:
                 await turn.give_up(outcome.overflow)
@@ -170,6 +179,9 @@ class _Drain:
         if not outcome.continues:
             self._around.settled(ready.session, ready.resolved)
         return outcome.continues
+
+    def _abandoned(self, reason: str) -> TurnAbandoned:
+        return TurnAbandoned(timestamp=self._around.clock.now(), session_id=self._session_id, reason=reason)
 
     async def _rebuild(self) -> Ready:
         """The same turn again, over another history: everything is looked at anew, and nothing is promoted."""
@@ -205,12 +217,18 @@ class _Drain:
     async def _open_epoch(self, session: Session, agent: Agent, resolved: ResolvedModel) -> tuple[Epoch, bool]:
         """The Session's epoch, and whether it begins right now: then this turn has nothing to reconcile."""
         around = self._around
+        begin = around.epochs.initialize
         if self._epoch is None:
-            self._epoch = await around.epochs.load(self._session_id)
+            try:
+                self._epoch = await around.epochs.load(self._session_id)
+            except ContextSnapshotDecodeError:
+                if not self._forced:
+                    raise
+                begin = around.epochs.recover  # a person asked for another try
         if self._epoch is not None:
             return self._epoch, False
         context = await around.context(session, agent, resolved)
-        self._epoch = await around.epochs.initialize(self._session_id, context, self._outbox, around.location)
+        self._epoch = await begin(self._session_id, context, self._outbox, around.location)
         return self._epoch, True
 
     async def _promote(self, boundary: Boundary | None, agent: Agent) -> None:

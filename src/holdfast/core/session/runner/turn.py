@@ -15,6 +15,8 @@ from holdfast.core.session.errors import Interrupted, RepeatedCalls
 from holdfast.core.session.interrupt import ABANDONED, STOPPED
 from holdfast.core.session.runner.allowance import ASK_FROM
 from holdfast.core.session.runner.publish import TOOL_INTERRUPTED
+from holdfast.core.tool.beside import collecting
+from holdfast.core.tool.builtin.authorize import Denied
 from holdfast.core.tool.progress import reporting
 from holdfast.core.tool.stop import Stopped
 from holdfast.core.tool.tool import ToolContext, ToolFailure
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from holdfast.llm.route.executor import Retry
     from holdfast.llm.route.transport import Transport
     from holdfast.llm.stream import Prepared
+    from holdfast.schema.record import Record
 
 TURN_INTERRUPTED = "Provider turn interrupted"
 LAST_STEP_CALL = "Tools are disabled after the maximum agent steps"
@@ -84,6 +87,7 @@ class Turn:
         self._running: set[asyncio.Task[None]] = set()
         self._calls = 0
         self._streaming = True
+        self._beside = False
         self._overflow: LLMError | ProviderError | None = None
         self._repeated: RepeatedCalls | None = None
 
@@ -135,7 +139,8 @@ class Turn:
         elif interrupted:
             publisher.fail(TURN_INTERRUPTED)
         publisher.close()
-        if failure is None and self._repeated is None and not self._interrupt.requested and publisher.called:
+        settled = failure is None and self._repeated is None and not self._interrupt.requested and publisher.called
+        if settled and not self._beside:
             self._outbox.soon()  # travels with the dispatch of the next turn
             return
         await self._outbox.commit()
@@ -205,25 +210,35 @@ class Turn:
             elif outcome is ABANDONED:
                 publisher.fail_call(call.id, f"{TOOL_INTERRUPTED}: {call.name} did not stop, its outcome is unknown")
             else:
-                publisher.succeed(call.id, await self._tools.bound(outcome))
-        except Stopped:
-            # A person said no, which is no result: the whole turn stops here.
-            publisher.fail_call(call.id, TOOL_INTERRUPTED)
-            self._interrupt.fire()
-        except ToolFailure as failure:
-            publisher.fail_call(call.id, str(failure))
-        except RepeatedCalls as repeated:
-            publisher.fail_call(call.id, str(repeated))
-            self._repeated = repeated
-        except Exception as error:
-            reference = secrets.token_hex(4)
-            log.exception("tool %s failed (%s)", call.name, reference)
-            publisher.fail_call(call.id, f"Tool execution failed: {type(error).__name__} ({reference})")
+                output, beside = outcome
+                publisher.succeed(call.id, await self._tools.bound(output))
+                for event in beside:
+                    self._outbox.stage(event)
+                    self._beside = True  # the next boundary looks at it
+        except Exception as error:  # noqa: BLE001 - one call's failure is that call's
+            self._fail(call, _unwrapped(error))
         # The last settlement travels with the end of the step; earlier ones are committed as they come.
         if self._streaming or publisher.unsettled:
             self._outbox.soon()
 
-    async def _execute(self, call: ToolCall) -> ToolOutput:
+    def _fail(self, call: ToolCall, error: Exception) -> None:
+        publisher = self._publisher
+        match error:
+            case Stopped():
+                # A person said no, which is no result: the whole turn stops here.
+                publisher.fail_call(call.id, TOOL_INTERRUPTED)
+                self._interrupt.fire()
+            case ToolFailure():
+                publisher.fail_call(call.id, str(error))
+            case RepeatedCalls():
+                publisher.fail_call(call.id, str(error))
+                self._repeated = error
+            case _:
+                reference = secrets.token_hex(4)
+                log.error("tool %s failed (%s)", call.name, reference, exc_info=error)
+                publisher.fail_call(call.id, f"Tool execution failed: {type(error).__name__} ({reference})")
+
+    async def _execute(self, call: ToolCall) -> tuple[ToolOutput, list[Record]]:
         publisher = self._publisher
         assert publisher.message_id is not None
         context = ToolContext(self._of.session_id, self._of.agent, publisher.message_id, call.id)
@@ -232,6 +247,27 @@ class Turn:
             raise RepeatedCalls(call.name, times)
         async with self._slots:
             if times >= ASK_FROM:
-                await self._authorizer.allow(context, "doom_loop", (call.name,))
-            with reporting(lambda structured, content: publisher.progress(call.id, structured, content)):
-                return await self._tools.execute(call.name, call.input, context)
+                await self._allow_again(call, context, times)
+            with (
+                collecting() as beside,
+                reporting(lambda structured, content: publisher.progress(call.id, structured, content)),
+            ):
+                return await self._tools.execute(call.name, call.input, context), beside
+
+    async def _allow_again(self, call: ToolCall, context: ToolContext, times: int) -> None:
+        """The same call once more. Whoever denies that ends the loop, not just this call."""
+        try:
+            await self._authorizer.allow(context, "doom_loop", (call.name,))
+        except Denied as denied:
+            raise RepeatedCalls(call.name, times) from denied
+
+
+def _unwrapped(error: Exception) -> Exception:
+    """What a tool's task group was about: a person's word before a failure, and that before a defect."""
+    if not isinstance(error, ExceptionGroup):
+        return error
+    inner = [_unwrapped(each) for each in error.exceptions]
+    for kind in (Stopped, ToolFailure):
+        if (found := next((each for each in inner if isinstance(each, kind)), None)) is not None:
+            return found
+    return inner[0]

@@ -1,0 +1,210 @@
+// Drives a server with Holdfast's own client for web pages, then the client alone with prepared answers.
+// Usage: node client.mjs <client module> <base url> <project directory> <script file>
+import assert from "node:assert/strict"
+import { writeFileSync } from "node:fs"
+import { dirname, join } from "node:path"
+
+const [module, baseUrl, directory, script] = process.argv.slice(2)
+const { createClient, follow, basicAuthorization, ClientError, isClientError, ...guards } = await import(module)
+const client = createClient({ baseUrl })
+
+async function check(name, work) {
+  try {
+    console.log(JSON.stringify({ check: name, ok: true, ...(await work()) }))
+  } catch (error) {
+    console.log(JSON.stringify({ check: name, ok: false, error: String(error?.stack ?? error) }))
+    process.exit(1)
+  }
+}
+
+const caught = (promise) => promise.then(() => assert.fail("no error"), (error) => error)
+
+await check("create and list", async () => {
+  assert.deepEqual(await client.health.get(), { healthy: true })
+  assert.equal((await client.location.get({ location: { directory } })).directory, directory)
+  const made = []
+  for (let number = 0; number < 3; number += 1) made.unshift((await client.sessions.create()).id)
+  const first = await client.sessions.list({ limit: 2 })
+  const second = await client.sessions.list({ cursor: first.next })
+  assert.deepEqual([...first.items, ...second.items].map((item) => item.id), made)
+  const end = await client.sessions.list({ cursor: second.next })
+  assert.deepEqual(end, { items: [], previous: null, next: null })
+})
+
+let session
+await check("prompt and follow", async () => {
+  const model = { id: "echo", providerID: "demo" }
+  session = await client.sessions.create({ id: "ses_a/b c", model, location: { directory } })
+  assert.equal((await client.sessions.get({ sessionID: session.id })).id, session.id)
+  const admitted = await client.sessions.prompt({ sessionID: session.id, prompt: { text: "What does hello.txt say?" } })
+  const types = []
+  for await (const event of follow((after) => client.sessions.events({ sessionID: session.id, after }))) {
+    types.push(event.type)
+    if (types.filter((type) => type === "session.next.step.ended").length === 2) break
+  }
+  assert.equal(await client.sessions.wait({ sessionID: session.id }), undefined)
+  const page = await client.sessions.messages({ sessionID: session.id, order: "asc" })
+  assert.deepEqual(page.items.map((message) => message.type), ["user", "assistant", "assistant"])
+  assert.equal(page.items[0].id, admitted.id)
+  const history = await client.sessions.history({ sessionID: session.id, limit: 2 })
+  assert.deepEqual([history.events.length, history.hasMore], [2, true])
+  return { types }
+})
+
+await check("live stream and permission", async () => {
+  const path = join(dirname(directory), "outside.txt")
+  writeFileSync(script, JSON.stringify([{ calls: [{ tool: "read", input: { path } }] }, { text: "done" }]))
+  const model = { id: "scripted", providerID: "demo" }
+  const sessionID = (await client.sessions.create({ model, location: { directory } })).id
+  for await (const event of client.events.subscribe()) {
+    if (event.type === "server.connected") await client.sessions.prompt({ sessionID, prompt: { text: "go" } })
+    if (event.type !== "permission.v2.asked") continue
+    const [request] = await client.permissions.list({ sessionID })
+    assert.equal(request.id, event.data.id)
+    await client.permissions.reply({ sessionID, requestID: request.id, reply: "once" })
+    break
+  }
+  await client.sessions.wait({ sessionID })
+  const context = await client.sessions.context({ sessionID })
+  assert.equal(context.at(-1).content[0].text, "done")
+  const agents = await client.agents.list({ location: { directory } })
+  assert.equal(agents.location.directory, directory)
+})
+
+await check("declared failures", async () => {
+  const unknown = await caught(client.sessions.get({ sessionID: "ses_unknown" }))
+  assert.ok(unknown instanceof Error)
+  assert.ok(guards.isSessionNotFoundError(unknown) && !guards.isConflictError(unknown) && !isClientError(unknown))
+  assert.deepEqual([unknown.sessionID, unknown.status], ["ses_unknown", 404])
+  assert.ok(guards.isInvalidRequestError(await caught(client.sessions.list({ limit: 0 }))))
+  const events = client.sessions.events({ sessionID: "ses_unknown" })[Symbol.asyncIterator]()
+  assert.ok(guards.isSessionNotFoundError(await caught(events.next())))
+})
+
+await check("timeout and abort", async () => {
+  const stream = client.sessions.events({ sessionID: session.id, after: 1000 }, { signal: AbortSignal.timeout(50) })
+  const aborted = await caught(stream[Symbol.asyncIterator]().next())
+  assert.equal(isClientError(aborted), false)
+  const refused = await caught(createClient({ baseUrl: "http://127.0.0.1:1" }).health.get())
+  assert.deepEqual([refused._tag, refused.reason], ["ClientError", "Transport"])
+  const hanging = (url, { signal }) => new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)))
+  const late = await caught(createClient({ baseUrl, fetch: hanging }).health.get({ timeout: 10 }))
+  assert.equal(late.reason, "Transport")
+})
+
+// From here on the answers are prepared.
+const bytes = new TextEncoder()
+const requests = []
+function playing(...answers) {
+  requests.length = 0
+  const fetch = async (url, init) => {
+    requests.push({ url, ...init, headers: Object.fromEntries(init.headers) })
+    const answer = answers.shift()
+    if (answer instanceof Error) throw answer
+    return answer
+  }
+  return createClient({ baseUrl: "http://server/", fetch, headers: { "x-mine": "client", authorization: basicAuthorization("pä") } })
+}
+const json = (body, status = 200) => new Response(body, { status, headers: { "content-type": "application/json" } })
+function sse(pieces, broken) {
+  const body = new ReadableStream({
+    pull(controller) {
+      const piece = pieces.shift()
+      if (piece !== undefined) controller.enqueue(typeof piece === "string" ? bytes.encode(piece) : piece)
+      else if (broken) controller.error(new TypeError("reset"))
+      else controller.close()
+    },
+  })
+  return new Response(body, { headers: { "content-type": "text/event-stream; charset=utf-8" } })
+}
+const frame = (seq) => `data: {"id":"evt_${seq}","type":"x","durable":{"seq":${seq}},"data":{"text":"ü"}}\n\n`
+const read = async (stream) => {
+  const seen = []
+  for await (const event of stream) seen.push(event.durable.seq)
+  return seen
+}
+
+await check("requests", async () => {
+  const playback = playing(json('{"data":{}}'), json('{"data":[],"cursor":{"previous":null,"next":null}}'), json("{}"))
+  await playback.sessions.prompt({ sessionID: "a/b", prompt: { text: "x" } }, { headers: { "X-Mine": "call" } })
+  await playback.sessions.list({ search: "a&b=c", limit: null })
+  await playback.location.get({ location: { directory: "/x y" } })
+  assert.deepEqual(requests.map((request) => [request.method, request.url, request.body]), [
+    ["POST", "http://server/api/session/a%2Fb/prompt", '{"prompt":{"text":"x"}}'],
+    ["GET", "http://server/api/session?search=a%26b%3Dc", undefined],
+    ["GET", "http://server/api/location?location%5Bdirectory%5D=%2Fx+y", undefined],
+  ])
+  assert.deepEqual(
+    requests.map(({ headers }) => [headers["x-mine"], headers["content-type"]]),
+    [["call", "application/json"], ["client", undefined], ["client", undefined]],
+  )
+  assert.equal(requests[0].headers.authorization, `Basic ${Buffer.from("opencode:pä").toString("base64")}`)
+})
+
+await check("other failures", async () => {
+  const reasons = []
+  const answers = [
+    json("{}", 418),
+    new Response("<html>", { headers: { "content-type": "text/html" } }),
+    json(""),
+    json("{", 404),
+    json("{}", 404),
+    new Response("<html>", { status: 404, headers: { "content-type": "text/html" } }),
+    new TypeError("fetch failed"),
+  ]
+  for (const answer of answers) {
+    const error = await caught(playing(answer).sessions.get({ sessionID: "ses_1" }))
+    assert.ok(error instanceof ClientError)
+    reasons.push(error.reason)
+  }
+  const copy = json('{"name":"ProjectCopyError","data":{"message":"no"}}', 400)
+  const failed = await caught(playing(copy).projectCopies.refresh({ projectID: "p" }))
+  assert.ok(guards.isProjectCopyError(failed))
+  assert.equal(failed.message, "no")
+  return { reasons }
+})
+
+await check("trusts the shape", async () => {
+  assert.deepEqual(await playing(json('{"data":{"id":5}}')).sessions.get({ sessionID: "ses_1" }), { id: 5 })
+})
+
+await check("streams", async () => {
+  const text = `\uFEFF: comment\nevent: message\ndata\ndata:\n\n${[1, 2, 3].map(frame).join(": heartbeat\n\n")}`
+  for (const end of ["\n", "\r\n", "\r"]) {
+    const whole = bytes.encode(text.replaceAll("\n", end))
+    for (const size of [1, 2, 7, 10000]) {
+      const pieces = Array.from({ length: Math.ceil(whole.length / size) }, (_, n) => whole.slice(n * size, (n + 1) * size))
+      assert.deepEqual(await read(playing(sse(pieces)).sessions.events({ sessionID: "ses_1" })), [1, 2, 3])
+    }
+  }
+  const playback = playing(sse([frame(1)]), sse([frame(1), frame(2).trimEnd()]))
+  const stream = playback.sessions.events({ sessionID: "ses_1" })
+  assert.equal(requests.length, 0)
+  assert.deepEqual([await read(stream), await read(stream)], [[1], [1, 2]])
+  const bad = [sse(["data: {\n\n"]), sse([new Uint8Array([0x64, 0xff])]), json("{}"), sse([frame(1)], true)]
+  const reasons = []
+  for (const answer of bad) reasons.push((await caught(read(playing(answer).events.subscribe()))).reason)
+  const large = bytes.encode(frame(1).replace("ü", "x".repeat(33 * 1024 * 1024)))
+  const parts = Array.from({ length: Math.ceil(large.length / 65536) }, (_, n) => large.slice(n * 65536, (n + 1) * 65536))
+  assert.deepEqual(await read(playing(sse(parts)).events.subscribe()), [1])
+  let left
+  const endless = new ReadableStream({ pull: (controller) => controller.enqueue(bytes.encode(frame(1))), cancel: () => (left = true) })
+  const open = playing(new Response(endless, { headers: { "content-type": "text/event-stream" } }))
+  for await (const _ of open.events.subscribe()) break
+  assert.equal(requests[0].signal.aborted, true)
+  return { reasons, left }
+})
+
+await check("resume", async () => {
+  const gone = json('{"_tag":"SessionNotFoundError","message":"gone"}', 404)
+  const playback = playing(sse([frame(1), frame(2)], true), sse([frame(2), frame(3)]), new TypeError("reset"), gone)
+  const seen = []
+  const following = async () => {
+    for await (const event of follow((after) => playback.sessions.events({ sessionID: "s", after }), { after: 0 })) {
+      seen.push(event.durable.seq)
+    }
+  }
+  assert.ok(guards.isSessionNotFoundError(await caught(following())))
+  assert.deepEqual(requests.map(({ url }) => url.split("?")[1]), ["after=0", "after=2", "after=3", "after=3"])
+  return { seen }
+})
