@@ -45,67 +45,67 @@ export interface EventsOperations {
 }
 
 export interface SessionsOperations {
-  /** A page of Sessions, newest first unless asked otherwise. */
+  /** A page of Sessions, newest first unless asked otherwise. Fails with InvalidCursorError. */
   list(input?: { workspace?: string | null; limit?: number | null; order?: "asc" | "desc" | null; search?: string | null; directory?: string | null; project?: string | null; subpath?: string | null; cursor?: string | null }, options?: CallOptions): Promise<Page<Session>>
   /** Create a Session, or get the one that has this id already. */
   create(input?: { id?: string | null; agent?: string | null; model?: ModelInput | null; location?: LocationInput | null }, options?: CallOptions): Promise<Session>
   /** The Sessions that are executing now. */
   active(options?: CallOptions): Promise<Record<string, SessionActive>>
-  /** One Session. */
+  /** One Session. Fails with SessionNotFoundError. */
   get(input: { sessionID: string }, options?: CallOptions): Promise<Session>
-  /** Let another agent speak, from the next turn on. */
+  /** Let another agent speak, from the next turn on. Fails with SessionNotFoundError. */
   switchAgent(input: { sessionID: string; agent: string }, options?: CallOptions): Promise<void>
-  /** Use another model, from the next turn on. The one already selected changes nothing. */
+  /** Use another model, from the next turn on. The one already selected changes nothing. Fails with SessionNotFoundError. */
   switchModel(input: { sessionID: string; model: ModelInput }, options?: CallOptions): Promise<void>
-  /** Admit a prompt durably and wake the Session, unless `resume` is false. */
+  /** Admit a prompt durably and wake the Session, unless `resume` is false. Fails with ConflictError, SessionNotFoundError. */
   prompt(input: { sessionID: string; prompt: PromptInput; id?: string | null; delivery?: "queue" | "steer" | null; resume?: boolean | null }, options?: CallOptions): Promise<Admission>
-  /** Summarise older history now. Takes no turn. */
+  /** Summarise older history now. Takes no turn. Fails with ConflictError, ServiceUnavailableError, SessionNotFoundError. */
   compact(input: { sessionID: string }, options?: CallOptions): Promise<void>
-  /** Return once the Session is idle. */
+  /** Return once the Session is idle. Fails with ServiceUnavailableError, SessionNotFoundError. */
   wait(input: { sessionID: string }, options?: CallOptions): Promise<void>
-  /** Put the files back to where they were at a message; the conversation stays until it is committed. */
+  /** Put the files back to where they were at a message; the conversation stays until it is committed. Fails with MessageNotFoundError, UnknownError, SessionNotFoundError. */
   stageRevert(input: { sessionID: string; messageID: string; files?: boolean | null }, options?: CallOptions): Promise<Revert>
-  /** Take a staged revert back. */
+  /** Take a staged revert back. Fails with UnknownError, SessionNotFoundError. */
   clearRevert(input: { sessionID: string }, options?: CallOptions): Promise<void>
-  /** Remove what came after the staged message from the conversation. */
+  /** Remove what came after the staged message from the conversation. Fails with SessionNotFoundError. */
   commitRevert(input: { sessionID: string }, options?: CallOptions): Promise<void>
-  /** The messages selected as model history, oldest first. */
+  /** The messages selected as model history, oldest first. Fails with UnknownError, SessionNotFoundError. */
   context(input: { sessionID: string }, options?: CallOptions): Promise<readonly SessionMessage[]>
-  /** A finite page of durable events after a sequence. */
+  /** A finite page of durable events after a sequence. Fails with SessionNotFoundError. */
   history(input: { sessionID: string; limit?: number | null; after?: number | null }, options?: CallOptions): Promise<History<Event>>
-  /** Durable events after a sequence, then new ones as they are committed. */
+  /** Durable events after a sequence, then new ones as they are committed. Fails with SessionNotFoundError. */
   events(input: { sessionID: string; after?: number | null }, options?: CallOptions): AsyncIterable<Event>
-  /** Stop what runs and return once it has ended and is recorded. */
+  /** Stop what runs and return once it has ended and is recorded. Fails with SessionNotFoundError. */
   interrupt(input: { sessionID: string }, options?: CallOptions): Promise<void>
-  /** One message. */
+  /** One message. Fails with MessageNotFoundError, SessionNotFoundError. */
   message(input: { sessionID: string; messageID: string }, options?: CallOptions): Promise<SessionMessage>
-  /** A page of messages, newest first unless asked otherwise. */
+  /** A page of messages, newest first unless asked otherwise. Fails with InvalidCursorError, UnknownError, SessionNotFoundError. */
   messages(input: { sessionID: string; limit?: number | null; order?: "asc" | "desc" | null; cursor?: string | null }, options?: CallOptions): Promise<Page<SessionMessage>>
   /** Turns that broke off with their process and wait for a decision. */
   interrupted(options?: CallOptions): Promise<readonly InterruptedTurn[]>
-  /** Inputs that were admitted and are not part of the conversation yet, oldest first. */
+  /** Inputs that were admitted and are not part of the conversation yet, oldest first. Fails with SessionNotFoundError. */
   pending(input: { sessionID: string }, options?: CallOptions): Promise<readonly Admission[]>
-  /** Take a pending input back. Again is fine; a promoted one is a conflict. */
+  /** Take a pending input back. Again is fine; a promoted one is a conflict. Fails with MessageNotFoundError, ConflictError, SessionNotFoundError. */
   withdraw(input: { sessionID: string; messageID: string }, options?: CallOptions): Promise<void>
-  /** Give a Session a title. */
+  /** Give a Session a title. Fails with SessionNotFoundError. */
   rename(input: { sessionID: string; title: string }, options?: CallOptions): Promise<Session>
-  /** Put a Session away, or with `archived: false` take it out again. */
+  /** Put a Session away, or with `archived: false` take it out again. Fails with SessionNotFoundError. */
   archive(input: { sessionID: string; archived?: boolean | null }, options?: CallOptions): Promise<Session>
-  /** Stop what runs and remove a Session from every view. */
+  /** Stop what runs and remove a Session from every view. Fails with SessionNotFoundError. */
   delete(input: { sessionID: string }, options?: CallOptions): Promise<void>
-  /** Move a Session to another directory of its project, with its uncommitted changes if wanted. */
+  /** Move a Session to another directory of its project, with its uncommitted changes if wanted. Fails with ConflictError, SessionNotFoundError. */
   move(input: { sessionID: string; directory: string; moveChanges?: boolean | null }, options?: CallOptions): Promise<void>
-  /** For what a Session waits right now, since when, and what ends that. */
+  /** For what a Session waits right now, since when, and what ends that. Fails with SessionNotFoundError. */
   waits(input: { sessionID: string }, options?: CallOptions): Promise<readonly WaitInfo[]>
-  /** Continue after a turn that broke off with its process, or let it be. */
+  /** Continue after a turn that broke off with its process, or let it be. Fails with SessionNotFoundError. */
   recover(input: { sessionID: string; decision: "abandon" | "continue" }, options?: CallOptions): Promise<void>
-  /** The newest compaction and what it replaced, or nothing. */
+  /** The newest compaction and what it replaced, or nothing. Fails with SessionNotFoundError. */
   checkpoint(input: { sessionID: string }, options?: CallOptions): Promise<CheckpointInfo | null>
-  /** Let the model read again what the newest compaction replaced, while nothing followed it. */
+  /** Let the model read again what the newest compaction replaced, while nothing followed it. Fails with ConflictError, SessionNotFoundError. */
   undoCompaction(input: { sessionID: string }, options?: CallOptions): Promise<void>
-  /** What the model is told about its surroundings: the baseline, its sources, and what changed since. */
+  /** What the model is told about its surroundings: the baseline, its sources, and what changed since. Fails with UnknownError, SessionNotFoundError. */
   requestContext(input: { sessionID: string }, options?: CallOptions): Promise<RequestContextView>
-  /** The list of things to do that the model keeps. */
+  /** The list of things to do that the model keeps. Fails with SessionNotFoundError. */
   todos(input: { sessionID: string }, options?: CallOptions): Promise<readonly Todo[]>
 }
 
@@ -116,24 +116,24 @@ export interface PermissionsOperations {
   listSaved(input?: { projectID?: string | null }, options?: CallOptions): Promise<readonly SavedApproval[]>
   /** Forget an approval; an unknown one is fine. */
   removeSaved(input: { id: string }, options?: CallOptions): Promise<void>
-  /** Evaluate what an agent wants to do, and ask a person where the rules say so. Never waits. */
+  /** Evaluate what an agent wants to do, and ask a person where the rules say so. Never waits. Fails with ConflictError, SessionNotFoundError. */
   create(input: { sessionID: string; action: string; resources: readonly string[]; id?: string | null; save?: readonly string[] | null; metadata?: Record<string, unknown> | null; source?: PermissionSource | null; agent?: string | null }, options?: CallOptions): Promise<Evaluation>
-  /** What waits for a reply in a Session. */
+  /** What waits for a reply in a Session. Fails with SessionNotFoundError. */
   list(input: { sessionID: string }, options?: CallOptions): Promise<readonly PermissionRequest[]>
-  /** One request that waits. */
+  /** One request that waits. Fails with PermissionNotFoundError, SessionNotFoundError. */
   get(input: { sessionID: string; requestID: string }, options?: CallOptions): Promise<PermissionRequest>
-  /** Allow once, allow for good, or reject. */
+  /** Allow once, allow for good, or reject. Fails with PermissionNotFoundError, SessionNotFoundError. */
   reply(input: { sessionID: string; requestID: string; reply: "always" | "once" | "reject"; message?: string | null; save?: readonly string[] | null }, options?: CallOptions): Promise<void>
 }
 
 export interface QuestionsOperations {
   /** What waits for an answer in a Location. */
   listRequests(input?: { location?: LocationSelector | null }, options?: CallOptions): Promise<Located<LocationInfo, readonly QuestionRequest[]>>
-  /** What waits for an answer in a Session. */
+  /** What waits for an answer in a Session. Fails with SessionNotFoundError. */
   list(input: { sessionID: string }, options?: CallOptions): Promise<readonly QuestionRequest[]>
-  /** Answer a question. */
+  /** Answer a question. Fails with QuestionNotFoundError, SessionNotFoundError. */
   reply(input: { sessionID: string; requestID: string; answers: readonly (readonly string[])[] }, options?: CallOptions): Promise<void>
-  /** Do not answer: the turn stops. */
+  /** Do not answer: the turn stops. Fails with QuestionNotFoundError, SessionNotFoundError. */
   reject(input: { sessionID: string; requestID: string }, options?: CallOptions): Promise<void>
 }
 
@@ -143,14 +143,14 @@ export interface AgentsOperations {
 }
 
 export interface ModelsOperations {
-  /** The models that can be used now, newest first. */
+  /** The models that can be used now, newest first. Fails with ServiceUnavailableError. */
   list(input?: { location?: LocationSelector | null }, options?: CallOptions): Promise<Located<LocationInfo, readonly ModelInfo[]>>
 }
 
 export interface ProvidersOperations {
-  /** The providers that can be used now. */
+  /** The providers that can be used now. Fails with ServiceUnavailableError. */
   list(input?: { location?: LocationSelector | null }, options?: CallOptions): Promise<Located<LocationInfo, readonly ProviderInfo[]>>
-  /** One provider, also one that cannot be used now. */
+  /** One provider, also one that cannot be used now. Fails with ProviderNotFoundError, ServiceUnavailableError. */
   get(input: { providerID: string; location?: LocationSelector | null }, options?: CallOptions): Promise<Located<LocationInfo, ProviderInfo>>
 }
 
@@ -174,51 +174,51 @@ export interface IntegrationsOperations {
   list(input?: { location?: LocationSelector | null }, options?: CallOptions): Promise<Located<LocationInfo, readonly IntegrationInfo[]>>
   /** One integration, or nothing. */
   get(input: { integrationID: string; location?: LocationSelector | null }, options?: CallOptions): Promise<Located<LocationInfo, IntegrationInfo | null>>
-  /** Store a key; it takes the place of an earlier credential. */
+  /** Store a key; it takes the place of an earlier credential. Fails with ServiceUnavailableError. */
   connectKey(input: { integrationID: string; key: string; location?: LocationSelector | null; label?: string | null }, options?: CallOptions): Promise<void>
   /** Begin a sign-in that a person finishes elsewhere. */
   connectOauth(input: { integrationID: string; methodID: string; inputs: Record<string, string>; location?: LocationSelector | null; label?: string | null }, options?: CallOptions): Promise<Located<LocationInfo, Attempt>>
   /** How a sign-in stands. */
   attemptStatus(input: { attemptID: string; location?: LocationSelector | null }, options?: CallOptions): Promise<Located<LocationInfo, AttemptStatus>>
-  /** Finish a sign-in with the code that the provider showed. */
+  /** Finish a sign-in with the code that the provider showed. Fails with ServiceUnavailableError. */
   attemptComplete(input: { attemptID: string; location?: LocationSelector | null; code?: string | null }, options?: CallOptions): Promise<void>
   /** Give a sign-in up; an unknown one is fine. */
   attemptCancel(input: { attemptID: string; location?: LocationSelector | null }, options?: CallOptions): Promise<void>
 }
 
 export interface CredentialsOperations {
-  /** Give a stored credential another label; an unknown one is fine. */
+  /** Give a stored credential another label; an unknown one is fine. Fails with ServiceUnavailableError. */
   update(input: { credentialID: string; label: string; location?: LocationSelector | null }, options?: CallOptions): Promise<void>
-  /** Forget a stored credential; an unknown one is fine. */
+  /** Forget a stored credential; an unknown one is fine. Fails with ServiceUnavailableError. */
   remove(input: { credentialID: string; location?: LocationSelector | null }, options?: CallOptions): Promise<void>
 }
 
 export interface FilesOperations {
-  /** The entries of a directory, directories first. */
+  /** The entries of a directory, directories first. Fails with NotFoundError. */
   list(input?: { location?: LocationSelector | null; path?: string | null }, options?: CallOptions): Promise<Located<LocationInfo, readonly FileEntry[]>>
-  /** Files and directories whose path resembles a text, the best first. */
+  /** Files and directories whose path resembles a text, the best first. Fails with ServiceUnavailableError. */
   find(input: { query: string; location?: LocationSelector | null; type?: "directory" | "file" | null; limit?: number | null }, options?: CallOptions): Promise<Located<LocationInfo, readonly FileEntry[]>>
 }
 
 export interface PtysOperations {
   /** The terminals of a Location, exited ones included until they are removed. */
   list(input?: { location?: LocationSelector | null }, options?: CallOptions): Promise<Located<LocationInfo, readonly Pty[]>>
-  /** Start a terminal. */
+  /** Start a terminal. Fails with ServiceUnavailableError. */
   create(input?: { location?: LocationSelector | null; command?: string | null; args?: readonly string[] | null; cwd?: string | null; title?: string | null; env?: Record<string, string> | null }, options?: CallOptions): Promise<Located<LocationInfo, Pty>>
-  /** One terminal, with its exit code once it has exited. */
+  /** One terminal, with its exit code once it has exited. Fails with PtyNotFoundError. */
   get(input: { ptyID: string; location?: LocationSelector | null }, options?: CallOptions): Promise<Located<LocationInfo, Pty>>
-  /** Change the title or the size of a terminal. */
+  /** Change the title or the size of a terminal. Fails with PtyNotFoundError. */
   update(input: { ptyID: string; location?: LocationSelector | null; title?: string | null; size?: PtySize | null }, options?: CallOptions): Promise<Located<LocationInfo, Pty>>
-  /** End a terminal and forget it. */
+  /** End a terminal and forget it. Fails with PtyNotFoundError. */
   remove(input: { ptyID: string; location?: LocationSelector | null }, options?: CallOptions): Promise<void>
 }
 
 export interface ProjectCopiesOperations {
-  /** Copy a project to another directory. */
+  /** Copy a project to another directory. Fails with ProjectCopyError, ServiceUnavailableError. */
   create(input: { projectID: string; strategy: string; directory: string; location?: LocationSelector | null; name?: string | null }, options?: CallOptions): Promise<ProjectCopy>
-  /** Remove a copy. */
+  /** Remove a copy. Fails with ProjectCopyError, ServiceUnavailableError. */
   remove(input: { projectID: string; directory: string; force: boolean; location?: LocationSelector | null }, options?: CallOptions): Promise<void>
-  /** Look again which copies there are. */
+  /** Look again which copies there are. Fails with ProjectCopyError, ServiceUnavailableError. */
   refresh(input: { projectID: string; location?: LocationSelector | null }, options?: CallOptions): Promise<void>
 }
 

@@ -120,7 +120,7 @@ def test_what_it_waits_for_is_said(
 def test_agent_model_and_variant_of_a_session_can_be_changed(
     holdfast: Machine, here: Callable[..., Ran], provider: Provider
 ) -> None:
-    """API-113, API-114: before the prompt is admitted; a variant alone is one of the model that it has."""
+    """API-115, API-116: before the prompt is admitted; a variant alone is one of the model that it has."""
     variants = {"high": {"reasoningEffort": "high"}}
     holdfast.use_provider(provider.url, models={"m": {"variants": variants}})
     session = here(*ECHO, "one").session

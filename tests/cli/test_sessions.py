@@ -49,7 +49,7 @@ async def admit(machine: Machine, session_id: str, text: str) -> None:
 
 
 def test_a_session_is_renamed(here: Invoke, session: str) -> None:
-    """SES-026: as the list shows."""
+    """SES-027: as the list shows."""
     assert here("sessions", "rename", session, "A", "good", "name").code == 0
 
     assert rows(here("sessions"))[0][-1] == "A good name"
@@ -160,7 +160,7 @@ def broken(holdfast: Machine, provider: Provider) -> str:
 
 
 def test_a_broken_turn_is_listed_and_continued(here: Invoke, broken: str) -> None:
-    """SES-137, SES-139: a person says so; then it is answered like any other."""
+    """SES-139: a person says so; then it is answered like any other."""
     fine = here(*ECHO, "x").session
     before = (listed(here, "--interrupted"), [row[2] for row in rows(here("sessions")) if row[0] == broken])
     ran = here("sessions", "recover", broken, "--continue")

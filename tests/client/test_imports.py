@@ -78,6 +78,11 @@ def test_the_client_knows_no_server(module: str) -> None:
     assert not packages(modules) & (NETWORK | STORAGE)
 
 
+def test_the_server_knows_no_client() -> None:
+    """API-318: both stand on the same protocol, neither on the other."""
+    assert "client" not in layers(loaded("import holdfast.server.app"))
+
+
 def test_schema_and_protocol_know_nothing_above_them() -> None:
     """API-315: no database, execution or provider module."""
     modules = loaded("import holdfast.protocol.api, holdfast.schema.manifest, holdfast.schema.codec")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -153,6 +154,23 @@ def test_a_call_that_would_wait_for_itself_is_refused(project: Path) -> None:
     assert "wait for itself" in failures[0]
 
 
+def test_ctrl_c_leaves_the_call_and_not_the_host(project: Path) -> None:
+    """API-308, API-402: what was asked for goes on, the next call is answered."""
+    model = ScriptedTransport()
+    model.hold(0)
+    interrupting = threading.Timer(0.1, signal.pthread_kill, (threading.get_ident(), signal.SIGINT))
+    with host(project, model) as hf:
+        session = hf.sessions.create(model=ECHO)
+        hf.sessions.prompt(session.id, prompt=PromptInput(text="slow"))
+        interrupting.start()
+        with pytest.raises(KeyboardInterrupt):
+            hf.sessions.wait(session.id)
+        interrupting.join()
+        assert list(hf.sessions.active()) == [session.id]
+        hf.sessions.interrupt(session.id)
+        assert hf.sessions.active() == {}
+
+
 def test_a_timeout_is_a_transport_failure(project: Path) -> None:
     """API-308, API-309: and the host goes on."""
     model = ScriptedTransport()
@@ -164,6 +182,41 @@ def test_a_timeout_is_a_transport_failure(project: Path) -> None:
             hf.sessions.wait(session.id, options=Options(timeout=0.05))
         assert caught.value.reason == "Transport"
         assert list(hf.sessions.active()) == [session.id]
+
+
+def test_a_call_that_still_waits_when_the_host_closes_is_told(project: Path) -> None:
+    """API-309, API-402: in another thread; by the server, or as a transport failure."""
+    model = ScriptedTransport([Turn(calls=(Call(tool="asked", input={}),))])
+    outcome: list[Exception | None] = []
+    waiting = threading.Event()
+
+    def wait(hf: HoldfastSync, session_id: str) -> None:
+        try:
+            hf.sessions.wait(session_id)
+            outcome.append(None)
+        except (ApiError, ClientError) as error:
+            outcome.append(error)
+
+    with host(project, model) as hf:
+
+        @hf.tool
+        async def asked() -> str:
+            """Never answered."""
+            waiting.set()
+            await asyncio.Event().wait()
+            return ""
+
+        session = hf.sessions.create(model=ECHO)
+        hf.sessions.prompt(session.id, prompt=PromptInput(text="go"))
+        assert waiting.wait(10)
+        caller = threading.Thread(target=wait, args=(hf, session.id))
+        caller.start()
+        hf.close()
+        caller.join(10)
+        hf.close()
+
+    assert not caller.is_alive()
+    assert len(outcome) == 1
 
 
 def test_a_host_that_is_not_open_says_so(project: Path) -> None:

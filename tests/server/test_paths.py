@@ -10,6 +10,7 @@ import pytest
 from tests.server.conftest import UNKNOWN, Wire, eventually
 
 from holdfast.core.runtime import Runtime
+from holdfast.protocol.openapi import document
 
 pytestmark = pytest.mark.anyio
 
@@ -129,3 +130,11 @@ async def test_head_of_a_stream_ends(url: str, runtime: Runtime) -> None:
     assert b"text/event-stream" in heads[0]
     assert b"application/json" in heads[1]
     await eventually(lambda: not runtime.log.bus.observed)
+
+
+async def test_the_api_describes_itself(wire: Wire) -> None:
+    """API-010: the very document that is compared with the contract."""
+    answer = await wire.get("/openapi.json")
+
+    assert (answer.status, answer.content_type) == (200, "application/json")
+    assert answer.json == json.loads(json.dumps(document()))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from holdfast.client.transport import AsyncTransport, Request, Response
-    from holdfast.core.context.registry import Producer
+    from holdfast.core.context.source import Source
     from holdfast.core.event.log import Mismatch
     from holdfast.core.permission.permission import Unattended
     from holdfast.core.tool.tool import Tool
@@ -44,7 +44,7 @@ class HoldfastSync(Client):
         self._thread = LoopThread()
         self.tools = self.tool = HostTools(self._add_tools)
         self.context = HostContext(self._add_context)
-        super().__init__(BridgedTransport(self._host.transport, self._thread))
+        super().__init__(BridgedTransport(self._host._transport, self._thread))
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -56,6 +56,8 @@ class HoldfastSync(Client):
         return self
 
     def close(self) -> None:
+        if not self._thread.running:
+            return
         try:
             self._thread.run(self._host.close())
         finally:
@@ -69,12 +71,18 @@ class HoldfastSync(Client):
         """Projection rows that differ from what the event log says; empty when all is well."""
         return self._thread.run(self._host.verify())
 
-    def _add_tools(self, tools: Mapping[str, Tool[Any, Any]]) -> Callable[[], None]:
-        remove = self._thread.call(lambda: self._host.add_tools(tools))
-        return lambda: self._thread.call(remove)
+    def rebuild(self) -> int:
+        """Project every Session anew from the event log; how many there were."""
+        return self._thread.run(self._host.rebuild())
 
-    def _add_context(self, key: str, load: Producer) -> Callable[[], None]:
-        remove = self._thread.call(lambda: self._host.add_context(key, load))
+    def _add_tools(self, tools: Mapping[str, Tool[Any, Any]]) -> Callable[[], None]:
+        return self._added(lambda: self._host.tools.register(tools))
+
+    def _add_context(self, source: Source[Any]) -> Callable[[], None]:
+        return self._added(lambda: self._host.context.register(source))
+
+    def _added(self, add: Callable[[], Callable[[], None]]) -> Callable[[], None]:
+        remove = self._thread.call(add)
         return lambda: self._thread.call(remove)
 
 

@@ -11,8 +11,6 @@ from holdfast.client.credential import credential_file, known_password
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["credential_file", "ensure_password", "known_password"]
-
 
 def ensure_password(environment: Mapping[str, str]) -> str:
     if (known := known_password(environment)) is not None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from holdfast.client.generated.async_client import AsyncClient
+from holdfast.core.context.system_context import make
 from holdfast.core.runtime import Paths, Runtime
 from holdfast.core.scope import Scope
 from holdfast.embedded.asgi_transport import AsgiTransport
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import TracebackType
 
-    from holdfast.core.context.registry import Producer
+    from holdfast.core.context.source import Source
     from holdfast.core.event.log import Mismatch
     from holdfast.core.permission.permission import Unattended
     from holdfast.core.tool.tool import Tool
@@ -58,11 +59,10 @@ class Holdfast(AsyncClient):
         )
         self._scope = Scope()
         self._entered = False
-        self.tools = self.tool = HostTools(self.add_tools)
-        self.context = HostContext(self.add_context)
+        self.tools = self.tool = HostTools(self._add_tools)
+        self.context = HostContext(self._add_context)
         self._app = App(self._runtime)
-        self.transport = AsgiTransport(self._app)
-        super().__init__(self.transport)
+        super().__init__(AsgiTransport(self._app))
 
     async def __aenter__(self) -> Self:
         await self._runtime.__aenter__()
@@ -80,15 +80,9 @@ class Holdfast(AsyncClient):
         self._entered = False
         self._app.stop()
         await self._runtime.execution.close()
-        await self.transport.close()
+        await self._transport.close()
         await self._runtime.__aexit__(None, None, None)
         self._scope.close()
-
-    def add_tools(self, tools: Mapping[str, Tool[Any, Any]]) -> Callable[[], None]:
-        return self._runtime.application_tools.register(tools, self._scope)
-
-    def add_context(self, key: str, load: Producer) -> Callable[[], None]:
-        return self._runtime.application_context.register(key, load, self._scope)
 
     async def default_model(self) -> ModelRef | None:
         """The model that a Session without one would use here."""
@@ -101,3 +95,10 @@ class Holdfast(AsyncClient):
     async def rebuild(self) -> int:
         """Project every Session anew from the event log; how many there were."""
         return await self._runtime.rebuild()
+
+    def _add_tools(self, tools: Mapping[str, Tool[Any, Any]]) -> Callable[[], None]:
+        return self._runtime.application_tools.register(tools, self._scope)
+
+    def _add_context(self, source: Source[Any]) -> Callable[[], None]:
+        context = make(source)
+        return self._runtime.application_context.register(source.key, lambda: context, self._scope)

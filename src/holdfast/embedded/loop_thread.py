@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.client.errors import ClientError
@@ -20,6 +21,10 @@ OWN_THREAD = "a blocking call from the host's own loop would wait for itself; us
 class LoopThread:
     def __init__(self) -> None:
         self._thread: threading.Thread | None = None
+
+    @property
+    def running(self) -> bool:
+        return self._thread is not None
 
     def start(self) -> None:
         running = threading.Event()
@@ -44,6 +49,8 @@ class LoopThread:
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
+        except CancelledError as error:
+            raise ClientError("Transport", CLOSED) from error
         finally:
             future.cancel()
 

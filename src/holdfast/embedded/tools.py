@@ -5,14 +5,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from holdfast.core.context.system_context import make
 from holdfast.core.tool.tool import Tool
 from holdfast.core.tool.typed import tool as typed_tool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from holdfast.core.context.registry import Producer
     from holdfast.core.context.source import Source
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
@@ -45,10 +43,9 @@ class HostTools:
 
 
 class HostContext:
-    def __init__(self, register: Callable[[str, Producer], Callable[[], None]]) -> None:
+    def __init__(self, register: Callable[[Source[Any]], Callable[[], None]]) -> None:
         self._register = register
 
     def register(self, source: Source[Any]) -> Callable[[], None]:
         """Contribute the source to every Session of this host, from each one's next boundary on."""
-        context = make(source)
-        return self._register(source.key, lambda: context)
+        return self._register(source)

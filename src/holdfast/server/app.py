@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from holdfast.core.runtime import Runtime
-    from holdfast.schema.location import Location
+    from holdfast.schema.location import Location, LocationInfo
     from holdfast.schema.session import Session
     from holdfast.server.pty import PtyEnvironment, PtyServer
     from holdfast.server.types import Frames
@@ -63,7 +63,6 @@ class App:
         self._pty_environment = pty_environment
         self._routes = Routes(API, {"ptys": lambda: self._ptys})
         self._stopping = asyncio.Event()
-        self._farewell: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -79,8 +78,12 @@ class App:
         """Say goodbye on live streams and end every stream, so that connections can close."""
         self._runtime.log.announce(GlobalDisposed())
         self._stopping.set()
+
+    async def close(self) -> None:
+        """Stop, and wait a little until those who look at terminals were told."""
+        self.stop()
         if "_ptys" in self.__dict__:
-            self._farewell = asyncio.get_running_loop().create_task(self._ptys.close(), name="closing terminals")
+            await self._ptys.close()
 
     @cached_property
     def _ptys(self) -> PtyServer:
@@ -137,9 +140,14 @@ class App:
         result = await handler()(call)
         if endpoint.envelope is Envelope.STREAM:
             return _Streamed(result)
-        located = endpoint.envelope is Envelope.LOCATION and call.location is not None
-        info = await self._runtime.location_info(call.location) if located and call.location else None
-        return enclose(endpoint.envelope, result, info)
+        return enclose(endpoint.envelope, result, await self._place(call))
+
+    async def _place(self, call: Call) -> LocationInfo | None:
+        """What a location envelope says beside the data."""
+        if call.endpoint.envelope is not Envelope.LOCATION:
+            return None
+        assert call.location is not None
+        return await self._runtime.location_info(call.location)
 
     def _authorize(self, query: Mapping[str, str], headers: Mapping[str, str]) -> None:
         if self._credentials is not None and not self._credentials.admits(query, headers):

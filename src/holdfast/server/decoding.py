@@ -28,16 +28,9 @@ def decode_params(endpoint: Endpoint, values: Mapping[str, str]) -> Any:
 
 
 def decode_query(endpoint: Endpoint, values: Mapping[str, str]) -> Any:
-    """`name[child]` is how a query spells an object."""
-    nested: dict[str, Any] = {}
-    for name, value in values.items():
-        if (match := _CHILD.fullmatch(name)) is None:
-            nested.setdefault(name, value)
-        else:
-            within = nested.setdefault(match[1], {})
-            if isinstance(within, dict):
-                within[match[2]] = value
-    return _decode_strings(endpoint.query, nested, "Query")
+    """`location[directory]` is how a query spells a part of an object, and the only one there is."""
+    parts = {match[1]: value for name, value in values.items() if (match := _LOCATION.fullmatch(name))}
+    return _decode_strings(endpoint.query, {**values, "location": parts} if parts else values, "Query")
 
 
 async def decode_payload(
@@ -113,5 +106,5 @@ def _invalid(error: Exception, kind: str) -> PublicFailure:
     return PublicFailure(public.InvalidRequestError(message=message, kind=kind))
 
 
-_CHILD = re.compile(r"([^\[\]]+)\[([^\[\]]+)\]")
+_LOCATION = re.compile(r"location\[(\w+)\]")
 _MISSING = re.compile(r"Object missing required field `([^`]+)`")

@@ -14,6 +14,7 @@ from holdfast.core.clock import Clock
 from holdfast.core.context.view import request_context
 from holdfast.core.runtime import Paths, Runtime
 from holdfast.llm.offline import Call, ScriptedTransport, Turn
+from holdfast.schema.location import Location
 from holdfast.schema.model import ModelRef
 from holdfast.schema.prompt import Prompt
 from holdfast.schema.session import Session
@@ -65,9 +66,11 @@ class Place:
         )
 
 
-async def begin(runtime: Runtime, **options: Any) -> Session:
-    project = await runtime.project(runtime.location)
-    return await runtime.sessions.create(location=runtime.location, project=project, **{"model": MODEL, **options})
+async def begin(runtime: Runtime, *, location: Location | None = None, **options: Any) -> Session:
+    here = location or runtime.location
+    return await runtime.sessions.create(
+        location=here, project=await runtime.project(here), **{"model": MODEL, **options}
+    )
 
 
 async def say(runtime: Runtime, session_id: str, text: str) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+import os
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from tests.core.session.conftest import NoInput, ToolRuntime
 from tests.llm.support import chunk, sse
@@ -23,6 +24,7 @@ from holdfast.schema.codec import decode_any, encode
 from holdfast.schema.location import Location
 from holdfast.schema.model import ModelRef
 
+T = TypeVar("T")
 Piece = bytes | asyncio.Event | Exception
 LAB = ModelRef(id="m", provider_id="lab")
 OTHER = ModelRef(id="other", provider_id="lab")
@@ -163,6 +165,38 @@ class Lab(ToolRuntime):
         fixed = self._fixed
         around = dataclasses.replace(services.runner._around, settings=lambda: fixed)
         return dataclasses.replace(services, runner=Runner(around))
+
+
+async def crashed(life: Callable[[], Coroutine[Any, Any, tuple[Lab, T]]]) -> T:
+    """A life on a loop of its own that ends as `kill -9` ends one. What it saw last is returned."""
+
+    def live_and_die() -> T:
+        loop = asyncio.new_event_loop()
+        runtime, seen = loop.run_until_complete(life())
+        die(loop, runtime)
+        return seen
+
+    return await asyncio.to_thread(live_and_die)
+
+
+def die(loop: asyncio.AbstractEventLoop, runtime: ToolRuntime) -> None:
+    """The lock is free, nothing more is written, and no line of this life does anything again."""
+    ownership = runtime._ownership
+    if ownership._lock is not None:
+        os.close(ownership._lock)
+        ownership._lock = None
+    runtime.database.close()
+    loop.set_exception_handler(lambda loop, context: None)
+    for _ in range(100):
+        tasks = asyncio.all_tasks(loop)
+        if not tasks:
+            break
+        for task in tasks:
+            task.cancel()
+        loop.run_until_complete(asyncio.wait(tasks, timeout=0.2))
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.run_until_complete(loop.shutdown_default_executor())
+    loop.close()
 
 
 def configure(folder: Path, config: Mapping[str, Any] | None = None, limit: Mapping[str, int] | None = None) -> None:

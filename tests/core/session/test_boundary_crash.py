@@ -209,7 +209,6 @@ async def one_failure(scene: Scene, camera: Camera, scenes: Play, point: int) ->
     return failed
 
 
-@pytest.mark.xfail(strict=True, reason="the discovery is a commit of its own, before the settlement of the read")
 async def test_a_discovery_is_recorded_with_the_settlement_of_its_read(scene: Scene, camera: Camera) -> None:
     """CTX-156, CTX-157: in one commit, so that no crash leaves one without the other; and it is told once."""
     scene.place.write(f"deep/{AGENTS}", "Nested.\n")

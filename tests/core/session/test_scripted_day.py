@@ -608,7 +608,6 @@ def change_epoch(bad: Day, change: Callable[[Any], Any]) -> None:
     connection.close()
 
 
-@pytest.mark.xfail(strict=True, reason="Epochs.recover exists, and nobody calls it")
 async def test_a_broken_snapshot_fails_a_wake_and_is_healed_by_a_run(bad: Day) -> None:
     """CTX-062, CTX-063: typed, before any request, the prompt kept; an explicit retry begins anew."""
     async with bad.open() as runtime:

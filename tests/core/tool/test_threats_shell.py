@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 from collections.abc import AsyncIterator
@@ -269,10 +268,8 @@ async def test_arguments_are_data(
     assert (place.project / text).read_text() == text
     assert (place.project / "base.txt").read_text() == f"{text} {text} right\n"
     assert [todo.content for todo in await runtime.todos.get(session.id)] == [text]
-    shown = json.dumps(model.requests[-1]["messages"])
     assert len(await texts(runtime, session.id)) == 10
     assert await runtime.verify() == []
-    assert shown
 
 
 @pytest.mark.parametrize("path", ["plain.txt", "./a/../plain.txt", "a//..//plain.txt", "{project}/plain.txt", "a/link"])

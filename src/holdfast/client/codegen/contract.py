@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 Channel = Literal["params", "query", "payload"]
 SHAPES = ("bare", "data", "location", "page", "history", "void", "stream")
 
-RESERVED = frozenset(("self", "options", "client", "transport", "close", "tools", "tool", "context"))
+CLIENT_MEMBERS = frozenset(("close", "tool", "tools", "context", "verify", "rebuild", "default_model"))
+"""Of a client or of the embedded host; no group may be called so."""
+COMMON_FAILURES = frozenset(("InvalidRequestError", "UnauthorizedError"))
+CALL_PARAMETERS = frozenset(("self", "options"))
 
 _PLACEHOLDER = re.compile(r"\{([^}]*)\}")
 
@@ -62,6 +65,12 @@ class Operation(NamedTuple):
         return tuple(given for given in self.inputs if given.channel == channel)
 
     @property
+    def documentation(self) -> str:
+        """The summary, and the failures that not every operation has."""
+        own = [failure.tag for failure in self.failures if failure.tag not in COMMON_FAILURES]
+        return f"{self.summary} Fails with {', '.join(own)}." if own else self.summary
+
+    @property
     def statuses(self) -> tuple[int, ...]:
         return tuple(sorted({failure.status for failure in self.failures}))
 
@@ -96,7 +105,7 @@ def _operation(endpoint: Endpoint) -> Operation:
     where = endpoint.operation
     for name in (endpoint.group, endpoint.name):
         _require_name(where, name)
-    if endpoint.group in RESERVED:
+    if endpoint.group in CLIENT_MEMBERS:
         raise GenerationError(f"{where}: a client has a member {endpoint.group} of its own")
     if endpoint.envelope.value not in SHAPES:
         raise GenerationError(f"{where}: no client reads an answer that is {endpoint.envelope.value}")
@@ -107,7 +116,7 @@ def _operation(endpoint: Endpoint) -> Operation:
     )
     for given in inputs:
         _require_name(where, given.name)
-        if given.name in RESERVED - {"client", "context", "tool", "tools"}:
+        if given.name in CALL_PARAMETERS:
             raise GenerationError(f"{where}: an input cannot be called {given.name}")
     if len({given.name for given in inputs}) != len(inputs):
         raise GenerationError(f"{where}: one input name in two channels")

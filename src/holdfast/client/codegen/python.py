@@ -100,8 +100,6 @@ def emit_client(contract: Contract, flavour: Flavour) -> str:
     names.add("collections.abc", "Mapping")
     names.add("types", "TracebackType")
     names.add("holdfast.client.transport", flavour.transport)
-    for name in ("Options", "placed"):
-        names.discard(name)
     return (
         f"{HEADER.format(title=flavour.title)}\nfrom typing import TYPE_CHECKING, Self\n\n"
         "from holdfast.client.call import Options, placed\n"
@@ -134,7 +132,7 @@ def _emit_method(operation: Operation, flavour: Flavour, names: Names) -> str:
     else:
         head = f"{flavour.define} {operation.name}({signature}) -> {returns}"
         call = f"{'' if returns == 'None' else 'return '}{flavour.wait}self._core.call"
-    return f'\n    {head}:\n        """{operation.summary}"""\n        {call}(\n{body}        )\n'
+    return f'\n    {head}:\n        """{operation.documentation}"""\n        {call}(\n{body}        )\n'
 
 
 def _emit_class(flavour: Flavour, attributes: list[str]) -> str:
@@ -183,16 +181,12 @@ class Names:
         self._modules.setdefault(module, set()).add(name)
         return name
 
-    def discard(self, name: str) -> None:
-        for found in self._modules.values():
-            found.discard(name)
-
     def imports(self, indent: str = "") -> str:
         lines = ["import builtins"] if "builtins" in self._modules else []
         lines += [
             f"from {module} import {', '.join(sorted(found))}"
             for module, found in sorted(self._modules.items())
-            if module != "builtins" and found
+            if module != "builtins"
         ]
         return "".join(f"{indent}{line}\n" for line in lines)
 

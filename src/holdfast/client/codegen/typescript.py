@@ -116,7 +116,7 @@ def _emit_method(operation: Operation, shapes: Types) -> str:
         members = "; ".join(_member(given, shapes) for given in operation.inputs)
         optional = "" if any(given.required for given in operation.inputs) else "?"
         arguments = f"input{optional}: {{ {members} }}, {arguments}"
-    return f"  /** {operation.summary} */\n  {camel(operation.name)}({arguments}): {result}\n"
+    return f"  /** {operation.documentation} */\n  {camel(operation.name)}({arguments}): {result}\n"
 
 
 def _result(operation: Operation, shapes: Types) -> str:

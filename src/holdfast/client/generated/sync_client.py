@@ -80,7 +80,7 @@ class SessionsGroup:
         self._core = core
 
     def list(self, *, workspace: str | None = None, limit: int | None = None, order: Literal["asc", "desc"] | None = None, search: str | None = None, directory: str | None = None, project: str | None = None, subpath: str | None = None, cursor: str | None = None, options: Options | None = None) -> Page[Session]:
-        """A page of Sessions, newest first unless asked otherwise."""
+        """A page of Sessions, newest first unless asked otherwise. Fails with InvalidCursorError."""
         return self._core.call(
             operations.SESSIONS_LIST,
             query={"workspace": workspace, "limit": limit, "order": order, "search": search, "directory": directory, "project": project, "subpath": subpath, "cursor": cursor},
@@ -103,7 +103,7 @@ class SessionsGroup:
         )
 
     def get(self, session_id: str, *, options: Options | None = None) -> Session:
-        """One Session."""
+        """One Session. Fails with SessionNotFoundError."""
         return self._core.call(
             operations.SESSIONS_GET,
             params={"sessionID": session_id},
@@ -111,7 +111,7 @@ class SessionsGroup:
         )
 
     def switch_agent(self, session_id: str, *, agent: str, options: Options | None = None) -> None:
-        """Let another agent speak, from the next turn on."""
+        """Let another agent speak, from the next turn on. Fails with SessionNotFoundError."""
         self._core.call(
             operations.SESSIONS_SWITCH_AGENT,
             params={"sessionID": session_id},
@@ -120,7 +120,7 @@ class SessionsGroup:
         )
 
     def switch_model(self, session_id: str, *, model: ModelRef, options: Options | None = None) -> None:
-        """Use another model, from the next turn on. The one already selected changes nothing."""
+        """Use another model, from the next turn on. The one already selected changes nothing. Fails with SessionNotFoundError."""
         self._core.call(
             operations.SESSIONS_SWITCH_MODEL,
             params={"sessionID": session_id},
@@ -129,7 +129,7 @@ class SessionsGroup:
         )
 
     def prompt(self, session_id: str, *, prompt: PromptInput, id: str | None = None, delivery: Literal["steer", "queue"] | None = None, resume: bool | None = None, options: Options | None = None) -> Admission:
-        """Admit a prompt durably and wake the Session, unless `resume` is false."""
+        """Admit a prompt durably and wake the Session, unless `resume` is false. Fails with ConflictError, SessionNotFoundError."""
         return self._core.call(
             operations.SESSIONS_PROMPT,
             params={"sessionID": session_id},
@@ -138,7 +138,7 @@ class SessionsGroup:
         )
 
     def compact(self, session_id: str, *, options: Options | None = None) -> None:
-        """Summarise older history now. Takes no turn."""
+        """Summarise older history now. Takes no turn. Fails with ConflictError, ServiceUnavailableError, SessionNotFoundError."""
         self._core.call(
             operations.SESSIONS_COMPACT,
             params={"sessionID": session_id},
@@ -146,7 +146,7 @@ class SessionsGroup:
         )
 
     def wait(self, session_id: str, *, options: Options | None = None) -> None:
-        """Return once the Session is idle."""
+        """Return once the Session is idle. Fails with ServiceUnavailableError, SessionNotFoundError."""
         self._core.call(
             operations.SESSIONS_WAIT,
             params={"sessionID": session_id},
@@ -154,7 +154,7 @@ class SessionsGroup:
         )
 
     def stage_revert(self, session_id: str, *, message_id: str, files: bool | None = None, options: Options | None = None) -> Revert:
-        """Put the files back to where they were at a message; the conversation stays until it is committed."""
+        """Put the files back to where they were at a message; the conversation stays until it is committed. Fails with MessageNotFoundError, UnknownError, SessionNotFoundError."""
         return self._core.call(
             operations.SESSIONS_STAGE_REVERT,
             params={"sessionID": session_id},
@@ -163,7 +163,7 @@ class SessionsGroup:
         )
 
     def clear_revert(self, session_id: str, *, options: Options | None = None) -> None:
-        """Take a staged revert back."""
+        """Take a staged revert back. Fails with UnknownError, SessionNotFoundError."""
         self._core.call(
             operations.SESSIONS_CLEAR_REVERT,
             params={"sessionID": session_id},
@@ -171,7 +171,7 @@ class SessionsGroup:
         )
 
     def commit_revert(self, session_id: str, *, options: Options | None = None) -> None:
-        """Remove what came after the staged message from the conversation."""
+        """Remove what came after the staged message from the conversation. Fails with SessionNotFoundError."""
         self._core.call(
             operations.SESSIONS_COMMIT_REVERT,
             params={"sessionID": session_id},
@@ -179,7 +179,7 @@ class SessionsGroup:
         )
 
     def context(self, session_id: str, *, options: Options | None = None) -> builtins.list[SessionMessage]:
-        """The messages selected as model history, oldest first."""
+        """The messages selected as model history, oldest first. Fails with UnknownError, SessionNotFoundError."""
         return self._core.call(
             operations.SESSIONS_CONTEXT,
             params={"sessionID": session_id},
@@ -187,7 +187,7 @@ class SessionsGroup:
         )
 
     def history(self, session_id: str, *, limit: int | None = None, after: int | None = None, options: Options | None = None) -> History:
-        """A finite page of durable events after a sequence."""
+        """A finite page of durable events after a sequence. Fails with SessionNotFoundError."""
         return self._core.call(
             operations.SESSIONS_HISTORY,
             params={"sessionID": session_id},
@@ -196,7 +196,7 @@ class SessionsGroup:
         )
 
     def events(self, session_id: str, *, after: int | None = None, options: Options | None = None) -> SyncStream[Event]:
-        """Durable events after a sequence, then new ones as they are committed."""
+        """Durable events after a sequence, then new ones as they are committed. Fails with SessionNotFoundError."""
         return self._core.stream(
             operations.SESSIONS_EVENTS,
             params={"sessionID": session_id},
@@ -205,7 +205,7 @@ class SessionsGroup:
         )
 
     def interrupt(self, session_id: str, *, options: Options | None = None) -> None:
-        """Stop what runs and return once it has ended and is recorded."""
+        """Stop what runs and return once it has ended and is recorded. Fails with SessionNotFoundError."""
         self._core.call(
             operations.SESSIONS_INTERRUPT,
             params={"sessionID": session_id},
@@ -213,7 +213,7 @@ class SessionsGroup:
         )
 
     def message(self, session_id: str, *, message_id: str, options: Options | None = None) -> SessionMessage:
-        """One message."""
+        """One message. Fails with MessageNotFoundError, SessionNotFoundError."""
         return self._core.call(
             operations.SESSIONS_MESSAGE,
             params={"sessionID": session_id, "messageID": message_id},
@@ -221,7 +221,7 @@ class SessionsGroup:
         )
 
     def messages(self, session_id: str, *, limit: int | None = None, order: Literal["asc", "desc"] | None = None, cursor: str | None = None, options: Options | None = None) -> Page[SessionMessage]:
-        """A page of messages, newest first unless asked otherwise."""
+        """A page of messages, newest first unless asked otherwise. Fails with InvalidCursorError, UnknownError, SessionNotFoundError."""
         return self._core.call(
             operations.SESSIONS_MESSAGES,
             params={"sessionID": session_id},
@@ -237,7 +237,7 @@ class SessionsGroup:
         )
 
     def pending(self, session_id: str, *, options: Options | None = None) -> builtins.list[Admission]:
-        """Inputs that were admitted and are not part of the conversation yet, oldest first."""
+        """Inputs that were admitted and are not part of the conversation yet, oldest first. Fails with SessionNotFoundError."""
         return self._core.call(
             operations.SESSIONS_PENDING,
             params={"sessionID": session_id},
@@ -245,7 +245,7 @@ class SessionsGroup:
         )
 
     def withdraw(self, session_id: str, *, message_id: str, options: Options | None = None) -> None:
-        """Take a pending input back. Again is fine; a promoted one is a conflict."""
+        """Take a pending input back. Again is fine; a promoted one is a conflict. Fails with MessageNotFoundError, ConflictError, SessionNotFoundError."""
         self._core.call(
             operations.SESSIONS_WITHDRAW,
             params={"sessionID": session_id, "messageID": message_id},
@@ -253,7 +253,7 @@ class SessionsGroup:
         )
 
     def rename(self, session_id: str, *, title: str, options: Options | None = None) -> Session:
-        """Give a Session a title."""
+        """Give a Session a title. Fails with SessionNotFoundError."""
         return self._core.call(
             operations.SESSIONS_RENAME,
             params={"sessionID": session_id},
@@ -262,7 +262,7 @@ class SessionsGroup:
         )
 
     def archive(self, session_id: str, *, archived: bool | None = None, options: Options | None = None) -> Session:
-        """Put a Session away, or with `archived: false` take it out again."""
+        """Put a Session away, or with `archived: false` take it out again. Fails with SessionNotFoundError."""
         return self._core.call(
             operations.SESSIONS_ARCHIVE,
             params={"sessionID": session_id},
@@ -271,7 +271,7 @@ class SessionsGroup:
         )
 
     def delete(self, session_id: str, *, options: Options | None = None) -> None:
-        """Stop what runs and remove a Session from every view."""
+        """Stop what runs and remove a Session from every view. Fails with SessionNotFoundError."""
         self._core.call(
             operations.SESSIONS_DELETE,
             params={"sessionID": session_id},
@@ -279,7 +279,7 @@ class SessionsGroup:
         )
 
     def move(self, session_id: str, *, directory: str, move_changes: bool | None = None, options: Options | None = None) -> None:
-        """Move a Session to another directory of its project, with its uncommitted changes if wanted."""
+        """Move a Session to another directory of its project, with its uncommitted changes if wanted. Fails with ConflictError, SessionNotFoundError."""
         self._core.call(
             operations.SESSIONS_MOVE,
             params={"sessionID": session_id},
@@ -288,7 +288,7 @@ class SessionsGroup:
         )
 
     def waits(self, session_id: str, *, options: Options | None = None) -> builtins.list[WaitInfo]:
-        """For what a Session waits right now, since when, and what ends that."""
+        """For what a Session waits right now, since when, and what ends that. Fails with SessionNotFoundError."""
         return self._core.call(
             operations.SESSIONS_WAITS,
             params={"sessionID": session_id},
@@ -296,7 +296,7 @@ class SessionsGroup:
         )
 
     def recover(self, session_id: str, *, decision: Literal["continue", "abandon"], options: Options | None = None) -> None:
-        """Continue after a turn that broke off with its process, or let it be."""
+        """Continue after a turn that broke off with its process, or let it be. Fails with SessionNotFoundError."""
         self._core.call(
             operations.SESSIONS_RECOVER,
             params={"sessionID": session_id},
@@ -305,7 +305,7 @@ class SessionsGroup:
         )
 
     def checkpoint(self, session_id: str, *, options: Options | None = None) -> CheckpointInfo | None:
-        """The newest compaction and what it replaced, or nothing."""
+        """The newest compaction and what it replaced, or nothing. Fails with SessionNotFoundError."""
         return self._core.call(
             operations.SESSIONS_CHECKPOINT,
             params={"sessionID": session_id},
@@ -313,7 +313,7 @@ class SessionsGroup:
         )
 
     def undo_compaction(self, session_id: str, *, options: Options | None = None) -> None:
-        """Let the model read again what the newest compaction replaced, while nothing followed it."""
+        """Let the model read again what the newest compaction replaced, while nothing followed it. Fails with ConflictError, SessionNotFoundError."""
         self._core.call(
             operations.SESSIONS_UNDO_COMPACTION,
             params={"sessionID": session_id},
@@ -321,7 +321,7 @@ class SessionsGroup:
         )
 
     def request_context(self, session_id: str, *, options: Options | None = None) -> RequestContextView:
-        """What the model is told about its surroundings: the baseline, its sources, and what changed since."""
+        """What the model is told about its surroundings: the baseline, its sources, and what changed since. Fails with UnknownError, SessionNotFoundError."""
         return self._core.call(
             operations.SESSIONS_REQUEST_CONTEXT,
             params={"sessionID": session_id},
@@ -329,7 +329,7 @@ class SessionsGroup:
         )
 
     def todos(self, session_id: str, *, options: Options | None = None) -> builtins.list[Todo]:
-        """The list of things to do that the model keeps."""
+        """The list of things to do that the model keeps. Fails with SessionNotFoundError."""
         return self._core.call(
             operations.SESSIONS_TODOS,
             params={"sessionID": session_id},
@@ -366,7 +366,7 @@ class PermissionsGroup:
         )
 
     def create(self, session_id: str, *, action: str, resources: Sequence[str], id: str | None = None, save: Sequence[str] | None = None, metadata: builtins.dict[str, Any] | None = None, source: PermissionSource | None = None, agent: str | None = None, options: Options | None = None) -> Evaluation:
-        """Evaluate what an agent wants to do, and ask a person where the rules say so. Never waits."""
+        """Evaluate what an agent wants to do, and ask a person where the rules say so. Never waits. Fails with ConflictError, SessionNotFoundError."""
         return self._core.call(
             operations.PERMISSIONS_CREATE,
             params={"sessionID": session_id},
@@ -375,7 +375,7 @@ class PermissionsGroup:
         )
 
     def list(self, session_id: str, *, options: Options | None = None) -> builtins.list[PermissionRequest]:
-        """What waits for a reply in a Session."""
+        """What waits for a reply in a Session. Fails with SessionNotFoundError."""
         return self._core.call(
             operations.PERMISSIONS_LIST,
             params={"sessionID": session_id},
@@ -383,7 +383,7 @@ class PermissionsGroup:
         )
 
     def get(self, session_id: str, *, request_id: str, options: Options | None = None) -> PermissionRequest:
-        """One request that waits."""
+        """One request that waits. Fails with PermissionNotFoundError, SessionNotFoundError."""
         return self._core.call(
             operations.PERMISSIONS_GET,
             params={"sessionID": session_id, "requestID": request_id},
@@ -391,7 +391,7 @@ class PermissionsGroup:
         )
 
     def reply(self, session_id: str, *, request_id: str, reply: Literal["once", "always", "reject"], message: str | None = None, save: Sequence[str] | None = None, options: Options | None = None) -> None:
-        """Allow once, allow for good, or reject."""
+        """Allow once, allow for good, or reject. Fails with PermissionNotFoundError, SessionNotFoundError."""
         self._core.call(
             operations.PERMISSIONS_REPLY,
             params={"sessionID": session_id, "requestID": request_id},
@@ -413,7 +413,7 @@ class QuestionsGroup:
         )
 
     def list(self, session_id: str, *, options: Options | None = None) -> builtins.list[QuestionRequest]:
-        """What waits for an answer in a Session."""
+        """What waits for an answer in a Session. Fails with SessionNotFoundError."""
         return self._core.call(
             operations.QUESTIONS_LIST,
             params={"sessionID": session_id},
@@ -421,7 +421,7 @@ class QuestionsGroup:
         )
 
     def reply(self, session_id: str, *, request_id: str, answers: Sequence[Sequence[str]], options: Options | None = None) -> None:
-        """Answer a question."""
+        """Answer a question. Fails with QuestionNotFoundError, SessionNotFoundError."""
         self._core.call(
             operations.QUESTIONS_REPLY,
             params={"sessionID": session_id, "requestID": request_id},
@@ -430,7 +430,7 @@ class QuestionsGroup:
         )
 
     def reject(self, session_id: str, *, request_id: str, options: Options | None = None) -> None:
-        """Do not answer: the turn stops."""
+        """Do not answer: the turn stops. Fails with QuestionNotFoundError, SessionNotFoundError."""
         self._core.call(
             operations.QUESTIONS_REJECT,
             params={"sessionID": session_id, "requestID": request_id},
@@ -456,7 +456,7 @@ class ModelsGroup:
         self._core = core
 
     def list(self, *, location: Location | None = None, options: Options | None = None) -> Located[builtins.list[ModelInfo]]:
-        """The models that can be used now, newest first."""
+        """The models that can be used now, newest first. Fails with ServiceUnavailableError."""
         return self._core.call(
             operations.MODELS_LIST,
             query={"location": placed(location)},
@@ -469,7 +469,7 @@ class ProvidersGroup:
         self._core = core
 
     def list(self, *, location: Location | None = None, options: Options | None = None) -> Located[builtins.list[ProviderInfo]]:
-        """The providers that can be used now."""
+        """The providers that can be used now. Fails with ServiceUnavailableError."""
         return self._core.call(
             operations.PROVIDERS_LIST,
             query={"location": placed(location)},
@@ -477,7 +477,7 @@ class ProvidersGroup:
         )
 
     def get(self, provider_id: str, *, location: Location | None = None, options: Options | None = None) -> Located[ProviderInfo]:
-        """One provider, also one that cannot be used now."""
+        """One provider, also one that cannot be used now. Fails with ProviderNotFoundError, ServiceUnavailableError."""
         return self._core.call(
             operations.PROVIDERS_GET,
             params={"providerID": provider_id},
@@ -547,7 +547,7 @@ class IntegrationsGroup:
         )
 
     def connect_key(self, integration_id: str, *, key: str, location: Location | None = None, label: str | None = None, options: Options | None = None) -> None:
-        """Store a key; it takes the place of an earlier credential."""
+        """Store a key; it takes the place of an earlier credential. Fails with ServiceUnavailableError."""
         self._core.call(
             operations.INTEGRATIONS_CONNECT_KEY,
             params={"integrationID": integration_id},
@@ -576,7 +576,7 @@ class IntegrationsGroup:
         )
 
     def attempt_complete(self, attempt_id: str, *, location: Location | None = None, code: str | None = None, options: Options | None = None) -> None:
-        """Finish a sign-in with the code that the provider showed."""
+        """Finish a sign-in with the code that the provider showed. Fails with ServiceUnavailableError."""
         self._core.call(
             operations.INTEGRATIONS_ATTEMPT_COMPLETE,
             params={"attemptID": attempt_id},
@@ -600,7 +600,7 @@ class CredentialsGroup:
         self._core = core
 
     def update(self, credential_id: str, *, label: str, location: Location | None = None, options: Options | None = None) -> None:
-        """Give a stored credential another label; an unknown one is fine."""
+        """Give a stored credential another label; an unknown one is fine. Fails with ServiceUnavailableError."""
         self._core.call(
             operations.CREDENTIALS_UPDATE,
             params={"credentialID": credential_id},
@@ -610,7 +610,7 @@ class CredentialsGroup:
         )
 
     def remove(self, credential_id: str, *, location: Location | None = None, options: Options | None = None) -> None:
-        """Forget a stored credential; an unknown one is fine."""
+        """Forget a stored credential; an unknown one is fine. Fails with ServiceUnavailableError."""
         self._core.call(
             operations.CREDENTIALS_REMOVE,
             params={"credentialID": credential_id},
@@ -624,7 +624,7 @@ class FilesGroup:
         self._core = core
 
     def list(self, *, location: Location | None = None, path: str | None = None, options: Options | None = None) -> Located[builtins.list[FileEntry]]:
-        """The entries of a directory, directories first."""
+        """The entries of a directory, directories first. Fails with NotFoundError."""
         return self._core.call(
             operations.FILES_LIST,
             query={"location": placed(location), "path": path},
@@ -632,7 +632,7 @@ class FilesGroup:
         )
 
     def find(self, *, query: str, location: Location | None = None, type: Literal["file", "directory"] | None = None, limit: int | None = None, options: Options | None = None) -> Located[builtins.list[FileEntry]]:
-        """Files and directories whose path resembles a text, the best first."""
+        """Files and directories whose path resembles a text, the best first. Fails with ServiceUnavailableError."""
         return self._core.call(
             operations.FILES_FIND,
             query={"query": query, "location": placed(location), "type": type, "limit": limit},
@@ -653,7 +653,7 @@ class PtysGroup:
         )
 
     def create(self, *, location: Location | None = None, command: str | None = None, args: Sequence[str] | None = None, cwd: str | None = None, title: str | None = None, env: builtins.dict[str, str] | None = None, options: Options | None = None) -> Located[Pty]:
-        """Start a terminal."""
+        """Start a terminal. Fails with ServiceUnavailableError."""
         return self._core.call(
             operations.PTYS_CREATE,
             query={"location": placed(location)},
@@ -662,7 +662,7 @@ class PtysGroup:
         )
 
     def get(self, pty_id: str, *, location: Location | None = None, options: Options | None = None) -> Located[Pty]:
-        """One terminal, with its exit code once it has exited."""
+        """One terminal, with its exit code once it has exited. Fails with PtyNotFoundError."""
         return self._core.call(
             operations.PTYS_GET,
             params={"ptyID": pty_id},
@@ -671,7 +671,7 @@ class PtysGroup:
         )
 
     def update(self, pty_id: str, *, location: Location | None = None, title: str | None = None, size: PtySize | None = None, options: Options | None = None) -> Located[Pty]:
-        """Change the title or the size of a terminal."""
+        """Change the title or the size of a terminal. Fails with PtyNotFoundError."""
         return self._core.call(
             operations.PTYS_UPDATE,
             params={"ptyID": pty_id},
@@ -681,7 +681,7 @@ class PtysGroup:
         )
 
     def remove(self, pty_id: str, *, location: Location | None = None, options: Options | None = None) -> None:
-        """End a terminal and forget it."""
+        """End a terminal and forget it. Fails with PtyNotFoundError."""
         self._core.call(
             operations.PTYS_REMOVE,
             params={"ptyID": pty_id},
@@ -695,7 +695,7 @@ class ProjectCopiesGroup:
         self._core = core
 
     def create(self, project_id: str, *, strategy: str, directory: str, location: Location | None = None, name: str | None = None, options: Options | None = None) -> ProjectCopy:
-        """Copy a project to another directory."""
+        """Copy a project to another directory. Fails with ProjectCopyError, ServiceUnavailableError."""
         return self._core.call(
             operations.PROJECT_COPIES_CREATE,
             params={"projectID": project_id},
@@ -705,7 +705,7 @@ class ProjectCopiesGroup:
         )
 
     def remove(self, project_id: str, *, directory: str, force: bool, location: Location | None = None, options: Options | None = None) -> None:
-        """Remove a copy."""
+        """Remove a copy. Fails with ProjectCopyError, ServiceUnavailableError."""
         self._core.call(
             operations.PROJECT_COPIES_REMOVE,
             params={"projectID": project_id},
@@ -715,7 +715,7 @@ class ProjectCopiesGroup:
         )
 
     def refresh(self, project_id: str, *, location: Location | None = None, options: Options | None = None) -> None:
-        """Look again which copies there are."""
+        """Look again which copies there are. Fails with ProjectCopyError, ServiceUnavailableError."""
         self._core.call(
             operations.PROJECT_COPIES_REFRESH,
             params={"projectID": project_id},
