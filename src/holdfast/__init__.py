@@ -1,6 +1,6 @@
 """Durable agent sessions.
 
-`Holdfast` is the runtime in your own process; `AsyncClient` speaks to one elsewhere."""
+`Holdfast` is the runtime in your own process, `HoldfastSync` the same for scripts; `connect` speaks to one elsewhere."""
 
 from __future__ import annotations
 
@@ -9,19 +9,74 @@ from typing import TYPE_CHECKING, Any
 from holdfast.schema.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from holdfast.client.call import Located, Options, Page
+    from holdfast.client.connect import connect, connect_sync
     from holdfast.client.errors import ApiError, ClientError
     from holdfast.client.generated.async_client import AsyncClient
+    from holdfast.client.generated.sync_client import Client
+    from holdfast.client.resume import follow, follow_sync
+    from holdfast.core.context.source import JsonCodec, Source
+    from holdfast.core.tool.tool import ToolContext, ToolFailure
+    from holdfast.embedded.asgi import asgi
+    from holdfast.embedded.blocking import HoldfastSync
     from holdfast.embedded.holdfast import Holdfast
+    from holdfast.schema.event import Event
+    from holdfast.schema.location import Location
+    from holdfast.schema.model import ModelRef
     from holdfast.schema.prompt import PromptInput
+    from holdfast.schema.session import Session
 
 _PUBLIC = {
-    "Holdfast": "holdfast.embedded.holdfast",
-    "AsyncClient": "holdfast.client.generated.async_client",
     "ApiError": "holdfast.client.errors",
+    "AsyncClient": "holdfast.client.generated.async_client",
+    "Client": "holdfast.client.generated.sync_client",
     "ClientError": "holdfast.client.errors",
+    "Event": "holdfast.schema.event",
+    "Holdfast": "holdfast.embedded.holdfast",
+    "HoldfastSync": "holdfast.embedded.blocking",
+    "JsonCodec": "holdfast.core.context.source",
+    "Located": "holdfast.client.call",
+    "Location": "holdfast.schema.location",
+    "ModelRef": "holdfast.schema.model",
+    "Options": "holdfast.client.call",
+    "Page": "holdfast.client.call",
     "PromptInput": "holdfast.schema.prompt",
+    "Session": "holdfast.schema.session",
+    "Source": "holdfast.core.context.source",
+    "ToolContext": "holdfast.core.tool.tool",
+    "ToolFailure": "holdfast.core.tool.tool",
+    "asgi": "holdfast.embedded.asgi",
+    "connect": "holdfast.client.connect",
+    "connect_sync": "holdfast.client.connect",
+    "follow": "holdfast.client.resume",
+    "follow_sync": "holdfast.client.resume",
 }
-__all__ = ["ApiError", "AsyncClient", "ClientError", "Holdfast", "PromptInput", "__version__"]
+__all__ = [
+    "ApiError",
+    "AsyncClient",
+    "Client",
+    "ClientError",
+    "Event",
+    "Holdfast",
+    "HoldfastSync",
+    "JsonCodec",
+    "Located",
+    "Location",
+    "ModelRef",
+    "Options",
+    "Page",
+    "PromptInput",
+    "Session",
+    "Source",
+    "ToolContext",
+    "ToolFailure",
+    "__version__",
+    "asgi",
+    "connect",
+    "connect_sync",
+    "follow",
+    "follow_sync",
+]
 
 
 def __getattr__(name: str) -> Any:

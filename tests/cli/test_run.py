@@ -199,3 +199,20 @@ def test_an_empty_machine_has_no_sessions(holdfast: Machine) -> None:
     assert (ran.code, ran.out) == (0, "")
     assert str(Path(holdfast.project)) in ran.err
     assert holdfast("doctor").code == 0
+
+
+def test_standard_input_in_no_encoding_is_refused(holdfast: Machine) -> None:
+    """One line, and no session is left behind."""
+    process = subprocess.run(
+        [HOLDFAST, *ECHO, "-"],
+        cwd=holdfast.project,
+        env=holdfast.environment,
+        input=b"caf\xff",
+        capture_output=True,
+        check=False,
+    )
+
+    assert process.returncode == 2
+    assert b"UTF-8" in process.stderr
+    assert b"Traceback" not in process.stderr
+    assert holdfast("sessions").out == ""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 from tests.cli.conftest import Machine, Provider, Ran, Server, finish
 
-from holdfast.cli import turn
+from holdfast.cli import following
 from holdfast.cli.screen import Screen
 from holdfast.schema.model import ModelRef
 
@@ -100,7 +100,7 @@ def test_what_it_waits_for_is_said(
     holdfast: Machine, here: Callable[..., Ran], provider: Provider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SES-209: after a silence, with what ends it."""
-    monkeypatch.setattr(turn, "SILENCE_SECONDS", 0.05)
+    monkeypatch.setattr(following, "SILENCE_SECONDS", 0.05)
     holdfast.use_provider(provider.url)
     provider.behave = provider.answer_later
     note = Screen.note

@@ -192,7 +192,7 @@ def test_a_server_says_what_broke_off(broken: str, serve: Callable[..., Server])
 
 
 def test_a_server_wakes_what_was_admitted(holdfast: Machine, provider: Provider, serve: Callable[..., Server]) -> None:
-    """SES-076: a prompt whose process died before its turn; `--no-recovery` leaves it."""
+    """SES-077: a prompt whose process died before its turn."""
     holdfast.use_provider(provider.url)
     first = holdfast("run", "hello")
     assert provider.asked.acquire(timeout=10)

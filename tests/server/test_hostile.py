@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from urllib.parse import urlsplit
+import random
+import re
+from typing import Any
+from urllib.parse import urlencode, urlsplit
 
+import msgspec
 import pytest
 from tests.server.conftest import PATIENCE, Wire, listening
 
 from holdfast.core.runtime import Runtime
+from holdfast.protocol.api import API
+from holdfast.protocol.endpoint import Endpoint, Envelope
 from holdfast.server.app import App
 
 pytestmark = pytest.mark.anyio
@@ -142,3 +148,41 @@ async def test_a_body_of_the_wrong_kind_changes_nothing(memory: Wire, body: byte
 async def test_a_path_means_what_it_says(memory: Wire, path: str, status: int) -> None:
     """API-010: no normalisation leads from one operation to another, and a pattern is no path."""
     assert (await memory.get(path)).status == status
+
+
+def anything(dice: random.Random, depth: int = 0) -> Any:
+    """A JSON value, more often odd than not."""
+    plain = [None, True, 0, -1, 2**63, 1.5, "", "x", "../..", "msg_x", "ses_x", "\0", "\ud83d\ude00", "a" * 3_000]
+    if depth > 2 or dice.random() < 0.6:
+        return dice.choice(plain)
+    if dice.random() < 0.5:
+        return [anything(dice, depth + 1) for _ in range(dice.randrange(3))]
+    return {str(dice.choice(plain)): anything(dice, depth + 1) for _ in range(dice.randrange(3))}
+
+
+def filled(path: str, dice: random.Random, session: str) -> str:
+    ids = ["x", "msg_x", "per_x", "que_x", "con_x", "%00", "%2e%2e", "a" * 3_000]
+    return re.sub(r"\{\w+\}|\*", lambda _: dice.choice(ids), path.replace("{sessionID}", session))
+
+
+ANSWERABLE = [item for item in API if item.envelope is not Envelope.STREAM and item.group != "ptys"]
+
+
+@pytest.mark.parametrize("endpoint", ANSWERABLE, ids=lambda endpoint: endpoint.operation)
+async def test_no_request_is_a_defect(memory: Wire, endpoint: Endpoint) -> None:
+    """API-023, API-025, API-026: whatever is sent, the answer is a result or a declared refusal."""
+    dice = random.Random(endpoint.operation)
+    declared = {200, 204, *(error.status for error in endpoint.declared_errors)}
+    fields = msgspec.structs.fields(endpoint.payload) if endpoint.payload else ()
+    names = msgspec.structs.fields(endpoint.query) if endpoint.query else ()
+    session = (await memory.create())["id"]
+    for _ in range(12):
+        payload = {field.encode_name: anything(dice) for field in fields if dice.random() < 0.8}
+        query = {field.encode_name: str(anything(dice, 9)) for field in names if dice.random() < 0.5}
+        target = f"{filled(endpoint.path, dice, session)}?{urlencode(query, errors='surrogatepass')}"
+        answer = await memory(endpoint.method, target, payload if fields else ...)
+        assert answer.status in declared | {404}, (target, payload, answer.body)
+        if answer.status >= 400:
+            assert {"_tag", "message"} <= set(answer.json)
+        if answer.status == 204 and endpoint.name == "delete":
+            session = (await memory.create())["id"]

@@ -7,6 +7,9 @@ from typing import NamedTuple
 
 import click
 
+STDIN_BYTES = 32 * 1024 * 1024
+NO_TEXT = "it is not valid UTF-8"
+
 
 class Ask(NamedTuple):
     text: str = ""
@@ -58,13 +61,13 @@ def command(
     --session. Ctrl-C interrupts the turn, records that, and exits with 130.
 
     What needs your permission is asked for in the terminal. Without a terminal it is denied at once, unless --yes."""
-    text = sys.stdin.read() if prompt == ("-",) else " ".join(prompt)
+    text = _given() if prompt == ("-",) else " ".join(prompt)
     if not prompt and command is None:
         raise click.UsageError("Missing argument 'PROMPT...'.")
     if model is not None and not all(model.partition("/")[::2]):
         raise click.BadParameter("expected PROVIDER/MODEL, as in demo/echo", param_hint="--model")
     if any("\ud800" <= character <= "\udfff" for character in text):
-        raise click.BadParameter("it is not valid UTF-8", param_hint="PROMPT")
+        raise click.BadParameter(NO_TEXT, param_hint="PROMPT")
     if attach is not None and (standalone or command is not None):
         raise click.UsageError("--attach cannot be combined with --standalone or --command")
     from holdfast.cli.turn import run_prompt
@@ -87,3 +90,14 @@ def command(
             )
         )
     )
+
+
+def _given() -> str:
+    """Standard input, as far as a prompt can be long."""
+    data = sys.stdin.buffer.read(STDIN_BYTES + 1)
+    if len(data) > STDIN_BYTES:
+        raise click.BadParameter(f"it is longer than {STDIN_BYTES // 1024**2} MiB", param_hint="PROMPT")
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise click.BadParameter(NO_TEXT, param_hint="PROMPT") from None

@@ -60,13 +60,15 @@ class Mounted:
         await self._app(_below_mount(scope), receive, send)
 
     async def _live(self, receive: Receive, send: Send) -> None:
+        phase = "startup"
         await receive()
         try:
             async with self.lifespan():
                 await send({"type": "lifespan.startup.complete"})
+                phase = "shutdown"
                 await receive()
         except Exception as error:
-            await send({"type": "lifespan.startup.failed", "message": str(error)})
+            await send({"type": f"lifespan.{phase}.failed", "message": str(error)})
             raise
         await send({"type": "lifespan.shutdown.complete"})
 

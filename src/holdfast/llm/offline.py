@@ -174,12 +174,10 @@ def _text(content: Any) -> str:
 
 
 def _first_line(result: str) -> str:
-    """The read tool answers with JSON; its `content` is the file."""
-    try:
-        content = decode_any(result)["content"]
-    except (msgspec.DecodeError, KeyError, TypeError):
-        content = result
-    return next((line.strip() for line in str(content).splitlines() if line.strip()), "(nothing)")
+    """Of what the read tool shows: a heading, then numbered lines."""
+    lines = [text for line in result.splitlines() if (text := _NUMBERED.sub("", line, count=1)) != line]
+    return next((line.strip() for line in lines or result.splitlines() if line.strip()), "(nothing)")
 
 
+_NUMBERED = re.compile(r"^\s*\d+: ?")
 _FILE = re.compile(r"(?:[\w.-]+/)*(?:[\w-]+\.\w{1,8}|LICENSE|Makefile|README)\b")

@@ -111,6 +111,7 @@ def test_a_failing_watcher_is_dropped_alone(caplog: pytest.LogCaptureFixture) ->
         shell.feed(b"x")
     shell.exit(0)
     shell.finish(End())
+    shell.feed(b"late")
     assert woken == ["before", "after"] * 2
     assert [record.message for record in caplog.records] == ["a watcher of terminal pty_1 failed"]
 

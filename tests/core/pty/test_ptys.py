@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import hashlib
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -326,6 +327,16 @@ async def test_nobody_has_to_watch(desk: PtyDesk) -> None:
     assert replay.text == "x" * (2_097_152 - 3) + "end"
     assert desk.ptys.replay(info.id, 3_000_000).text == "end"
     watcher.attachment.detach()
+
+
+async def test_the_last_words_of_a_process_are_not_lost(desk: PtyDesk) -> None:
+    """TOL-294, TOL-299: also when they are noticed together with its exit, by a loop that was held up."""
+    info = desk.run("head -c 9000 /dev/zero | tr '\\0' x; printf end")
+    watcher, deadline = desk.watch(info.id), time.monotonic() + 20
+    while alive(info.pid):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)  # noqa: ASYNC251 - holding the loop up is the point
+    assert await watcher.rest() == ("x" * 9_000 + "end", 0)
 
 
 async def test_a_terminal_that_closes_itself_goes_on(desk: PtyDesk, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@ and the conversation that its model must be sent, word for word."""
 
 from __future__ import annotations
 
+import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,12 @@ class Place:
         self.write(".git/opencode", "tides")
         self.environment = {"HOME": str(self.home), "PATH": "/usr/local/bin:/usr/bin:/bin"}
         self.configure(**config)
+
+    def with_data(self, data: Path) -> Place:
+        """The same home and project, with what another process left."""
+        other = copy.copy(self)
+        other.data = data
+        return other
 
     def configure(self, **config: Any) -> None:
         """The user's own configuration; read when a Location is opened or reloads."""

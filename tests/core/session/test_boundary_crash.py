@@ -3,7 +3,9 @@ change exactly once."""
 
 from __future__ import annotations
 
+import asyncio
 import shutil
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -33,7 +35,7 @@ from holdfast.core.database.errors import StorageError
 from holdfast.core.runtime import Runtime
 from holdfast.llm.offline import ScriptedTransport, Turn
 from holdfast.schema.session import Session
-from holdfast.schema.session_message import SystemMessage, ToolCompleted, ToolError, UserMessage
+from holdfast.schema.session_message import SystemMessage, ToolCompleted, ToolError, ToolPart, UserMessage
 
 pytestmark = pytest.mark.anyio
 
@@ -124,23 +126,50 @@ async def test_a_crash_at_any_commit_loses_and_repeats_nothing(scene: Scene, cam
     # After the crash the world is as it was at the end: only what was said differs.
     assert len(camera.pictures) >= 8
     for picture in camera.pictures:
-        await check_after_crash(scene, picture)
+        await check_after_crash(scene.place.with_data(picture), scene.session.id)
 
 
-async def check_after_crash(scene: Scene, picture: Path) -> None:
-    place, model = Place.__new__(Place), ScriptedTransport()
-    place.__dict__ |= scene.place.__dict__ | {"data": picture}
+async def check_after_crash(place: Place, session_id: str) -> None:
+    """Another process on what is there goes on."""
+    model = ScriptedTransport()
     place.write(AGENTS, "Be brief.\n")
     async with place.runtime(model, ManualClock(MORNING + DAY)) as runtime:
         assert await runtime.verify() == []
-        await agrees(runtime, scene.session.id)
-        admitted = await users(runtime, scene.session.id)
-        pending = [receipt.prompt.text for receipt in await runtime.sessions.pending(scene.session.id)]
-        await say(runtime, scene.session.id, "after")
-        assert await users(runtime, scene.session.id) == [*admitted, *pending, "after"], picture.name
-        hears_once(model, picture.name)
-        await agrees(runtime, scene.session.id)
+        await agrees(runtime, session_id)
+        admitted = await users(runtime, session_id)
+        pending = [receipt.prompt.text for receipt in await runtime.sessions.pending(session_id)]
+        await say(runtime, session_id, "after")
+        assert await users(runtime, session_id) == [*admitted, *pending, "after"], place.data.name
+        hears_once(model, place.data.name)
+        await agrees(runtime, session_id)
         assert await runtime.verify() == []
+
+
+@pytest.mark.prove
+@pytest.mark.timeout(600)
+async def test_a_process_killed_after_any_commit_loses_and_repeats_nothing(tmp_path: Path) -> None:
+    """CTX-086, CTX-096, SES-137: a real process, really killed, with the commit on disk and nobody told."""
+    point, killed = 0, True
+    while killed:
+        place = Place(tmp_path / str(point))
+        place.write(AGENTS, "Be kind.\n")
+        async with place.runtime(ScriptedTransport(), ManualClock(MORNING)) as runtime:
+            session = await begin(runtime)
+            await say(runtime, session.id, "one " * 50)
+        child = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "tests.core.session.support_day_child", place.folder, session.id, str(point)),
+            cwd=Path(__file__).parents[3],
+        )
+        killed = await child.wait() != 0
+        await check_after_crash(place, session.id)
+        assert all(isinstance(part.state, ToolCompleted | ToolError) for part in await parts_of(place, session.id))
+        point += 1
+    assert 8 < point < 60
+
+
+async def parts_of(place: Place, session_id: str) -> list[ToolPart]:
+    async with place.runtime(ScriptedTransport()) as runtime:
+        return await tools_of(runtime, session_id)
 
 
 async def users(runtime: Runtime, session_id: str) -> list[str]:
@@ -219,9 +248,8 @@ async def test_a_discovery_is_recorded_with_the_settlement_of_its_read(scene: Sc
     camera.on = False
     alone: list[str] = []
     for picture in camera.pictures:
-        place, model = Place.__new__(Place), ScriptedTransport()
-        place.__dict__ |= scene.place.__dict__ | {"data": picture}
-        async with place.runtime(model, ManualClock(MORNING)) as runtime:
+        model = ScriptedTransport()
+        async with scene.place.with_data(picture).runtime(model, ManualClock(MORNING)) as runtime:
             await say(runtime, scene.session.id, "after")
             settled = [part.state for part in await tools_of(runtime, scene.session.id)]
             assert all(isinstance(state, ToolCompleted | ToolError) for state in settled)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import mimetypes
 import os
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ from holdfast.server.finder import best_matches
 from holdfast.server.types import RawBody
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from holdfast.core.filesystem.location_path import Target
     from holdfast.protocol import files as protocol
@@ -49,21 +50,28 @@ async def find(call: Call) -> Sequence[FileEntry]:
 
 
 def _read(directory: Path, path: str) -> RawBody:
-    try:
+    with _no_defect(path):
         data = read_file(_resolve(directory, path), FILE_LIMIT)
-    except PermissionError:
-        raise PathError(path, "inaccessible") from None
     return RawBody(data, mimetypes.guess_type(path)[0] or UNKNOWN)
 
 
 def _list(directory: Path, path: str) -> Sequence[FileEntry]:
-    try:
+    with _no_defect(path):
         entries = list_directory(_resolve(directory, path))
+    return [FileEntry(path=entry.path, type=entry.type) for entry in entries]
+
+
+@contextmanager
+def _no_defect(path: str) -> Iterator[None]:
+    """What the file system refuses, or took away meanwhile, is an answer."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise TargetMissing(path) from None
     except NotADirectoryError:
         raise PathError(path, "non_directory_ancestor") from None
-    except PermissionError:
+    except OSError:
         raise PathError(path, "inaccessible") from None
-    return [FileEntry(path=entry.path, type=entry.type) for entry in entries]
 
 
 def _resolve(directory: Path, path: str) -> Target:
