@@ -1,6 +1,6 @@
 """Durable agent sessions.
 
-`Holdfast` is the runtime in your own process, `HoldfastSync` the same for scripts; `connect` speaks to one elsewhere."""
+`Holdfast` is the runtime in your own process, `HoldfastSync` the same in scripts; `connect` speaks to one elsewhere."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from holdfast.server.types import Call, Frames
 
 
-PUBLIC = frozenset(definition.type for definition in MANIFEST.latest.values() if definition.public)
+PUBLIC = frozenset(definition.type for definition in MANIFEST.latest.values() if definition.announced)
 """The bus carries private events too; of those nobody outside hears."""
 
 
