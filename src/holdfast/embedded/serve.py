@@ -18,6 +18,7 @@ from holdfast.embedded.credential import ensure_password
 from holdfast.embedded.registration import registered
 from holdfast.server.app import App
 from holdfast.server.auth import LOOPBACK_HOSTS, Credentials
+from holdfast.server.pty import SOCKET_OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -56,7 +57,7 @@ class _Server(uvicorn.Server):
                 loop.remove_signal_handler(number)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._app.stop()
+        await self._app.close()
         await super().shutdown(sockets)
 
 
@@ -82,6 +83,7 @@ async def serve(
             log_level="warning",
             lifespan="off",
             timeout_graceful_shutdown=GRACE_SECONDS,
+            **SOCKET_OPTIONS,
         )
         interrupted: tuple[str, ...] = ()
         if recover:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.schema import live_event as live
+from holdfast.schema import pty
 from holdfast.schema import session_event as ev
 from holdfast.schema.event import Definition
 
@@ -128,6 +129,10 @@ LIVE_DEFINITIONS: tuple[Definition, ...] = (
     Definition(type="question.v2.asked", payload=live.QuestionAskedLive),
     Definition(type="question.v2.replied", payload=live.QuestionRepliedLive),
     Definition(type="question.v2.rejected", payload=live.QuestionRejectedLive),
+    Definition(type="pty.created", payload=pty.PtyCreated),
+    Definition(type="pty.updated", payload=pty.PtyUpdated),
+    Definition(type="pty.exited", payload=pty.PtyExited),
+    Definition(type="pty.deleted", payload=pty.PtyDeleted),
     Definition(type="file.edited", payload=live.FileEdited),
     Definition(type="catalog.updated", payload=live.CatalogUpdated),
     Definition(type="integration.updated", payload=live.IntegrationUpdated),

@@ -16,6 +16,8 @@ THERE = Location(directory="/there")
 
 
 class Services:
+    busy = False
+
     def __init__(self, location: Location) -> None:
         self.location = location
         self.closed = asyncio.Event()
@@ -79,6 +81,17 @@ async def test_idle_services_are_let_go_and_built_anew() -> None:
         assert second is not first
     await services.close()
     assert second.closed.is_set()
+
+
+async def test_what_still_runs_keeps_its_location() -> None:
+    """CAT-007: an open terminal, though nobody looks at it."""
+    services = ServiceMap(Builder(), idle=0.01)
+    async with services.use(HERE) as found:
+        found.busy = True
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(found.closed.wait(), 0.05)
+    found.busy = False
+    await asyncio.wait_for(found.closed.wait(), 10)
 
 
 async def test_use_in_time_keeps_them() -> None:

@@ -16,7 +16,7 @@ from holdfast.core.config.config import load_config
 from holdfast.core.config.reload import LiveConfig
 from holdfast.core.context.registry import SystemContextRegistry
 from holdfast.core.location.services import LocationServices
-from holdfast.core.location.settings import output_limits, remembered, session_settings
+from holdfast.core.location.settings import output_limits, pty_settings, remembered, session_settings
 from holdfast.core.location.surface import Surface
 from holdfast.core.location.toolbox import register_tools
 from holdfast.core.permission.permission import Permissions
@@ -24,6 +24,7 @@ from holdfast.core.plugin.external import Found, external_plugins
 from holdfast.core.plugin.host import Location as PluginLocation
 from holdfast.core.plugin.plugins import Plugins
 from holdfast.core.plugin.request import RequestHooks
+from holdfast.core.pty.ptys import Ptys
 from holdfast.core.question.question import Questions
 from holdfast.core.scope import Scope
 from holdfast.core.session.errors import AgentUnavailable
@@ -115,6 +116,13 @@ async def open_location(commons: Commons, location: Location, project: Project) 
     find_plugins = partial(external_plugins, environment=commons.environment, trusts_project=commons.trusts_projects)
     _start_plugins(plugins, find_plugins(config.current))
     config.follow(lambda new: partial(_start_plugins, plugins, find_plugins(new)), scope)
+    ptys = Ptys(
+        location,
+        commons.environment,
+        ids=commons.ids,
+        announce=announce,
+        settings=remembered(config, pty_settings),
+    )
     snapshots = Snapshots(project, commons.directories.data / "snapshot")
 
     def agent_of(session: Session) -> Agent:
@@ -166,6 +174,7 @@ async def open_location(commons: Commons, location: Location, project: Project) 
         plugins=plugins,
         snapshots=snapshots,
         processes=processes,
+        ptys=ptys,
         runner=runner,
         scope=scope,
     )

@@ -18,6 +18,10 @@ log = logging.getLogger(__name__)
 
 
 class Closable(Protocol):
+    @property
+    def busy(self) -> bool:
+        """Whether something runs here that nobody need be looking at."""
+
     async def close(self) -> None: ...
 
 
@@ -59,7 +63,7 @@ class ServiceMap(Generic[S]):
                     del self._slots[location]
             elif slot.users == 0:
                 loop = asyncio.get_running_loop()
-                slot.release = loop.call_later(self._idle, self._release, location, slot)
+                slot.release = loop.call_later(self._idle, self._idled, location, slot)
 
     def __contains__(self, location: Location) -> bool:
         return location in self._slots
@@ -74,6 +78,12 @@ class ServiceMap(Generic[S]):
 
     async def _built(self, location: Location) -> S:
         return await self._build(location)
+
+    def _idled(self, location: Location, slot: _Slot[S]) -> None:
+        if slot.building.result().busy:
+            slot.release = asyncio.get_running_loop().call_later(self._idle, self._idled, location, slot)
+        else:
+            self._release(location, slot)
 
     def _release(self, location: Location, slot: _Slot[S]) -> None:
         if self._slots.get(location) is slot:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from holdfast.core.permission.permission import Permissions
     from holdfast.core.plugin.plugins import Plugins
     from holdfast.core.process.process import Processes
+    from holdfast.core.pty.ptys import Ptys
     from holdfast.core.question.question import Questions
     from holdfast.core.scope import Scope
     from holdfast.core.session.runner.runner import Runner
@@ -38,8 +39,13 @@ class LocationServices:
     plugins: Plugins
     snapshots: Snapshots
     processes: Processes
+    ptys: Ptys
     runner: Runner
     scope: Scope
+
+    @property
+    def busy(self) -> bool:
+        return self.ptys.busy
 
     async def close(self) -> None:
         """What asks people first, so that nobody waits for an answer; then what runs, then what was registered."""
@@ -47,6 +53,7 @@ class LocationServices:
         await self.questions.close()
         await self.plugins.close()
         await self.processes.close()
+        await self.ptys.close()
         await self.catalog.close()
         self.snapshots.close()
         self.scope.close()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.core.filesystem.image import ImageLimits
 from holdfast.core.filesystem.location_files import FileSettings
+from holdfast.core.pty.ptys import PtySettings
 from holdfast.core.session.runner.turn import Limits
 from holdfast.core.session.settings import CompactionSettings, SessionSettings
 from holdfast.core.tool.builtin.bash import BashSettings
@@ -56,6 +57,11 @@ def bash_settings(config: Config) -> BashSettings:
     given = _given(config, "holdfast", only=("external_paths",))
     passed = tuple(_given(config, "holdfast", only=("environment",)).get("environment", ()))
     return BashSettings(shell=config.latest("shell"), passed=passed, **given)
+
+
+def pty_settings(config: Config) -> PtySettings:
+    commands = bash_settings(config)
+    return PtySettings(shell=commands.shell, external_paths=commands.external_paths, passed=commands.passed)
 
 
 def session_settings(config: Config, environment: Mapping[str, str]) -> SessionSettings:
