@@ -61,7 +61,6 @@ DIFFERENCES: dict[tuple[str, str], str] = {
     ("v2.event.subscribe", "200<type=project.directories.updated>: missing"): "API-151: no project copies",
     ("v2.pty.create", "503: added"): "TOL: there is a most of terminals",
     ("v2.pty.connect", "query.location*"): "API-031: spelled as everywhere else",
-    ("v2.event.subscribe", "200<type=pty.*>: missing"): "API-160: not in the manifest yet",
 }
 
 

@@ -58,7 +58,12 @@ def project(tmp_path: Path) -> Path:
                 "description": "Looks",
                 "mode": "subagent",
                 "prompt": "Look.",
-                "options": {"apiKey": CANARY, "deep": {"token": CANARY}},
+                "options": {
+                    "apiKey": CANARY,
+                    "deep": {"token": CANARY},
+                    "headers": {"Authorization": f"Bearer {CANARY}", "X-Custom": CANARY},
+                    "list": [{"authorization": CANARY}],
+                },
             }
         },
         "command": {"greet": {"template": "Say hello to $1", "description": "Greets"}},

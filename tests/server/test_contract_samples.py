@@ -25,10 +25,8 @@ SAMPLES = SHARED / "contract" / "samples"
 
 # Samples, or all whose name begins so, that are looked at elsewhere.
 ELSEWHERE = {
-    "pty-": "test_pty.py",
-    "v-pty": "test_pty.py",
-    "auth-pty": "test_pty.py",
-    "w-warm": "test_pty.py",
+    "pty-ws": "test_pty.py",
+    "auth-pty-ws": "test_pty.py",
     "event-subscribe-": "test_live_stream.py",
     "w-event-shutdown": "test_live_stream.py",
     "session-events-after-beyond": "test_session_stream.py",
@@ -160,7 +158,10 @@ class Replay:
 
     async def send(self, sample: dict[str, Any]) -> Answer:
         request = sample["request"]
-        target = await self.fill(request["path_template"].replace("/srv/demo/proj2", str(self.project)))
+        template = request["path_template"]
+        for recorded in ("/srv/demo/proj2", "%2Fsrv%2Fdemo%2Fproj2"):
+            template = template.replace(recorded, str(self.project))
+        target = await self.fill(template)
         headers = {**request.get("headers", {}), **(request.get("headers_template") or {})}
         if "x-opencode-directory" in headers:
             headers["x-opencode-directory"] = headers["x-opencode-directory"].replace("/srv/demo", "/")
@@ -243,6 +244,20 @@ class Replay:
         assert reply.status == 204
         assert (await self.wire.post(f"{path}/wait")).status == 204
 
+    async def new_terminal(self) -> None:
+        self.variables["pty"] = (await self.wire.post("/api/pty", {"command": "/bin/sh", "args": ["-c", "true"]})).data[
+            "id"
+        ]
+
+    async def exited_terminal(self) -> None:
+        await self.new_terminal()
+        async with asyncio.timeout(PATIENCE):
+            while (await self.wire.get(f"/api/pty/{self.variables['pty']}")).data["status"] != "exited":  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+
+    async def removed_terminal(self) -> None:
+        assert (await self.wire("DELETE", f"/api/pty/{self.variables['pty']}")).status == 204
+
     async def pending(self, session: str, kind: str) -> str:
         """The id of what a session waits for."""
         path = f"/api/session/{await self.value(session)}/{kind}"
@@ -263,6 +278,9 @@ BEFORE: dict[str, Callable[[Replay], Awaitable[None]]] = {
     "history-after-fail": Replay.failing_turn,
     "context-after-tool": Replay.settle_tool,
     "context-after-switch": Replay.switches,
+    "pty-get-exited": Replay.exited_terminal,
+    "pty-remove-again": Replay.removed_terminal,
+    "v-pty-remove": Replay.new_terminal,
     "perm-ask-id": Replay.first_request,
     "perm-request-list": Replay.third_request,
     "context-tool-waiting": Replay.waiting_tool,
@@ -337,7 +355,7 @@ async def test_recorded_requests_get_answers_of_the_same_shape(
     memory: Wire, locked: Wire, asking: Replay, model: ScriptedTransport, project: Path
 ) -> None:
     """API-003, API-005, API-020, API-023, API-024, API-027, API-041, API-112, API-117, API-120, API-122, API-126,
-    API-127, API-130, API-132, API-133, API-134, API-140, API-321: every sample that is not looked at elsewhere."""
+    API-127, API-130, API-132, API-133, API-134, API-140, API-160, API-321: every sample but those for elsewhere."""
     replay, protected = Replay(memory, model, project), Replay(locked, model, project)
     problems: list[str] = []
     replayed = 0

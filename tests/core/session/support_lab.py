@@ -27,6 +27,7 @@ from holdfast.schema.model import ModelRef
 T = TypeVar("T")
 Piece = bytes | asyncio.Event | Exception
 LAB = ModelRef(id="m", provider_id="lab")
+CLAUDE = ModelRef(id="m", provider_id="claude")
 OTHER = ModelRef(id="other", provider_id="lab")
 TOO_LONG = "This model's maximum context length is 100 tokens. Your messages resulted in 200 tokens."
 
@@ -136,6 +137,44 @@ def _text(text: str) -> list[Piece]:
     return [sse(chunk({"content": text}))] if text else []
 
 
+# -- Anthropic's format, in which a call is complete before its answer ends --------------------------------------------
+
+
+def claude_answer(*pieces: Piece) -> Reply:
+    start = {"type": "message_start", "message": {"usage": {"input_tokens": 1, "output_tokens": 1}}}
+    return Reply([sse(start), *pieces])
+
+
+def claude_text(index: int, text: str, kind: str = "text") -> bytes:
+    """A block of text or thinking that is not closed yet."""
+    block = {"type": kind, kind: ""}
+    delta = {"type": f"{kind}_delta", kind: text}
+    return sse(
+        {"type": "content_block_start", "index": index, "content_block": block},
+        {"type": "content_block_delta", "index": index, "delta": delta},
+    )
+
+
+def claude_call(index: int, tool: str, arguments: str = "{}", *, whole: bool = True) -> bytes:
+    block = {"type": "tool_use", "id": f"call_{index}", "name": tool, "input": {}}
+    delta = {"type": "input_json_delta", "partial_json": arguments}
+    frames: list[dict[str, Any]] = [
+        {"type": "content_block_start", "index": index, "content_block": block},
+        {"type": "content_block_delta", "index": index, "delta": delta},
+    ]
+    return sse(*frames, *([{"type": "content_block_stop", "index": index}] if whole else []))
+
+
+def claude_error(message: str) -> bytes:
+    return sse({"type": "error", "error": {"type": "overloaded_error", "message": message}})
+
+
+CLAUDE_END = sse(
+    {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 5}},
+    {"type": "message_stop"},
+)
+
+
 class Lab(ToolRuntime):
     """A runtime with a configuration file, tools and, where given, settings that no file names."""
 
@@ -205,7 +244,9 @@ def configure(folder: Path, config: Mapping[str, Any] | None = None, limit: Mapp
     model = {"limit": dict(limit)} if limit else {}
     compatible = {"type": "aisdk", "package": "@ai-sdk/openai-compatible", "url": "http://lab.invalid/v1"}
     lab = {"api": compatible, "models": {"m": model, "other": model}}
-    given = {"providers": {"lab": lab}, "agents": {"quick": {"mode": "all"}}, "snapshots": False}
+    own = {"type": "aisdk", "package": "@ai-sdk/anthropic", "url": "http://claude.invalid/v1"}
+    claude = {"api": {**own, "settings": {"apiKey": "k"}}, "models": {"m": model}}
+    given = {"providers": {"lab": lab, "claude": claude}, "agents": {"quick": {"mode": "all"}}, "snapshots": False}
     (where / "opencode.json").write_text(json.dumps({**given, **(config or {})}), encoding="utf-8")
 
 

@@ -440,21 +440,26 @@ def change_snapshot(runtime: Runtime, session_id: str, key: str, value: object) 
         sql("update session_context_epoch set snapshot = ? where session_id = ?", text, session_id)
 
 
-@pytest.mark.parametrize(("boundary", "ends"), [("one", True), ("two", False), ("three", False)])
+@pytest.mark.parametrize(
+    ("kept", "ends"),
+    [
+        pytest.param("one", True, id="before it was told"),
+        pytest.param("fact is now moved", False, id="what was told itself"),
+        pytest.param("three", False, id="after it was told"),
+    ],
+)
 async def test_a_revert_ends_the_epoch_only_if_it_takes_away_what_was_told(
-    runtime: Runtime, session: Session, model: ScriptedTransport, fact: Fact, boundary: str, ends: bool
+    runtime: Runtime, session: Session, model: ScriptedTransport, fact: Fact, kept: str, ends: bool
 ) -> None:
     """CTX-111, SES-172: what the model was told in the part that is gone, it hears again; nothing else is repeated."""
     await say(runtime, session.id, "one")
     fact.value = "moved"
     await say(runtime, session.id, "two")
     await say(runtime, session.id, "three")
-    messages = await history(runtime, session.id)
-    # The boundary message stays, and with `two` the system message that follows it goes; so take the one after it.
-    kept = {item.text: index for index, item in enumerate(messages) if isinstance(item, UserMessage)}
-    index = kept[boundary] + (1 if boundary == "two" else 0)
+    spoken = [item for item in await history(runtime, session.id) if isinstance(item, UserMessage | SystemMessage)]
+    boundary = next(item.id for item in spoken if item.text == kept)
     before = await view(runtime, session.id)
-    await runtime.sessions.stage_revert(session.id, messages[index].id)
+    await runtime.sessions.stage_revert(session.id, boundary)
     await runtime.sessions.commit_revert(session.id)
     after = await view(runtime, session.id)
     assert (after["status"] == "not initialized") == ends
@@ -550,6 +555,25 @@ async def test_a_compaction_that_fails_changes_nothing(
     await say(runtime, session.id, "three")
     assert model.requests[-1]["messages"][: len(before)] == before
     assert (await view(runtime, session.id))["prefixBreaks"] == []
+
+
+async def test_what_was_told_is_replayed_after_a_failed_attempt_and_not_told_again(
+    runtime: Runtime, session: Session, model: ScriptedTransport, fact: Fact
+) -> None:
+    """CTX-096: at the same place and in the same words, though the source has changed meanwhile; that is told beside
+    it, once."""
+    await say(runtime, session.id, "one")
+    fact.value = "moved"
+    play(model, Turn(fail=400))
+    await say(runtime, session.id, "two")
+    failed = model.requests[-1]["messages"]
+    assert failed[-1]["content"] == f"two\n{wrap('fact is now moved')}"
+    await runtime.sessions.run(session.id)
+    assert model.requests[-1]["messages"] == failed
+    fact.value = "moved again"
+    await say(runtime, session.id, "three")
+    assert [text.count("fact is now moved") for text in await updates(runtime, session.id)] == [1, 1]
+    assert heard(model.requests[-1]).count(wrap("fact is now moved")) == 1
 
 
 async def test_the_stored_snapshot_is_for_nobody_but_the_runtime(

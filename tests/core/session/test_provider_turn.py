@@ -19,7 +19,7 @@ from holdfast.schema.codec import encode
 from holdfast.schema.model import ModelRef
 from holdfast.schema.prompt import Prompt
 from holdfast.schema.session import CacheTokens, Session, Tokens
-from holdfast.schema.session_message import AssistantMessage, ToolCompleted, ToolError, ToolPart
+from holdfast.schema.session_message import AssistantMessage, TextContent, TextPart, ToolCompleted, ToolError, ToolPart
 
 pytestmark = pytest.mark.anyio
 
@@ -114,6 +114,101 @@ async def test_a_hosted_call_without_a_result_is_failed(runtime: Runtime, sessio
     assert isinstance(part, ToolPart)
     assert isinstance(part.state, ToolError)
     assert part.state.error.message == NO_RESULT
+
+
+CALL = llm.ToolCall("c", "web_search", {}, provider_executed=True)
+START = llm.ToolInputStart("c", "web_search")
+MALFORMED: dict[str, list[llm.Event]] = {
+    "text started twice": [llm.TextStart("t"), llm.TextStart("t")],
+    "reasoning started twice": [llm.ReasoningStart("r"), llm.ReasoningStart("r")],
+    "input started twice": [START, START],
+    "input started again after its end": [START, llm.ToolInputEnd("c", "web_search"), START],
+    "delta before its start": [llm.TextDelta("t", "x")],
+    "end before its start": [llm.TextEnd("t")],
+    "input delta after its end": [
+        START,
+        llm.ToolInputEnd("c", "web_search"),
+        llm.ToolInputDelta("c", "web_search", "{"),
+    ],
+    "another name for the same call": [START, llm.ToolInputDelta("c", "read", "{")],
+    "the same call twice": [CALL, CALL],
+    "a result before its call": [llm.ToolResultEvent("c", "web_search", FOUND)],
+    "a second result": [
+        CALL,
+        llm.ToolResultEvent("c", "web_search", FOUND),
+        llm.ToolResultEvent("c", "web_search", FOUND),
+    ],
+    "two finishes": [llm.StepFinish("stop"), llm.StepFinish("stop")],
+}
+
+
+@pytest.mark.parametrize("events", MALFORMED.values(), ids=MALFORMED)
+async def test_a_malformed_stream_is_a_defect(runtime: Runtime, session: Session, events: list[llm.Event]) -> None:
+    """SES-104: it aborts the drain; nothing is guessed."""
+    with pytest.raises(ValueError, match="the provider"):
+        await publish(runtime, session, *events)
+
+
+async def test_an_error_after_a_settlement_adds_nothing(runtime: Runtime, session: Session) -> None:
+    """SES-105, SES-106: a call without input events gets them; a late error result is passed over."""
+    late = llm.ToolResultEvent("c", "web_search", ToolResult(type="error", value="late"))
+    message = await publish(
+        runtime, session, CALL, llm.ToolResultEvent("c", "web_search", FOUND), late, llm.StepFinish("stop")
+    )
+    (part,) = message.content
+    assert isinstance(part, ToolPart)
+    assert isinstance(part.state, ToolCompleted)
+    events, _ = await runtime.sessions.history(session.id)
+    assert [event.type.removeprefix("session.next.") for event in events][:4] == [
+        *("step.started", "tool.input.started", "tool.input.ended", "tool.called")
+    ]
+
+
+async def test_blocks_interleave_by_their_ids(runtime: Runtime, session: Session) -> None:
+    """SES-102, SES-103: two texts opened together stay apart, in the order of their starts; what is open at the end is
+    closed with what had arrived."""
+    message = await publish(
+        runtime,
+        session,
+        llm.TextStart("one"),
+        llm.TextStart("two"),
+        llm.TextDelta("two", "b"),
+        llm.TextDelta("one", "a"),
+        llm.TextEnd("one"),
+        llm.TextDelta("two", "c"),
+        llm.StepFinish("stop"),
+    )
+    assert [(part.id, part.text) for part in message.content if isinstance(part, TextPart)] == [
+        ("one", "a"),
+        ("two", "bc"),
+    ]
+
+
+async def test_progress_replaces_itself_and_outlives_a_failure(runtime: Runtime, session: Session) -> None:
+    """SES-128, TOL-036: a checkpoint is wholesale, ignored for a call that does not run, and kept beside a failure."""
+    lease = await runtime._ownership.acquire(session.id, Interrupt(), _always)
+    assert lease is not None
+    outbox = Outbox(lease, session.location)
+    of = TurnOf(session.id, session.location, "build", ModelRef(id="m", provider_id="p"))
+    publisher = TurnPublisher(runtime.log, outbox, of, runtime._ids, runtime._clock, lambda tokens: 0.0)
+    publisher.handle(llm.ToolCall("c", "slow", {}))
+    publisher.progress("c", {"done": 1, "gone": True}, (TextContent(text="one"),))
+    publisher.progress("c", {"done": 2}, (TextContent(text="two"),))
+    publisher.progress("nobody", {"done": 9}, ())
+    publisher.fail_call("c", "broke")
+    publisher.progress("c", {"done": 3}, ())
+    publisher.handle(llm.StepFinish("tool-calls"))
+    publisher.end()
+    await outbox.commit()
+    runtime._ownership.release(lease)
+    assert publisher.message_id is not None
+    message = (await runtime.sessions.message(session.id, publisher.message_id)).decode()
+    assert isinstance(message, AssistantMessage)
+    assert message == publisher.answer.message
+    (part,) = message.content
+    assert isinstance(part, ToolPart)
+    assert isinstance(part.state, ToolError)
+    assert (part.state.structured, part.state.content) == ({"done": 2}, (TextContent(text="two"),))
 
 
 async def test_a_turn_says_which_session_it_belongs_to(

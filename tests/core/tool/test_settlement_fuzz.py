@@ -94,6 +94,7 @@ def test_random_arguments_are_settled_and_never_a_defect(calls: Wild) -> None:
 
 
 @pytest.mark.prove
+@pytest.mark.timeout(3_600)
 @MANY
 @given(wild)
 def test_many_random_arguments_are_settled_and_never_a_defect(calls: Wild) -> None:
@@ -159,9 +160,9 @@ def test_whatever_happens_when_nothing_is_left_open(example: Play) -> None:
 
 
 @pytest.mark.prove
+@pytest.mark.timeout(3_600)
 @MANY
 @given(plays(*KINDS, "daemon"))
-@pytest.mark.timeout(3_600)
 def test_whatever_happens_when_nothing_is_left_open_for_longer(example: Play) -> None:
     """TOL-020, TOL-032, TOL-034, TOL-092, TOL-123, TOL-338, SES-118, SES-132, SES-137: the same, for longer."""
     asyncio.run(check_play(example))

@@ -14,6 +14,8 @@ from holdfast.schema.catalog import ModelInfo, ProviderInfo
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from holdfast.schema.agent import ProviderRequest
+
 T = TypeVar("T", ProviderInfo, ModelInfo)
 
 # A header can hold anything, so only these are shown.
@@ -24,7 +26,7 @@ SHOWN_HEADERS = frozenset(
     """.split()  # noqa: SIM905 - a list of words reads best as words
 )
 _SECRET = re.compile(
-    r"auth(?!or)|(?:api|access|private)[-_]?key|secret|password|cookie|credential|token(?!s)", re.IGNORECASE
+    r"auth(?!ors?$)|(?:api|access|private)[-_]?key|secret|password|cookie|credential|token(?!s)", re.IGNORECASE
 )
 _USER = re.compile(r"(?<=//)[^/@]*@")
 
@@ -50,12 +52,19 @@ def _headers(headers: Mapping[str, str]) -> dict[str, str]:
     return {name: value if name.lower() in SHOWN_HEADERS else REDACTED for name, value in headers.items()}
 
 
+def public_request(request: ProviderRequest) -> ProviderRequest:
+    return msgspec.structs.replace(request, headers=_headers(request.headers), body=_shown(request.body))
+
+
 def _shown(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        key: _shown(value) if isinstance(value, dict) else value
-        for key, value in fields.items()
-        if not _SECRET.search(key)
-    }
+    return {key: _value(key, value) for key, value in fields.items() if not _SECRET.search(key)}
+
+
+def _value(key: str, value: Any) -> Any:
+    if isinstance(value, dict):
+        named = key.lower() == "headers" and all(isinstance(item, str) for item in value.values())
+        return _headers(value) if named else _shown(value)
+    return [_value(key, item) for item in value] if isinstance(value, list) else value
 
 
 @lru_cache(maxsize=1024)

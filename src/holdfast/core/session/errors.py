@@ -3,6 +3,7 @@
 SessionError
 ├── SessionNotFound         no such Session
 ├── MessageNotFound         no such message in that Session, whoever else may own it
+├── MessageUndecodable      a stored message that this version cannot read
 ├── PromptConflict          that message id already stands for something else
 ├── InvalidCursor           a page cursor that was not made for this request
 ├── LifecycleConflict       an input cannot be promoted as asked (internal)
@@ -49,6 +50,17 @@ class MessageNotFound(SessionError):
 
     def __init__(self, session_id: str, message_id: str) -> None:
         super().__init__(f"Message not found: {message_id}")
+        self.session_id = session_id
+        self.message_id = message_id
+
+
+class MessageUndecodable(SessionError):
+    """A stored message that this version cannot read. What is wrong with it is the cause, for the operator's log."""
+
+    tag = "Session.MessageDecodeError"
+
+    def __init__(self, session_id: str, message_id: str) -> None:
+        super().__init__(f"Message {message_id} cannot be read")
         self.session_id = session_id
         self.message_id = message_id
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
-from holdfast.core.session.errors import MessageNotFound, SessionNotFound
+from holdfast.core.session.errors import MessageNotFound, MessageUndecodable, SessionNotFound
 from holdfast.schema.codec import decode_any, decode_message, decoder, encode
 from holdfast.schema.location import Location
 from holdfast.schema.model import DEFAULT_VARIANT, ModelRef
@@ -46,9 +46,13 @@ class StoredMessage(NamedTuple):
     seq: int
     id: str
     wire: bytes
+    session_id: str
 
     def decode(self) -> SessionMessage:
-        return decode_message(self.wire)
+        try:
+            return decode_message(self.wire)
+        except msgspec.DecodeError as error:
+            raise MessageUndecodable(self.session_id, self.id) from error
 
 
 class OpenCall(NamedTuple):
@@ -156,24 +160,24 @@ class SessionStore:
             "message.page_asc" if ascending else "message.page_desc",
             {"session_id": session_id, "anchor": anchor, "limit": limit},
         )
-        messages = [_message(row) for row in rows]
+        messages = [_message(row, session_id) for row in rows]
         return messages[::-1] if backwards else messages
 
     async def message(self, session_id: str, message_id: str) -> StoredMessage:
         rows = await self._database.fetch("message.get", {"session_id": session_id, "message_id": message_id})
         if not rows:
             raise MessageNotFound(session_id, message_id)
-        return _message(rows[0])
+        return _message(rows[0], session_id)
 
     async def active_history(self, session_id: str) -> list[StoredMessage]:
         """The messages currently selected as model history, oldest first."""
         rows = await self._database.fetch_large("message.active", {"session_id": session_id})
-        return [_message(row) for row in rows]
+        return [_message(row, session_id) for row in rows]
 
     async def history_after(self, session_id: str, seq: int, held: str | None = None) -> list[StoredMessage]:
         """Messages newer than one that is already known as model history. Of `held` only its place is told."""
         rows = await self._database.fetch("message.after", {"session_id": session_id, "after": seq, "held": held})
-        return [_message(row) for row in rows]
+        return [_message(row, session_id) for row in rows]
 
     async def attachments(self, session_id: str) -> dict[tuple[str, int], Attachment]:
         """What was behind the files of prompts, by message and position."""
@@ -261,7 +265,7 @@ def admission(row: Row) -> Admission:
     )
 
 
-def _message(row: Row) -> StoredMessage:
+def _message(row: Row, session_id: str) -> StoredMessage:
     seq, id, kind, data, parts = row
     assert isinstance(seq, int)
     assert isinstance(data, bytes)
@@ -269,7 +273,7 @@ def _message(row: Row) -> StoredMessage:
     if kind == "assistant":
         assert parts is None or isinstance(parts, bytes)
         wire = b'%s,"content":[%s]}' % (wire[:-1], parts or b"")
-    return StoredMessage(seq, str(id), wire)
+    return StoredMessage(seq, str(id), wire, session_id)
 
 
 def _session(row: Row) -> Session:

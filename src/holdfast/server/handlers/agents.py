@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from holdfast.core.catalog.public import public
-from holdfast.schema.catalog import NativeApi, ProviderInfo
+from holdfast.core.catalog.public import public_request
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,10 +18,4 @@ if TYPE_CHECKING:
 async def list(call: Call) -> Sequence[Agent]:
     async with call.services as services:
         await services.catalog.ready()
-        return [_without_secrets(agent) for agent in services.agents.list()]
-
-
-def _without_secrets(agent: Agent) -> Agent:
-    """What an agent sends along is judged like what its provider does."""
-    sender = ProviderInfo(id=agent.id, name=agent.id, api=NativeApi(settings={}), request=agent.request)
-    return replace(agent, request=public(sender).request)
+        return [replace(agent, request=public_request(agent.request)) for agent in services.agents.list()]

@@ -85,6 +85,8 @@ class TurnPublisher:
         self._reasonings: dict[str, _Fragment] = {}
         self._inputs: dict[str, _Fragment] = {}
         self._flush: asyncio.TimerHandle | None = None
+        self._names: dict[str, str] = {}
+        self._calls: set[str] = set()
         self.answer = Answer()
         self.snapshot: str | None = None
         """The tree before the step; known, if ever, before the first event is handled."""
@@ -101,13 +103,14 @@ class TurnPublisher:
             return
         match event:
             case llm.TextDelta(id, text):
-                self._texts[id].pieces.append(text)
+                _opened(self._texts, id).pieces.append(text)
                 self._schedule_flush()
             case llm.ReasoningDelta(id, text):
-                self._reasonings[id].pieces.append(text)
+                _opened(self._reasonings, id).pieces.append(text)
                 self._schedule_flush()
-            case llm.ToolInputDelta(id, _, text):
-                self._inputs[id].pieces.append(text)
+            case llm.ToolInputDelta(id, name, text):
+                self._check_name(id, name)
+                _opened(self._inputs, id).pieces.append(text)
                 self._schedule_flush()
             case llm.TextStart(id):
                 _open(self._texts, id)
@@ -120,13 +123,18 @@ class TurnPublisher:
             case llm.ReasoningEnd(id, metadata):
                 self._end_reasoning(id, metadata)
             case llm.ToolInputStart(id, name):
+                if id in self._names:
+                    raise ValueError(f"the provider started the input of call {id} twice")
                 _open(self._inputs, id)
+                self._names[id] = name
                 self._stage(ev.ToolInputStarted, call_id=id, name=name)
             case llm.ToolInputEnd(id):
                 self._end_input(id)
             case llm.ToolCall():
                 self._call(event)
             case llm.StepFinish():
+                if self.finish is not None:
+                    raise ValueError("the provider finished its step twice")
                 self.finish = event
             case llm.ProviderError(message):
                 self.close_fragments()
@@ -219,18 +227,35 @@ class TurnPublisher:
 
     def _end_text(self, id: str) -> None:
         self._announce_deltas()
-        self._stage(ev.TextEnded, text_id=id, text=self._texts.pop(id).whole())
+        text = _opened(self._texts, id).whole()
+        del self._texts[id]
+        self._stage(ev.TextEnded, text_id=id, text=text)
 
     def _end_reasoning(self, id: str, metadata: ProviderMetadata | None) -> None:
         self._announce_deltas()
-        text = self._reasonings.pop(id).whole()
+        text = _opened(self._reasonings, id).whole()
+        del self._reasonings[id]
         self._stage(ev.ReasoningEnded, reasoning_id=id, text=text, provider_metadata=metadata)
 
     def _end_input(self, id: str) -> None:
         self._announce_deltas()
-        self._stage(ev.ToolInputEnded, call_id=id, text=self._inputs.pop(id).whole())
+        text = _opened(self._inputs, id).whole()
+        del self._inputs[id]
+        self._stage(ev.ToolInputEnded, call_id=id, text=text)
+
+    def _check_name(self, id: str, name: str) -> None:
+        if self._names.get(id, name) != name:
+            raise ValueError(f"the provider changed the name of call {id}")
 
     def _call(self, call: llm.ToolCall) -> None:
+        if call.id in self._calls:
+            raise ValueError(f"the provider made call {call.id} twice")
+        self._check_name(call.id, call.name)
+        self._calls.add(call.id)
+        if call.id not in self._names:  # it came whole
+            self._names[call.id] = call.name
+            self._stage(ev.ToolInputStarted, call_id=call.id, name=call.name)
+            self._stage(ev.ToolInputEnded, call_id=call.id, text="")
         self.called = self.called or not call.provider_executed
         self.unsettled[call.id] = call
         if call.invalid is not None and not call.provider_executed:
@@ -244,7 +269,9 @@ class TurnPublisher:
     def _hosted_result(self, event: llm.ToolResultEvent) -> None:
         """Kept exactly as the provider gave it: some want it back that way."""
         if self.unsettled.pop(event.id, None) is None:
-            return
+            if event.result.type == "error" and event.id in self._calls:
+                return  # it was settled already, and an error adds nothing
+            raise ValueError(f"the provider gave a result for call {event.id}, which waits for none")
         provider = ev.Provider(executed=True, metadata=event.metadata)
         raw = msgspec.Raw(encode(event.result))
         if event.result.type == "error":
@@ -289,6 +316,12 @@ class TurnPublisher:
         if self._flush is not None:
             self._flush.cancel()
             self._flush = None
+
+
+def _opened(fragments: dict[str, _Fragment], id: str) -> _Fragment:
+    if id not in fragments:
+        raise ValueError(f"the provider went on with block {id}, which is not open")
+    return fragments[id]
 
 
 def _open(fragments: dict[str, _Fragment], id: str) -> None:
