@@ -120,7 +120,7 @@ async def test_the_live_stream_begins_with_connected_and_has_heartbeats(
     model = Patient(Turn(text=WORDS))
     async with _host(project, tmp_path, model) as host:
         before = await host.sessions.create(model=MODEL)
-        response = await host._in_memory.send(Request("GET", "/api/event", {"accept": "text/event-stream"}))
+        response = await host._transport.send(Request("GET", "/api/event", {"accept": "text/event-stream"}))
         async with aclosing(_frames(response)) as frames, asyncio.timeout(10):
             connected = await anext(frames)
             assert (connected["type"], connected["data"]) == ("server.connected", {})
@@ -208,11 +208,11 @@ async def _take(events: AsyncIterator[Event], count: int) -> list[int]:
 def _count_requests(host: Holdfast) -> list[str]:
     """Counts what goes through the client's transport; nothing is changed on the way."""
     targets: list[str] = []
-    send = host._in_memory.send
+    send = host._transport.send
 
     async def counted(request: Request) -> Any:
         targets.append(request.target)
         return await send(request)
 
-    host._in_memory.send = counted  # type: ignore[method-assign]
+    host._transport.send = counted  # type: ignore[method-assign]
     return targets
