@@ -43,6 +43,8 @@ bench: setup ## ratios of one run: the event log against bare SQLite, streams ag
 	@$(BIN)/python benchmarks/context.py
 	@$(BIN)/python benchmarks/tools.py
 	@$(BIN)/python benchmarks/search.py
+	@$(BIN)/python benchmarks/config.py
+	@$(BIN)/python benchmarks/catalog.py
 
 generate: setup ## write the generated client anew from the protocol
 	@$(BIN)/python -m holdfast.client.generate
