@@ -150,6 +150,14 @@ def test_the_configuration_in_force_has_no_secrets(here: Invoke, holdfast: Machi
     assert SECRET not in ran.out + ran.err
 
 
+def test_the_schema_knows_every_section(here: Invoke) -> None:
+    """What an editor needs."""
+    schema = json.loads(here("config", "schema").out)
+
+    assert "json-schema.org" in schema["$schema"]
+    assert "providers" in str(schema)
+
+
 # -- keys --------------------------------------------------------------------------------------------------------
 
 

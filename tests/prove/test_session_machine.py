@@ -16,4 +16,4 @@ MANY = settings(SOME, max_examples=2_000, stateful_step_count=25)
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
 def test_two_thousand_sequences_keep_the_rules() -> None:
     """SES-034, SES-046, SES-136, SES-137, SES-139, SES-213, CMP-029: what the ordinary suite checks, more often."""
-    run_state_machine_as_test(SessionMachine, settings=MANY)  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(SessionMachine, settings=MANY)

@@ -33,6 +33,14 @@ def show() -> None:
     sys.exit(execute(_show()))
 
 
+@command.command()
+def schema() -> None:
+    """Print the JSON Schema of a configuration file, for an editor."""
+    from holdfast.embedded.holdfast import Holdfast
+
+    print_json(Holdfast.config_schema())
+
+
 async def _check(as_json: bool) -> int:
     from holdfast.cli.failure import FAILED
     from holdfast.cli.host import Host

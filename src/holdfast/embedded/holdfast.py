@@ -84,6 +84,13 @@ class Holdfast(AsyncClient):
         await self._runtime.__aexit__(None, None, None)
         self._scope.close()
 
+    @staticmethod
+    def config_schema() -> dict[str, Any]:
+        """The JSON Schema of a configuration file."""
+        from holdfast.core.config.schema import json_schema
+
+        return json_schema()
+
     async def default_model(self) -> ModelRef | None:
         """The model that a Session without one would use here."""
         return await self._runtime.default_model()

@@ -79,7 +79,6 @@ async def serve(
         config = uvicorn.Config(
             app,
             http="httptools",
-            ws="auto",
             log_level="warning",
             lifespan="off",
             timeout_graceful_shutdown=GRACE_SECONDS,

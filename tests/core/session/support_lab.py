@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequenc
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from tests.core.session.conftest import NoInput, ToolRuntime
+from tests.core.session.conftest import NoInput, ToolRuntime, event_types
 from tests.llm.support import chunk, sse
 
 from holdfast.core.clock import Clock
@@ -260,6 +260,22 @@ def tool(execute: Callable[[ToolContext], Any]) -> Tool[NoInput, dict[str, Any]]
         return outcome if isinstance(outcome, dict) else {"ok": True}
 
     return Tool(description="for a test", input=NoInput, output=dict[str, Any], execute=run)
+
+
+async def until(happened: Callable[[], Coroutine[Any, Any, bool]]) -> None:
+    """Look until it is so; for what tells nobody when it happens."""
+    async with asyncio.timeout(20):
+        while not await happened():  # noqa: ASYNC110 - rows call nobody
+            await asyncio.sleep(0.001)
+
+
+async def recorded(runtime: ToolRuntime, session_id: str, type: str) -> None:
+    """Returns once such an event is in the log."""
+
+    async def there() -> bool:
+        return type in await event_types(runtime, session_id)
+
+    await until(there)
 
 
 def live(heard: Sequence[Announcement], type: str) -> list[dict[str, Any]]:

@@ -6,18 +6,30 @@ the middle of whatever it was doing. A crash closes the database under it, and n
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 import tempfile
 from collections import deque
 from collections.abc import Coroutine, Mapping
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.core.session.conftest import new_session
-from tests.core.session.support_lab import LAB, OTHER, Lab, Reply, calls, die, error_event, overflows, refuses, says, tool
+from tests.core.session.support_lab import (
+    LAB,
+    OTHER,
+    Lab,
+    Reply,
+    calls,
+    die,
+    error_event,
+    overflows,
+    refuses,
+    says,
+    tool,
+)
 from tests.llm.support import chat_model, chunk, claude, sse
 
 from holdfast.core.database.errors import StorageError
@@ -47,6 +59,7 @@ LONG = "input {} " + "and more " * 60
 PATIENCE = 20.0
 LIMIT = {"context": 1_000_000, "output": 100}
 CONFIG = {"compaction": {"buffer": 10, "keep": {"tokens": 0}}, "agents": {"quick": {"mode": "all", "steps": 2}}}
+# "bad input" and "error in a call" join these once the two open faults of test_turn_order.py are mended.
 BEHAVIOURS = ("two tools", "held tool", "tool", "unknown tool", "text", "refuse", "cut", "error", "overflow")
 PLANS = st.lists(st.sampled_from(BEHAVIOURS), min_size=1, max_size=4)
 FAILURES = ("refuse", "cut", "error", "error in a call", "overflow")
@@ -113,7 +126,7 @@ class Oracle:
         assert self.runtime is not None
         cold = await History(self.runtime.store, session_id).request(self.frames[session_id], None)
         if cold.body != raw:
-            same = len(os.path.commonprefix([raw, cold.body]))
+            same = next(i for i, pair in enumerate(zip_longest(raw, cold.body)) if pair[0] != pair[1])
             self.faults.append(f"hot is not cold:\n{raw[max(0, same - 300) :]!r}\n{cold.body[max(0, same - 300) :]!r}")
 
 
@@ -185,7 +198,9 @@ class Reading:
                 self.open_steps.add(data["assistantMessageID"])
             case "step.ended" | "step.failed":
                 assert data["assistantMessageID"] in self.open_steps, "a step ended twice"
-                assert not {key for key in self.open_calls if key[0] == data["assistantMessageID"]}, "ended before a call"
+                assert not {key for key in self.open_calls if key[0] == data["assistantMessageID"]}, (
+                    "ended before a call"
+                )
                 self.open_steps.clear()
                 self.dispatched = False
             case "turn.dispatched":
@@ -220,6 +235,8 @@ class Reading:
         gone = [id for id, row in self.inbox.items() if row[2] > boundary or self.promoted.get(id, -1) > boundary]
         for id in gone:
             del self.inbox[id]
+        # A call that a crash left open and a revert took out of the conversation has nothing left to settle.
+        self.open_calls = {call for call in self.open_calls if self.made[call[0]] <= boundary}
 
 
 class SessionMachine(RuleBasedStateMachine):
@@ -306,9 +323,7 @@ class SessionMachine(RuleBasedStateMachine):
         held=st.sampled_from(("tools", "nothing", "nothing", "model")),
         turns=st.sampled_from((60, 30, 10, 3, 0)),
     )
-    def prompt(
-        self, which: int, delivery: Delivery, resume: bool, plans: list[str], held: str, turns: int
-    ) -> None:
+    def prompt(self, which: int, delivery: Delivery, resume: bool, plans: list[str], held: str, turns: int) -> None:
         self.number += 1
         self.oracle.plans.extend(plans)
         self.hold(held)
@@ -536,7 +551,7 @@ def _noting(send: Any) -> Any:
     """Remember with what frame a request was made, so that it can be made again from nothing."""
 
     async def noting(drain: _Drain, ready: Ready) -> Any:
-        transport = drain._around.transport
+        transport: object = drain._around.transport
         assert isinstance(transport, Oracle)
         transport.frames[drain._session_id] = ready.frame
         return await send(drain, ready)

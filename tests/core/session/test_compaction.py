@@ -12,9 +12,11 @@ import pytest
 from tests.core.session.conftest import announced, event_types, messages, new_session, tables
 from tests.core.session.support_lab import (
     LAB,
+    TOO_LONG,
     Lab,
     Provider,
     Reply,
+    call,
     calls,
     configure,
     contents,
@@ -26,13 +28,16 @@ from tests.core.session.support_lab import (
     says,
     tool,
 )
-from tests.llm.support import chunk, sse
+from tests.llm.support import PNG, chunk, sse
 
 from holdfast.core.runtime import Runtime
 from holdfast.core.session.errors import CompactionFailed, CompactionInUse, Interrupted, NothingToCompact
+from holdfast.core.session.runner.budget import characters
+from holdfast.core.session.runner.lowering import lower
 from holdfast.core.session.transcript import tokens
 from holdfast.llm.errors import LLMError
-from holdfast.schema.prompt import Prompt
+from holdfast.schema.codec import decode_any
+from holdfast.schema.prompt import FileAttachment, Prompt
 from holdfast.schema.session_message import AssistantMessage, CompactionMessage, ToolError, ToolPart
 
 pytestmark = pytest.mark.anyio
@@ -89,13 +94,8 @@ async def test_the_estimate_counts_characters_not_bytes(tmp_path: Path) -> None:
         async with Lab(tmp_path / letter.encode().hex(), provider, limit=ROOMY) as runtime:
             session = await new_session(runtime, model=LAB)
             await talk(runtime, session.id, letter * 3000)
-            async with runtime.locations.use(runtime.location) as services:
-                from holdfast.core.session.runner.budget import characters
-                from holdfast.core.session.runner.lowering import lower
-
-                rows = await runtime.store.active_history(session.id)
-                assert services is not None
-                estimates.append(sum(characters(item) for item in lower([rows[0].decode()], LAB)))
+            rows = await runtime.store.active_history(session.id)
+            estimates.append(sum(characters(item) for item in lower([rows[0].decode()], LAB)))
     assert len(set(estimates)) == 1, estimates
 
 
@@ -114,14 +114,9 @@ async def test_it_happens_only_when_the_estimate_exceeds_the_window_less_the_res
         await runtime.sessions.prompt(session.id, Prompt(text="two" * 1000))
         gate.set()
         await runtime.sessions.wait(session.id)
-        async with runtime.locations.use(runtime.location) as services:
-            from holdfast.core.session.runner.budget import characters
-            from holdfast.core.session.runner.lowering import lower
-
-            rows = await runtime.store.active_history(session.id)
-            added = lower([row.decode() for row in rows[1:3]], LAB)
-            assert services is not None
-            grown = tokens(sum(characters(item) for item in added))
+        rows = await runtime.store.active_history(session.id)
+        added = lower([row.decode() for row in rows[1:3]], LAB)
+        grown = tokens(sum(characters(item) for item in added))
     estimate = 50_000 + grown
     again = Provider(*provider.replies[:1], says(SUMMARY), says("y"))
     gate = again.hold(0)
@@ -197,9 +192,7 @@ async def test_configuration_is_read_for_each_turn(tmp_path: Path) -> None:
             await services.config.reload()
         return {}
 
-    async with Lab(
-        tmp_path, provider, tools={"t": tool(act)}, config=keep(0, auto=False), limit=limit
-    ) as runtime:
+    async with Lab(tmp_path, provider, tools={"t": tool(act)}, config=keep(0, auto=False), limit=limit) as runtime:
         session = await new_session(runtime, model=LAB)
         await talk(runtime, session.id, LONG)
         assert is_summary(provider.requests[1])
@@ -323,8 +316,8 @@ async def test_what_fits_the_tail_is_not_worth_a_summary(tmp_path: Path) -> None
 
 
 async def test_again_folds_the_old_checkpoint_in(tmp_path: Path) -> None:
-    """CMP-017, CMP-021, CMP-019: the old summary is given as such, the old tail leads the conversation, and the model is
-    told what to do with both; an empty head is enough when there is a checkpoint."""
+    """CMP-017, CMP-021, CMP-019: the old summary is given as such, the old tail leads the conversation, and the model
+    is told what to do with both; an empty head is enough when there is a checkpoint."""
     provider = Provider(says(LONG), says("two"), says(SUMMARY), says("three"), says("NEWER NOTES"), says("four"))
     async with Lab(tmp_path, provider, config=keep(40), limit=ROOMY) as runtime:
         session = await new_session(runtime, model=LAB)
@@ -382,16 +375,13 @@ async def test_how_each_kind_is_written_down(tmp_path: Path) -> None:
         assert "quick" not in text
 
 
-def _picture() -> Any:
-    from tests.llm.support import PNG
-
-    from holdfast.schema.prompt import FileAttachment
-
+def _picture() -> FileAttachment:
     return FileAttachment(uri=f"data:image/png;base64,{PNG}", mime="image/png", name="dot.png")
 
 
 async def test_a_conversation_too_long_for_one_prompt_is_summarised_in_passes(tmp_path: Path) -> None:
-    """CMP-025: each pass fits the window and starts from the notes of the one before; the last notes are the summary."""
+    """CMP-025: each pass fits the window and starts from the notes of the one before; the last notes are the
+    summary."""
     provider = Provider(*[says("a " * 4_000)] * 3, *[says(f"notes {number}") for number in range(12)])
     async with Lab(tmp_path, provider, config=keep(0, auto=False), limit={"context": 7_000, "output": 500}) as runtime:
         session = await new_session(runtime, model=LAB)
@@ -451,16 +441,12 @@ async def test_an_overflow_costs_three_requests(tmp_path: Path) -> None:
 
 
 def _data(stored: Any, part: str) -> list[dict[str, Any]]:
-    from holdfast.schema.codec import decode_any
-
     return [decode_any(event.data) for event in stored if f".{part}" in event.type]
 
 
 @pytest.mark.parametrize("raw", [True, False], ids=["refused", "reported in the stream"])
 async def test_a_second_overflow_is_how_the_turn_ends(tmp_path: Path, raw: bool) -> None:
     """CMP-031, CMP-032: recovered once, never twice; a raw failure is raised as well."""
-    from tests.core.session.support_lab import TOO_LONG
-
     over = overflows() if raw else Reply([error_event(TOO_LONG, code="context_length_exceeded")])
     provider = Provider(says("one"), over, says(SUMMARY), over, says("never"))
     async with Lab(tmp_path, provider, config=keep(0), limit=ROOMY) as runtime:
@@ -495,10 +481,10 @@ async def test_an_overflow_that_cannot_be_recovered_is_recorded_as_it_was(tmp_pa
 
 async def test_an_overflow_after_output_is_never_recovered(tmp_path: Path) -> None:
     """CMP-033: what was said and done stands, and is not done again."""
-    from tests.core.session.support_lab import TOO_LONG, call
-
     done: list[str] = []
-    late = Reply([sse(chunk({"content": "partly"})), call(0, "t"), error_event(TOO_LONG, code="context_length_exceeded")])
+    late = Reply(
+        [sse(chunk({"content": "partly"})), call(0, "t"), error_event(TOO_LONG, code="context_length_exceeded")]
+    )
     provider = Provider(says("one"), late, says(SUMMARY))
     acts = tool(lambda context: done.append(context.tool_call_id))
     async with Lab(tmp_path, provider, tools={"t": acts}, config=keep(0), limit=ROOMY) as runtime:
@@ -521,8 +507,8 @@ async def test_an_overflow_after_output_is_never_recovered(tmp_path: Path) -> No
     ids=["provider error", "blank", "only reasoning", "broken off"],
 )
 async def test_a_failed_attempt_leaves_everything_as_it_was(tmp_path: Path, summary: Reply) -> None:
-    """CMP-029, CMP-010, CMP-032, CMP-041: a terminal failure event, no checkpoint, the boundary where it was, the mark of
-    compacting gone."""
+    """CMP-029, CMP-010, CMP-032, CMP-041: a terminal failure event, no checkpoint, the boundary where it was, the mark
+    of compacting gone."""
     provider = Provider(says("one"), summary, says("after"))
     async with Lab(tmp_path, provider, config=keep(0), limit=ROOMY) as runtime:
         session = await new_session(runtime, model=LAB)
@@ -580,7 +566,8 @@ async def test_deltas_status_and_time_while_the_summary_streams(tmp_path: Path) 
 
 
 async def test_interrupting_the_summary_ends_the_drain(tmp_path: Path) -> None:
-    """CMP-036, CMP-029, CMP-010, CMP-041: the call is cut, no checkpoint, one failure event, and nothing more is sent."""
+    """CMP-036, CMP-029, CMP-010, CMP-041: the call is cut, no checkpoint, one failure event, and nothing more is
+    sent."""
     provider = Provider(says("one"), overflows(), says(SUMMARY))
     provider.hold(2)
     async with Lab(tmp_path, provider, config=keep(0), limit=ROOMY) as runtime:
@@ -732,8 +719,8 @@ async def test_a_checkpoint_in_use_stays(tmp_path: Path) -> None:
 
 
 async def test_after_it_the_baseline_is_fresh(tmp_path: Path) -> None:
-    """CMP-024, CMP-039, SES-151: what changed since is in the new baseline, no system message of the old epoch remains in
-    the request, and replaying the log gives the same checkpoint."""
+    """CMP-024, CMP-039, SES-151: what changed since is in the new baseline, no system message of the old epoch remains
+    in the request, and replaying the log gives the same checkpoint."""
     provider = Provider(says("one"), says("two"), says(SUMMARY), says("three"))
     async with Lab(tmp_path, provider, config=keep(0), limit=ROOMY) as runtime:
         rules = runtime.directory / "AGENTS.md"

@@ -14,6 +14,7 @@ from tests.core.session.support_lab import LAB, Lab, Provider, Reply, calls, say
 from holdfast.core.session.errors import Interrupted
 from holdfast.schema.prompt import Prompt
 
+
 class Counting(asyncio.SelectorEventLoop):
     """Runs a function before the callback with a chosen number."""
 

@@ -14,6 +14,7 @@ from holdfast.core.session.errors import ChangesNotMoved, DestinationMismatch, I
 from holdfast.core.snapshot import transfer
 from holdfast.schema.location import Location
 from holdfast.schema.prompt import Prompt
+from holdfast.schema.session_event import Moved
 
 pytestmark = pytest.mark.anyio
 
@@ -65,9 +66,7 @@ async def test_a_move_sets_the_place_and_ends_the_epoch(tmp_path: Path) -> None:
     here = repository(tmp_path / "one")
     provider = Provider()
     async with Lab(tmp_path, provider, directory=here) as runtime:
-        session = await new_session(
-            runtime, model=LAB, location=Location(directory=str(here), workspace_id="wrk_1")
-        )
+        session = await new_session(runtime, model=LAB, location=Location(directory=str(here), workspace_id="wrk_1"))
         await runtime.sessions.prompt(session.id, Prompt(text="hello"))
         await runtime.sessions.wait(session.id)
         with tables(runtime) as sql:
@@ -112,8 +111,6 @@ async def test_the_old_runner_promotes_nothing_after_a_move(tmp_path: Path) -> N
     provider = Provider()
     gate = provider.hold(0)
     async with Lab(tmp_path, provider, directory=here) as runtime:
-        from holdfast.schema.session_event import Moved
-
         session = await new_session(runtime, model=LAB)
         await runtime.sessions.prompt(session.id, Prompt(text="first"), resume=False)
         joined = asyncio.create_task(runtime.sessions.run(session.id))

@@ -183,7 +183,6 @@ async def test_either_no_declines_what_else_the_session_asked_and_nothing_of_ano
     assert await outcomes(runtime, other.id) == ["ok"]
 
 
-@pytest.mark.xfail(strict=True, reason="the siblings' declines stop the turn that the reason should have continued")
 async def test_a_no_with_a_reason_lets_the_model_go_on_though_others_were_asked_too(
     runtime: Runtime, session: Session, model: ScriptedTransport, desk: Desk
 ) -> None:

@@ -1,7 +1,9 @@
-"""The prefix law: inside an epoch each request begins with the bytes of the one before, or the dispatch says why not."""
+"""The prefix law: inside an epoch each request begins with the bytes of the one before, or the dispatch says why
+not."""
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +24,10 @@ from tests.core.session.support_lab import (
     says,
     tool,
 )
-from tests.llm.support import unclosed
+from tests.llm.support import sse, unclosed
 
 from holdfast.core.scope import Scope
+from holdfast.core.session.runner import pruning
 from holdfast.schema.codec import decode_any
 from holdfast.schema.prompt import Prompt
 
@@ -51,7 +54,7 @@ def nothing(context: object) -> dict[str, Any]:
 
 @pytest.mark.parametrize("model", [LAB, CLAUDE], ids=["chat", "messages"])
 async def test_each_request_begins_with_the_one_before(tmp_path: Path, model: Any) -> None:
-    """SES-213, SES-114, SES-164: over tools, several prompts and two processes; no cause is recorded, none is needed.
+    """SES-213: over tools, several prompts and two processes; no cause is recorded, none is needed.
     Markers are left out of the comparison, since they move on purpose."""
     if model is LAB:
         replies = [calls(("t", {}), ("t", {"n": 1}), text="looking"), says("found"), says("second"), says("third")]
@@ -67,13 +70,11 @@ async def test_each_request_begins_with_the_one_before(tmp_path: Path, model: An
         await say(runtime, session.id, "third")
         assert await causes(runtime, session.id) == [[]] * 4
     bodies = [unclosed(_unmarked(raw)) for raw in provider.raw]
-    for before, after in zip(bodies, bodies[1:], strict=False):
+    for before, after in pairwise(bodies):
         assert after.startswith(before)
 
 
 def _stop(index: int) -> bytes:
-    from tests.llm.support import sse
-
     return sse({"type": "content_block_stop", "index": index})
 
 
@@ -131,8 +132,6 @@ async def test_a_broken_prefix_names_its_cause(tmp_path: Path, change: str, expe
 
 async def test_pruning_keeps_the_record_and_names_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """SES-165, SES-213: old results give way in the request only, before anything is summarised, the newest stay."""
-    from holdfast.core.session.runner import pruning
-
     monkeypatch.setattr(pruning, "KEEP_TOKENS", 100)
     monkeypatch.setattr(pruning, "WORTH_TOKENS", 100)
     used = {"prompt_tokens": 100_000, "completion_tokens": 1}
@@ -153,8 +152,6 @@ async def test_pruning_keeps_the_record_and_names_itself(tmp_path: Path, monkeyp
 
 async def test_an_overflow_after_pruning_is_still_recovered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """CMP-030, SES-165: pruning is no compaction; the provider's overflow may still be answered by one."""
-    from holdfast.core.session.runner import pruning
-
     monkeypatch.setattr(pruning, "KEEP_TOKENS", 100)
     monkeypatch.setattr(pruning, "WORTH_TOKENS", 100)
     used = {"prompt_tokens": 100_000, "completion_tokens": 1}

@@ -9,7 +9,23 @@ from typing import Any
 import pytest
 from tests.conftest import ManualClock
 from tests.core.session.conftest import HeldTool, announced, event_types, messages, new_session, tables
-from tests.core.session.support_lab import LAB, Lab, Provider, Reply, calls, contents, crashed, live, overflows, refuses, says, tool
+from tests.core.session.support_lab import (
+    LAB,
+    Lab,
+    Provider,
+    Reply,
+    calls,
+    contents,
+    crashed,
+    fragment,
+    live,
+    overflows,
+    recorded,
+    refuses,
+    says,
+    tool,
+    until,
+)
 from tests.llm.support import chunk, sse
 
 from holdfast.core.session.settings import RecoveryPolicy, SessionSettings
@@ -41,8 +57,8 @@ async def stuck(folder: Path, where: str) -> str:
         session = await new_session(runtime, model=LAB)
         await runtime.sessions.prompt(session.id, Prompt(text="hello"))
         await (held.started.wait() if where == "tool" else provider.seen(1))
-        while where == "answering" and "text.started" not in await event_types(runtime, session.id):
-            await asyncio.sleep(0)
+        if where == "answering":
+            await recorded(runtime, session.id, "text.started")
         return runtime, session.id
 
     return await crashed(life)
@@ -85,8 +101,8 @@ async def test_a_broken_turn_is_reported_and_nothing_happens_by_itself(tmp_path:
 @pytest.mark.parametrize("where", ["dispatched", "answering", "tool"])
 @pytest.mark.parametrize("decision", ["continue", "abandon"])
 async def test_a_person_decides(tmp_path: Path, where: str, decision: Any) -> None:
-    """SES-139, SES-137: continuing runs from history, abandoning only closes what broke off; the lost call is failed, not
-    run again, and either way nothing stays open."""
+    """SES-139, SES-137: continuing runs from history, abandoning only closes what broke off; the lost call is failed,
+    not run again, and either way nothing stays open."""
     session_id = await stuck(tmp_path, where)
     held, provider = HeldTool(), Provider()
     async with Lab(tmp_path, provider, tools={"held": held.tool}) as runtime:
@@ -181,8 +197,6 @@ async def test_a_lost_wake_is_woken_and_what_was_only_kept_is_not(tmp_path: Path
 
 async def test_a_half_received_call_is_failed_by_the_next_drain(tmp_path: Path) -> None:
     """SES-134, SES-137: after a raw failure it stays pending; the next drain fails it, with empty input."""
-    from tests.core.session.support_lab import fragment
-
     provider = Provider(Reply([fragment(0, '{"a', id="c", tool="t")]), says("after"))
     async with Lab(tmp_path, provider, tools={"t": tool(lambda context: {})}) as runtime:
         session = await new_session(runtime, model=LAB)
@@ -307,8 +321,7 @@ async def test_every_wait_has_a_cause_an_age_and_an_end(tmp_path: Path) -> None:
         )
         assert [item.kind for item in await other.sessions.waits(session.id)] == ["provider", "owner"]
         first.set()
-        while "text.started" not in await event_types(runtime, session.id):
-            await asyncio.sleep(0)
+        await recorded(runtime, session.id, "text.started")
         (wait,) = await runtime.sessions.waits(session.id)
         assert (wait.kind, "first byte" in wait.what) == ("provider", False)
         gate.set()
@@ -327,9 +340,11 @@ async def test_a_wait_for_a_person_is_shown(tmp_path: Path) -> None:
     async with Lab(tmp_path, provider, config=config) as runtime:
         session = await new_session(runtime, model=LAB)
         await runtime.sessions.prompt(session.id, Prompt(text="go"))
-        async with asyncio.timeout(5):
-            while "permission" not in [item.kind for item in await runtime.sessions.waits(session.id)]:
-                await asyncio.sleep(0.001)
+
+        async def asking() -> bool:
+            return "permission" in [item.kind for item in await runtime.sessions.waits(session.id)]
+
+        await until(asking)
         asked = [item for item in await runtime.sessions.waits(session.id) if item.kind == "permission"]
         assert len(asked) == 1
         assert "person" in asked[0].ends

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.core.session.conftest import HeldTool, event_types, messages, new_session, tables, user_texts
-from tests.core.session.support_lab import LAB, Lab, Provider, calls, says
+from tests.core.session.support_lab import LAB, Lab, Provider, calls, recorded, says, until
 from tests.core.session.test_move import git, repository
 
 from holdfast.core.session.errors import Interrupted, MessageNotFound, PromptConflict
@@ -106,10 +106,8 @@ async def test_what_an_interrupted_turn_wrote_can_be_reverted(tmp_path: Path) ->
     async with desk(tmp_path, tools={"held": held.tool}) as it:
         it.provider.replies[:] = [calls(("write", {"path": "new.txt", "content": "one\n"}), ("held", {}))]
         await it.runtime.sessions.prompt(it.id, Prompt(text="go"))
-        async with asyncio.timeout(20):
-            await held.started.wait()
-            while it.text("new.txt") is None or "tool.success" not in await event_types(it.runtime, it.id):
-                await asyncio.sleep(0.01)
+        await held.started.wait()
+        await recorded(it.runtime, it.id, "tool.success")
         await it.runtime.sessions.interrupt(it.id)
         await it.stage(0)
         assert it.text("new.txt") is None
@@ -124,9 +122,11 @@ async def test_what_the_user_changed_between_steps_is_not_the_models(tmp_path: P
         it.provider.replies[:] = [says("nothing to do"), write, says("written")]
         await it.runtime.sessions.prompt(it.id, Prompt(text="first"))
         await it.provider.seen(1)
-        async with asyncio.timeout(20):
-            while not list((tmp_path / "data" / "snapshot").glob("*/objects/??")):
-                await asyncio.sleep(0.01)
+
+        async def captured() -> bool:
+            return bool(list((tmp_path / "data" / "snapshot").glob("*/objects/??")))
+
+        await until(captured)
         await it.runtime.sessions.prompt(it.id, Prompt(text="second"))
         (it.folder / "elsewhere.txt").write_text("the user's own\n", encoding="utf-8")
         gate.set()
@@ -136,8 +136,8 @@ async def test_what_the_user_changed_between_steps_is_not_the_models(tmp_path: P
 
 
 async def test_staging_restores_and_describes(tmp_path: Path) -> None:
-    """SES-166, SES-167, SES-168, SES-169: files written after the boundary go back to the earliest tree before them; the
-    boundary and all messages stay; what was restored is described, with its patch, on the Session too."""
+    """SES-166, SES-167, SES-168, SES-169: files written after the boundary go back to the earliest tree before them;
+    the boundary and all messages stay; what was restored is described, with its patch, on the Session too."""
     async with desk(tmp_path) as it:
         await it.write(a="one\n")
         await it.write(a="two\n", new="x\n")
@@ -160,7 +160,8 @@ async def test_staging_restores_and_describes(tmp_path: Path) -> None:
 
 
 async def test_moving_the_boundary_is_exact(tmp_path: Path) -> None:
-    """SES-168, SES-169: staging again starts from the original, which is captured once; `files = false` restores none."""
+    """SES-168, SES-169: staging again starts from the original, which is captured once; `files = false` restores
+    none."""
     async with desk(tmp_path) as it:
         await it.write(a="one\n")
         await it.write(a="two\n", new="x\n")
@@ -187,8 +188,8 @@ async def test_clearing_brings_everything_back(tmp_path: Path) -> None:
 
 
 async def test_committing_removes_messages_and_inputs_and_keeps_events(tmp_path: Path) -> None:
-    """SES-171, SES-172, SES-213: in one transaction; the model no longer hears of it, the epoch is repaired, and the next
-    dispatch names the cause."""
+    """SES-171, SES-172, SES-213: in one transaction; the model no longer hears of it, the epoch is repaired, and the
+    next dispatch names the cause."""
     async with desk(tmp_path) as it:
         rules = it.folder / "AGENTS.md"
         await it.runtime.sessions.commit_revert(it.id)

@@ -537,12 +537,7 @@ async def test_a_plugins_source_can_spoil_nothing(bad: Day, whim: Whim, monkeypa
         assert (await states(runtime, session.id))[KEY] == "removed"
 
 
-UNSEEN = pytest.mark.xfail(strict=True, reason="a source that was observed and cannot be rendered is noted nowhere")
-
-
-@pytest.mark.parametrize(
-    "whim", [pytest.param(whim, id=name, marks=[UNSEEN] if "render" in name else []) for name, whim in WHIMS.items()]
-)
+@pytest.mark.parametrize("whim", [pytest.param(whim, id=name) for name, whim in WHIMS.items()])
 async def test_a_plugins_source_that_cannot_be_had_is_in_the_view(
     bad: Day, whim: Whim, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,12 +25,12 @@ from tests.core.session.support_lab import (
     ending,
     error_event,
     fragment,
+    recorded,
     refuses,
     roles,
     says,
     tool,
 )
-from tests.llm.support import chunk, sse
 
 from holdfast.core.session import inbox
 from holdfast.core.session.errors import (
@@ -201,8 +201,8 @@ def steps(count: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("count", [1, 3])
 async def test_the_last_step_has_no_tools(tmp_path: Path, count: int) -> None:
-    """SES-080, SES-081, SES-083, SES-084, SES-089, LLM-234, LLM-385, SES-210: the nth turn is the last; it gets no tools
-    and a notice that is kept nowhere and is no prefill; a call all the same is failed and nothing follows."""
+    """SES-080, SES-081, SES-083, SES-084, SES-089, LLM-234, LLM-385, SES-210: the nth turn is the last; it gets no
+    tools and a notice that is kept nowhere and is no prefill; a call all the same is failed and nothing follows."""
     ran: list[object] = []
     provider = Provider(*[calls(("t", {}))] * 10)
     async with Lab(tmp_path, provider, tools={"t": tool(ran.append)}, config=steps(count)) as runtime:
@@ -259,7 +259,7 @@ async def test_the_notice_is_no_prefill_anywhere(tmp_path: Path, package: str, l
         with pytest.raises(LLMError):
             await runtime.sessions.run(session.id)
         (sent,) = provider.requests
-        turns = sent.get("messages") or sent.get("input") or sent.get("contents")
+        turns: list[dict[str, Any]] = next(sent[key] for key in ("messages", "input", "contents") if key in sent)
         assert turns[-1].get("role") in ("user", "system", "developer")
         assert "step limit" in str(turns[-1])
         assert not sent.get("tools") or sent.get("tool_choice") in ("none", {"type": "none"})
@@ -358,10 +358,12 @@ async def test_all_calls_of_a_turn_run_at_once(tmp_path: Path) -> None:
     """SES-115, SES-113, SES-114, SES-107: five running together, all projected so; no request before all are settled,
     and the step ends after them."""
     started: list[object] = []
-    gate = asyncio.Event()
+    gate, all_started = asyncio.Event(), asyncio.Event()
 
     async def work(context: object) -> dict[str, Any]:
         started.append(context)
+        if len(started) == 5:
+            all_started.set()
         await gate.wait()
         return {}
 
@@ -369,8 +371,8 @@ async def test_all_calls_of_a_turn_run_at_once(tmp_path: Path) -> None:
     async with Lab(tmp_path, provider, tools={"t": tool(work)}) as runtime:
         session = await new_session(runtime, model=LAB)
         await say(runtime, session.id, "go")
-        while len(started) < 5:
-            await asyncio.sleep(0)
+        async with asyncio.timeout(10):
+            await all_started.wait()
         assert [type(part.state).__name__ for part in await parts(runtime, session.id)] == ["ToolRunning"] * 5
         assert len(provider.requests) == 1
         gate.set()
@@ -503,8 +505,8 @@ async def test_a_started_tool_is_recorded_before_the_failure_surfaces(tmp_path: 
 
 
 async def test_a_provider_error_lets_the_call_finish_and_asks_no_more(tmp_path: Path) -> None:
-    """SES-131, SES-110, SES-127, SES-089: recorded, no continuation, no exception; what follows the error is ignored, and
-    queued input goes on."""
+    """SES-131, SES-110, SES-127, SES-089: recorded, no continuation, no exception; what follows the error is ignored,
+    and queued input goes on."""
     held = HeldTool()
     reply = claude_answer(claude_call(0, "held"), claude_error("overloaded"), claude_text(1, "ignored"))
     provider = Provider(reply, claude_answer(CLAUDE_END))
@@ -573,9 +575,7 @@ async def test_a_half_received_call_becomes_an_error_when_interrupted(tmp_path: 
     async with Lab(tmp_path, provider, tools={"t": tool(nothing)}) as runtime:
         session = await new_session(runtime, model=LAB)
         await say(runtime, session.id, "go")
-        async with asyncio.timeout(5):
-            while "tool.input.started" not in await event_types(runtime, session.id):
-                await asyncio.sleep(0)
+        await recorded(runtime, session.id, "tool.input.started")
         await runtime.sessions.interrupt(session.id)
         (part,) = await parts(runtime, session.id)
         assert (outcome(part), part.state.input) == ("Tool execution interrupted", {})

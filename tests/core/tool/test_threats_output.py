@@ -159,7 +159,6 @@ async def test_a_skill_cannot_end_its_own_frame(runtime: Runtime, model: Scripte
     assert result.rstrip().endswith("</skill_content>")
 
 
-@pytest.mark.xfail(strict=True, reason="the recent part of a checkpoint is put into a user message as it is")
 async def test_output_stays_output_through_a_compaction(
     runtime: Runtime, model: ScriptedTransport, place: Place
 ) -> None:
@@ -187,7 +186,6 @@ async def test_output_stays_output_through_a_compaction(
     assert sum(text.count("</conversation-checkpoint>") for text in said) == 1
 
 
-@pytest.mark.xfail(strict=True, reason="a label of the record is not told apart from output that begins a line with it")
 async def test_output_cannot_speak_for_others_in_the_record_that_is_summarised(
     runtime: Runtime, model: ScriptedTransport, place: Place
 ) -> None:
@@ -239,7 +237,6 @@ async def test_nobody_else_reaches_what_is_kept(tmp_path: Path, model: ScriptedT
         assert [path for path in found if all(map(open_to_others, chain(path, place.data)))] == []
 
 
-@pytest.mark.xfail(strict=True, reason="SQLite makes the database with the process's umask")
 @pytest.mark.usefixtures("open_umask")
 async def test_what_is_kept_is_for_its_owner_alone_even_in_an_open_directory(
     tmp_path: Path, model: ScriptedTransport
@@ -324,7 +321,6 @@ async def test_a_key_is_sent_to_its_provider_and_written_down_nowhere(
     assert not [path for path in place.data.rglob("*") if path.is_file() and KEY.encode() in path.read_bytes()]
 
 
-@pytest.mark.xfail(strict=True, reason="the failure repeats the whole address")
 async def test_a_password_in_an_address_is_not_repeated(tmp_path: Path, model: ScriptedTransport) -> None:
     """TOL-330: such an address is refused, and neither a request nor the settlement repeats its password."""
     place = Place(tmp_path, agents={"a": {"mode": "all", "permissions": rules("ask * *")}})

@@ -298,7 +298,6 @@ async def test_a_prompt_and_a_rule_see_the_one_canonical_resource(
     assert (place.project / "plain.txt").read_text() == "as it was"
 
 
-@pytest.mark.xfail(strict=True, reason="names reach the rules as they are spelled, not in one normal form")
 async def test_a_rule_meets_both_normal_forms_of_a_name(tmp_path: Path, model: ScriptedTransport) -> None:
     """TOL-074: a name that looks the same is the same to a rule."""
     sealed: dict[str, Any] = {"mode": "all", "permissions": rules("allow * *", "deny edit caf\u00e9.txt")}

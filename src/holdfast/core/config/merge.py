@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
-from holdfast.core.config.variables import hide
+from holdfast.core.config.variables import HIDDEN, hide
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from holdfast.core.config.document import Document
 
+# A key may stand in the file itself.
+_SECRET = re.compile(r"auth(?!or)|(?:api|access|private)[-_]?key|secret|password|cookie|token(?!s)", re.IGNORECASE)
 _JOINED = frozenset(("instructions", "skills", "plugins", "permissions"))
 
 
@@ -38,7 +41,10 @@ def _shown(value: Any, secrets: frozenset[str]) -> Any:
     if isinstance(value, str):
         return hide(value, secrets)
     if isinstance(value, dict):
-        return {key: _shown(item, secrets) for key, item in value.items()}
+        return {
+            key: HIDDEN if isinstance(item, str) and _SECRET.search(key) else _shown(item, secrets)
+            for key, item in value.items()
+        }
     if isinstance(value, list):
         return [_shown(item, secrets) for item in value]
     return value

@@ -230,7 +230,10 @@ class Epochs:
         """Unavailable sources, and those that left since the baseline, each since when."""
         before = epoch.observed if epoch is not None else {}
         states: dict[str, Literal["unavailable", "removed"]] = {
-            source.key: "unavailable" for source, value in observation if value is UNAVAILABLE
+            # What was observed and is not in the snapshot could not be rendered.
+            source.key: "unavailable"
+            for source, value in observation
+            if value is UNAVAILABLE or source.key not in snapshot
         }
         if epoch is not None:
             gone = [key for key in epoch.snapshot if key not in snapshot]

@@ -71,6 +71,8 @@ def prepare(path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with _exclusive(path.with_name(path.name + ".lock")):
+            # Made here, for its owner only: SQLite gives its companions the same mode.
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             connection = connect(str(path), BusyWait())
             try:
                 migrate(connection, str(path))

@@ -267,7 +267,7 @@ class Permissions:
         if not await self._requests.answer(request, replied, before=before, local=local):
             raise PermissionNotFound(request_id)
         if reply == "reject":
-            await self._decline_others(session_id)
+            await self._decline_others(session_id, message)
         elif patterns:
             await self._release_covered()
 
@@ -294,9 +294,10 @@ class Permissions:
         ]
         return [Statement("project.ensure", project)], [Statement("permission.save", row) for row in approvals]
 
-    async def _decline_others(self, session_id: str) -> None:
+    async def _decline_others(self, session_id: str, message: str | None) -> None:
+        """With the same words: what a person said to one of them is said to all, and the turn goes on."""
         for other, _ in await self._requests.pending(session_id):
-            await self._requests.answer(other, self._replied(other, "reject", "sibling"))
+            await self._requests.answer(other, self._replied(other, "reject", "sibling", message=message))
 
     async def _release_covered(self) -> None:
         """Whatever the saved approvals now allow, each judged under its own agent."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
+import unicodedata
 from functools import lru_cache
 
 IGNORE_CASE = sys.platform == "win32"
@@ -48,6 +49,8 @@ class Wildcard:
 
     def _normal(self, text: str) -> str:
         text = text.replace("\\", "/")
+        if not text.isascii():
+            text = unicodedata.normalize("NFC", text)
         return text.lower() if self._ignore_case else text
 
 

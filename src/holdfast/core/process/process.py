@@ -230,14 +230,14 @@ class _Child:
                 return "storm"
 
     def _signal(self, number: signal.Signals) -> bool:
-        """To the group and to those who left it; whether any of the latter was found."""
+        """To the group and to those who left it; whether another look is needed."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
-        escapees = self._tree.escapees()
+        escapees, clear = self._tree.escapees()
         for pid in escapees:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, number)
-        return bool(escapees)
+        return bool(escapees) or not clear
 
     async def _kill(self) -> None:
         # Killing a group is one step for the kernel, finding escapees is not: look until there are none.

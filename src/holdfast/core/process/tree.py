@@ -7,6 +7,7 @@ import os
 import time
 
 SHORT_CALL_SECONDS = 1.0
+KERNEL_THREAD = 0x200000
 
 
 class ProcessTree:
@@ -22,9 +23,18 @@ class ProcessTree:
         """Cheap and never wrong in saying no: one file instead of one per process."""
         return system_entities() - self._entities > limit
 
-    def escapees(self) -> list[int]:
-        """Living processes with the marker that are in other groups."""
-        return [pid for pid in self._candidates() if self._is_marked(pid) and _group(pid) not in (None, self._leader)]
+    def escapees(self) -> tuple[list[int], bool]:
+        """Living processes with the marker that are in other groups, and whether all others could be looked at: in the
+        middle of starting a program, a process shows no environment at all."""
+        found, clear = [], True
+        for pid in self._candidates():
+            environment = _read(f"/proc/{pid}/environ")
+            if self._marker in b"\0" + environment:
+                if _group(pid) not in (None, self._leader):
+                    found.append(pid)
+            elif not environment and _may_start(pid):
+                clear = False
+        return found, clear
 
     def size(self) -> int:
         return sum(_group(pid) == self._leader or self._is_marked(pid) for pid in _all())
@@ -57,6 +67,12 @@ def _group(pid: int) -> int | None:
     """None once it is dead, a zombie included."""
     fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
     return int(fields[2]) if len(fields) > 2 and fields[0] not in (b"Z", b"X") else None
+
+
+def _may_start(pid: int) -> bool:
+    """Neither dead nor a thread of the kernel, which never has an environment."""
+    fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+    return len(fields) > 6 and fields[0] not in (b"Z", b"X") and not int(fields[6]) & KERNEL_THREAD
 
 
 def _all() -> list[int]:

@@ -44,6 +44,7 @@ class Execution:
         self._ownership = ownership
         self._compactions: dict[str, list[_Compact]] = {}
         self._woken: set[str] = set()
+        self._closed = False
         self._coordinator: RunCoordinator[str] = RunCoordinator(self._drain)
         ownership.serve(self._obey)
 
@@ -69,6 +70,8 @@ class Execution:
 
     async def compact(self, session_id: str, instructions: str | None = None) -> None:
         """Compact at the next safe boundary, in turn with the drains of this Session; takes no turn itself."""
+        if self._closed:
+            raise Interrupted
         request = _Compact(instructions, asyncio.get_running_loop().create_future())
         self._compactions.setdefault(session_id, []).append(request)
         self._coordinator.wake(session_id)
@@ -108,6 +111,7 @@ class Execution:
         return sorted({*self._coordinator.active(), *await self._ownership.all_elsewhere()})
 
     async def close(self) -> None:
+        self._closed = True
         await self._coordinator.close()
         for session_id in list(self._compactions):
             self._give_up_compactions(session_id)
@@ -177,23 +181,24 @@ class Execution:
 
     async def _compact_first(self, session_id: str, runner: Runner, lease: Lease, interrupt: Interrupt) -> bool:
         """What was asked for by hand, if anything. Its failure belongs to whoever asked, not to the drain."""
-        requests = self._compactions.pop(session_id, [])
-        for request in requests:
+        asked = False
+        while requests := self._compactions.get(session_id):
+            asked, request = True, requests[0]
             try:
                 await runner.compact(session_id, lease, interrupt, request.instructions)
             except Exception as error:  # noqa: BLE001 - the caller's outcome, whatever it is
-                if not request.done.done():
-                    request.done.set_exception(error)
-                interrupt.check()
+                _settle(request, error)
             else:
-                if not request.done.done():
-                    request.done.set_result(None)
-        return bool(requests)
+                _settle(request, None)
+            requests.remove(request)
+            if not requests:
+                self._compactions.pop(session_id, None)
+            interrupt.check()  # whoever is left hears of it when the interruption is through
+        return asked
 
     def _give_up_compactions(self, session_id: str) -> None:
         for request in self._compactions.pop(session_id, []):
-            if not request.done.done():
-                request.done.set_exception(Interrupted())
+            _settle(request, Interrupted())
 
     def _announce(self, session_id: str, location: Location, status: Status) -> None:
         self._log.announce(SessionStatus(session_id=session_id, status=status), location=location)
@@ -202,3 +207,12 @@ class Execution:
         log.warning("the drain of %s failed: %s: %s", session_id, type(error).__name__, error)
         info = ErrorInfo(name="UnknownError", data={"message": str(error)})
         self._log.announce(SessionError(session_id=session_id, error=info), location=location)
+
+
+def _settle(request: _Compact, error: Exception | None) -> None:
+    if request.done.done():
+        return
+    if error is None:
+        request.done.set_result(None)
+    else:
+        request.done.set_exception(error)

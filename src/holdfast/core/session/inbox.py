@@ -19,11 +19,14 @@ from holdfast.schema.prompt import Admission, Delivery, Prompt
 from holdfast.schema.session_event import InputWithdrawn, PromptAdmitted, Prompted
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from holdfast.core.clock import Clock, Ids
     from holdfast.core.event.log import EventLog
     from holdfast.core.session.runner.outbox import Outbox
     from holdfast.core.session.store import SessionStore
     from holdfast.schema.location import Location
+    from holdfast.schema.record import Record
 
 Boundary = Literal["steer", "queue"]
 
@@ -40,10 +43,20 @@ class Inbox:
         self._clock = clock
 
     async def admit(
-        self, session_id: str, prompt: Prompt, *, id: str | None, delivery: Delivery, location: Location, wake: bool
+        self,
+        session_id: str,
+        prompt: Prompt,
+        *,
+        id: str | None,
+        delivery: Delivery,
+        location: Location,
+        wake: bool,
+        first: Callable[[], Awaitable[Record | None]],
     ) -> Admission:
-        """Accept a prompt. The same id, Session, prompt and delivery again gives the same receipt. `wake` is kept
-        beside it: should the process die before the wake, the next one knows that it was asked for."""
+        """Accept a prompt. The same id, Session, prompt and delivery again gives the same receipt.
+
+        `wake` is kept beside it: should the process die before the wake, the next one knows that it was asked for.
+        `first` is what a new prompt decides by being there; it is one commit with it."""
         prompt = Prompt(text=prompt.text, files=prompt.files or None, agents=prompt.agents or None)
         message_id = id or self._ids.message()
         wanted = (Statement("inbox.want_wake", {"id": message_id, "session_id": session_id}),) if wake else ()
@@ -56,12 +69,16 @@ class Inbox:
             prompt=prompt,
             delivery=delivery,
         )
+        decided = await first()
+        before = (decided,) if decided is not None else ()
         room = Statement(
             "inbox.overfull", {"session_id": session_id, "limit": PENDING_LIMIT}, found=False, refusal=INBOX_FULL
         )
         try:
             files = await materialise(prompt, session_id, message_id, Path(location.directory), admitted.timestamp)
-            committed = await self._log.publish(admitted, *files, location=location, before=(room,), local=wanted)
+            committed = await self._log.publish(
+                *before, admitted, *files, location=location, before=(room,), local=wanted
+            )
         except Refused as refused:
             if refused.reason == INBOX_FULL:
                 raise InboxFull(session_id, PENDING_LIMIT) from refused
@@ -72,7 +89,7 @@ class Inbox:
                 raise PromptConflict(session_id, message_id) from refused
             return await self._again(_same(known, session_id, prompt, delivery), wanted)
         return Admission(
-            admitted_seq=committed.first,
+            admitted_seq=committed.first + len(before),
             id=message_id,
             session_id=session_id,
             prompt=prompt,

@@ -58,13 +58,15 @@ class Reverts:
 
     async def commit(self, session_id: str) -> None:
         session = await self._store.get(session_id)
+        if (committed := await self.deciding(session)) is not None:
+            await self._log.publish(committed, location=session.location)
+
+    async def deciding(self, session: Session) -> RevertCommitted | None:
+        """What commits the staged revert, if there is one; nothing runs any more by then."""
         if session.revert is None:
-            return
-        await self._execution.interrupt(session_id)
-        committed = RevertCommitted(
-            timestamp=self._clock.now(), session_id=session_id, message_id=session.revert.message_id
-        )
-        await self._log.publish(committed, location=session.location)
+            return None
+        await self._execution.interrupt(session.id)
+        return RevertCommitted(timestamp=self._clock.now(), session_id=session.id, message_id=session.revert.message_id)
 
     async def _restore(self, session: Session, message_id: str, snapshots: Snapshots, *, files: bool) -> Revert:
         if not snapshots.possible:

@@ -259,10 +259,14 @@ class Sessions:
         self, session_id: str, prompt: Prompt, id: str | None, delivery: Delivery, resume: bool
     ) -> Admission:
         session = await self._store.get(session_id)
-        if session.revert is not None:
-            await self._reverts.commit(session_id)  # writing on is the decision
         receipt = await self._inbox.admit(
-            session_id, prompt, id=id, delivery=delivery, location=session.location, wake=resume
+            session_id,
+            prompt,
+            id=id,
+            delivery=delivery,
+            location=session.location,
+            wake=resume,
+            first=lambda: self._reverts.deciding(session),  # writing on is the decision
         )
         if resume:
             self._execution.wake(session_id)

@@ -3,6 +3,7 @@ what the summarising model is told. Pure; the compaction itself is in compaction
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.schema import session_message as stored
@@ -72,13 +73,13 @@ def serialise(message: SessionMessage, *, result_characters: int = RESULT_CHARAC
     match message:
         case stored.UserMessage():
             attached = [f"[Attached {file.mime}: {file.name or file.uri[:200]}]" for file in message.files or ()]
-            return "\n".join([f"[User]: {message.text}", *attached])
+            return "\n".join([f"[User]: {_said(message.text)}", *attached])
         case stored.SyntheticMessage():
-            return f"[Synthetic context]: {message.text}"
+            return f"[Synthetic context]: {_said(message.text)}"
         case stored.SystemMessage():
-            return f"[System update]: {message.text}"
+            return f"[System update]: {_said(message.text)}"
         case stored.ShellMessage():
-            return f"[Shell]: {message.command}\n{_cut(message.output, result_characters)}"
+            return f"[Shell]: {_said(message.command)}\n{_said(_cut(message.output, result_characters))}"
         case stored.AssistantMessage():
             return "\n".join(line for part in message.content for line in _part(part, result_characters))
         case _:
@@ -99,13 +100,18 @@ def select(items: Sequence[str], keep_tokens: int) -> Selection:
 
 def summary_prompt(conversation: Sequence[str], prior: str | None, instructions: str | None) -> str:
     """The conversation first, so that the instructions are the last thing read."""
-    parts = [f"<conversation>\n{join(conversation)}\n</conversation>"]
+    parts = [f"<conversation>\n{neutral(join(conversation))}\n</conversation>"]
     if prior is not None:
-        parts.append(f"<prior-summary>\n{prior}\n</prior-summary>")
+        parts.append(f"<prior-summary>\n{neutral(prior)}\n</prior-summary>")
     asked = INSTRUCTIONS + (CARRY_FORWARD if prior is not None else "")
     if instructions:
         asked += USER_INSTRUCTIONS + instructions
     return "\n\n".join([*parts, asked])
+
+
+def neutral(text: str) -> str:
+    """Text that came from anywhere, unable to end or imitate what we put around it."""
+    return _TAG.sub("&lt;", text)
 
 
 def join(items: Sequence[str]) -> str:
@@ -115,9 +121,9 @@ def join(items: Sequence[str]) -> str:
 def _part(part: stored.Part, result_characters: int) -> list[str]:
     match part:
         case stored.TextPart():
-            return [f"[Assistant]: {part.text}"] if part.text else []
+            return [f"[Assistant]: {_said(part.text)}"] if part.text else []
         case stored.ReasoningPart():
-            return [f"[Assistant reasoning]: {part.text}"] if part.text else []
+            return [f"[Assistant reasoning]: {_said(part.text)}"] if part.text else []
         case stored.ToolPart():
             given = part.state.input
             shown = given if isinstance(given, str) else encode(given).decode()
@@ -127,10 +133,10 @@ def _part(part: stored.Part, result_characters: int) -> list[str]:
 def _result(state: stored.ToolState, result_characters: int) -> list[str]:
     match state:
         case stored.ToolCompleted():
-            return [f"[Tool result]: {_body(state, result_characters)}"]
+            return [f"[Tool result]: {_said(_body(state, result_characters))}"]
         case stored.ToolError():
             kept = _body(state, result_characters) if state.content or state.structured else ""
-            return [f"[Tool error]: {state.error.message}{chr(10) if kept else ''}{kept}"]
+            return [f"[Tool error]: {_said(state.error.message)}{chr(10) if kept else ''}{_said(kept)}"]
         case _:
             return []
 
@@ -144,5 +150,17 @@ def _body(state: stored.ToolCompleted | stored.ToolError, result_characters: int
     return "\n".join([_cut(text, result_characters), *attached] if text else attached)
 
 
+def _said(text: str) -> str:
+    """A line that looks like one of our labels is moved in by a space: nobody but us begins a line that way."""
+    return _LABEL.sub(r" \g<0>", text)
+
+
 def _cut(text: str, characters: int) -> str:
     return text if len(text) <= characters else f"{text[:characters]}\n{TRUNCATED}"
+
+
+_FRAMES = "conversation-checkpoint|conversation|prior-summary|summary|recent-context|system-update"
+_TAG = re.compile(rf"<(?=/?(?:{_FRAMES})\b)", re.IGNORECASE)
+_LABEL = re.compile(
+    r"^\[(?:User|Assistant[a-z ]*|Tool (?:result|error)|System update|Synthetic context|Shell)\]:", re.MULTILINE
+)

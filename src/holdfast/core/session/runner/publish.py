@@ -182,6 +182,12 @@ class TurnPublisher:
             unanswered = call.provider_executed and not interrupted
             self.fail_call(call.id, NO_RESULT if unanswered else TOOL_INTERRUPTED)
 
+    def fail_open_inputs(self) -> None:
+        """Inputs that never became a call."""
+        for id in self._names.keys() - self._calls:
+            self._calls.add(id)
+            self._stage(ev.ToolFailed, call_id=id, error=UnknownError(message=TOOL_INTERRUPTED), provider=HERE)
+
     def fail(self, message: str) -> None:
         """The step's one terminal event, if it has none yet."""
         if not self.ended:

@@ -306,10 +306,12 @@ class _Drain:
         await self._outbox.commit(dispatched)
         retry = reported(around.log, self._outbox, of, around.clock)
         self._answer = None
-        outcome = await turn.run(around.transport, ready.prepared, retry, self._trees.before_step)
+        try:
+            outcome = await turn.run(around.transport, ready.prepared, retry, self._trees.before_step)
+        finally:
+            if publisher.message_id is not None and publisher.called:
+                self._trees.after_step(publisher.message_id)
         self._answer = publisher.answer.message
-        if publisher.message_id is not None and publisher.called:
-            self._trees.after_step(publisher.message_id)
         if publisher.finish is not None:
             self._estimate.learn(stored_tokens(publisher.finish.usage), self._history.characters)
         return turn, outcome

@@ -32,10 +32,13 @@ class StepSnapshots:
         self._session_id = session_id
         self._clock = clock
         self._taking: asyncio.Task[str | None] | None = None
+        self._fresh = False
 
     def begin(self) -> None:
-        """Take the tree before the first step, while the provider has not answered yet."""
-        if self._taking is None and self._snapshots.possible:
+        """Take the tree before a step, while the provider has not answered yet; unless one was just taken."""
+        if self._fresh or not self._snapshots.possible:
+            self._fresh = False
+        elif self._taking is None or self._taking.done():
             self._taking = asyncio.get_running_loop().create_task(self._capture(), name="snapshot")
 
     async def before_step(self) -> str | None:
@@ -50,6 +53,7 @@ class StepSnapshots:
             before = self._taking.result() if self._taking.done() else None
             work = self._record(message_id, before)
             self._taking = asyncio.get_running_loop().create_task(work, name="snapshot")
+            self._fresh = True
 
     async def finish(self) -> None:
         """The last tree still belongs to this drain; one that takes too long is given up."""

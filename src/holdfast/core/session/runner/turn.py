@@ -87,6 +87,7 @@ class Turn:
         self._running: set[asyncio.Task[None]] = set()
         self._calls = 0
         self._streaming = True
+        self._on_disk = False
         self._beside = False
         self._overflow: LLMError | ProviderError | None = None
         self._repeated: RepeatedCalls | None = None
@@ -132,6 +133,8 @@ class Turn:
         if self._running:
             await asyncio.wait(self._running)
         publisher.fail_open_calls(interrupted=interrupted or publisher.ended or self._interrupt.requested)
+        if failure is None:  # what a raw failure cut off is left to the next drain
+            publisher.fail_open_inputs()
         if failure is not None:
             publisher.fail(str(failure))
         elif publisher.finish is not None:
@@ -140,7 +143,7 @@ class Turn:
             publisher.fail(TURN_INTERRUPTED)
         publisher.close()
         settled = failure is None and self._repeated is None and not self._interrupt.requested and publisher.called
-        if settled and not self._beside:
+        if settled and self._on_disk and not self._beside:
             self._outbox.soon()  # travels with the dispatch of the next turn
             return
         await self._outbox.commit()
@@ -170,6 +173,7 @@ class Turn:
                     publisher.handle(event)
                 if publisher.fresh:
                     await self._outbox.commit()  # no side effect before its call is on disk
+                    self._on_disk = True
                     self._start_tools()
                 else:
                     self._outbox.soon()

@@ -82,7 +82,7 @@ def webfetch_tool(
                         continue
                     return await _read(response, given.format)
         except FetchFailed as failure:
-            raise ToolFailure(f"Unable to fetch {given.url[:SHOWN_CHARACTERS]}: {failure.reason}") from failure
+            raise ToolFailure(f"Unable to fetch {_shown(given.url)}: {failure.reason}") from failure
         raise AssertionError("the second answer is final")
 
     return Tool(
@@ -94,6 +94,13 @@ def webfetch_tool(
         structured=lambda given, value: {name: item for name, item in value.items() if name != "image"},
         structured_type=Page,
     )
+
+
+def _shown(url: str) -> str:
+    """Without a password, should it have one."""
+    scheme, slashes, rest = url.partition("//")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}{slashes}{host.rpartition('@')[2]}{slash}{path}"[:SHOWN_CHARACTERS]
 
 
 def names_host(rules: Sequence[Rule], url: str) -> bool:
