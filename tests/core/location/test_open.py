@@ -67,7 +67,7 @@ async def test_services_are_built_once_per_location_and_kept_apart(runtime: Runt
 
 
 async def test_a_drain_goes_to_where_the_session_is(runtime: Runtime, model: ScriptedTransport, tmp_path: Path) -> None:
-    """CAT-008, CAT-009: each turn asks again. Moving to the same directory is nothing, to another project is refused."""
+    """CAT-008, CAT-009: each turn asks again. Moving to the same directory is nothing, to another project an error."""
     one, two = folder(tmp_path, "one"), folder(tmp_path, "two")
     for place in (one, two):
         (Path(place.directory) / "where.txt").write_text(place.directory)

@@ -603,7 +603,6 @@ async def test_an_interrupted_recovery_leaves_no_turn_open(tmp_path: Path) -> No
         assert await runtime.sessions.waits(session.id) == []
 
 
-@pytest.mark.xfail(reason="requests popped together with the interrupted one are never answered", strict=True)
 async def test_every_caller_hears_of_an_interruption(tmp_path: Path) -> None:
     """CMP-040, CMP-036, SES-070: two asked to compact; stopping the first tells the second too."""
     provider = Provider(says(LONG))
@@ -617,7 +616,6 @@ async def test_every_caller_hears_of_an_interruption(tmp_path: Path) -> None:
         await _all_interrupted(runtime, callers)
 
 
-@pytest.mark.xfail(reason="after close a request is kept, and nobody will ever look at it", strict=True)
 async def test_compacting_while_the_runtime_closes_is_an_interruption(tmp_path: Path) -> None:
     """CMP-040, SES-072: nothing starts after the shutdown, and nobody waits for it; else closing never ends."""
     async with Lab(tmp_path, Provider(), config=keep(0), limit=ROOMY) as runtime:

@@ -69,7 +69,7 @@ async def activity(runtime: ToolRuntime, loop: Counting, moments: tuple[int, ...
     left = {task.get_name() for task in asyncio.all_tasks() - known - {running, *stopping}}
     assert not {name for name in left if name.startswith(("drain", "tool", "provider", "summary"))}
     types = await event_types(runtime, session.id)
-    assert types.count("tool.called") == types.count("tool.success") + types.count("tool.failed")
+    assert types.count("tool.input.started") == types.count("tool.success") + types.count("tool.failed")
     assert types.count("step.started") == types.count("step.ended") + types.count("step.failed")
     assert not [turn for turn in await runtime.sessions.interrupted() if turn.session_id == session.id]
     await runtime.sessions.prompt(session.id, Prompt(text="next"))

@@ -99,7 +99,6 @@ async def test_a_snapshot_that_fails_fails_nothing_else(tmp_path: Path, monkeypa
         assert it.text("new.txt") == "one\n"
 
 
-@pytest.mark.xfail(reason="a turn that ends by interruption takes no tree: its files are lost to a revert")
 async def test_what_an_interrupted_turn_wrote_can_be_reverted(tmp_path: Path) -> None:
     """SES-112, SES-129, SES-133, SES-168: the step was complete and ended, so its end tree and files are recorded."""
     held = HeldTool()
@@ -113,7 +112,6 @@ async def test_what_an_interrupted_turn_wrote_can_be_reverted(tmp_path: Path) ->
         assert it.text("new.txt") is None
 
 
-@pytest.mark.xfail(reason="the tree at the drain's start stands for the tree before a later step")
 async def test_what_the_user_changed_between_steps_is_not_the_models(tmp_path: Path) -> None:
     """SES-112: `files` are paths changed between the tree before the call and the one after settlement."""
     async with desk(tmp_path) as it:
@@ -232,7 +230,6 @@ async def test_a_new_prompt_commits_what_is_staged_and_a_drain_is_stopped_first(
             await joined
 
 
-@pytest.mark.xfail(reason="Sessions._prompt commits the staged revert before it knows whether it admits anything")
 async def test_a_refused_prompt_commits_nothing(tmp_path: Path) -> None:
     """SES-038, SES-173: a conflicting id writes nothing, so what is staged stays staged."""
     async with desk(tmp_path) as it:
@@ -247,7 +244,6 @@ async def test_a_refused_prompt_commits_nothing(tmp_path: Path) -> None:
         assert (await it.runtime.sessions.get(it.id)).revert == staged
 
 
-@pytest.mark.xfail(reason="a retry counts as a new prompt: it commits the revert and is admitted a second time")
 async def test_a_retry_of_an_old_prompt_decides_nothing(tmp_path: Path) -> None:
     """SES-037, SES-173: an exact retry appends no event, also while a revert is staged."""
     async with desk(tmp_path) as it:

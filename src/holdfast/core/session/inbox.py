@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from holdfast.core.clock import Clock, Ids
+    from holdfast.core.context.epoch import Publisher
     from holdfast.core.event.log import EventLog
-    from holdfast.core.session.runner.outbox import Outbox
     from holdfast.core.session.store import SessionStore
     from holdfast.schema.location import Location
     from holdfast.schema.record import Record
@@ -129,7 +129,7 @@ class Inbox:
         """An interruption was asked for: what still waits starts only when someone says so."""
         await self._log.write(session_id, (), (Statement("inbox.forget_wakes", {"session_id": session_id}),))
 
-    async def promote(self, session_id: str, boundary: Boundary, outbox: Outbox, location: Location) -> int:
+    async def promote(self, session_id: str, boundary: Boundary, outbox: Publisher, location: Location) -> int:
         """Make the inputs of this boundary visible; how many that were.
 
         A queue boundary takes one queued input first. Steers follow in the order of admission, up to the sequence
@@ -149,7 +149,7 @@ class Inbox:
             return await self._promote_singly(inputs, outbox, location)
         return len(inputs)
 
-    async def _promote_singly(self, inputs: list[Admission], outbox: Outbox, location: Location) -> int:
+    async def _promote_singly(self, inputs: list[Admission], outbox: Publisher, location: Location) -> int:
         promoted = 0
         for item in inputs:
             try:
