@@ -820,9 +820,26 @@ export interface Pty {
   readonly exitCode?: number
 }
 
+export interface PtyCreated {
+  readonly info: Pty
+}
+
+export interface PtyDeleted {
+  readonly id: string
+}
+
+export interface PtyExited {
+  readonly id: string
+  readonly exitCode: number
+}
+
 export interface PtySize {
   readonly rows: number
   readonly cols: number
+}
+
+export interface PtyUpdated {
+  readonly info: Pty
 }
 
 export interface Question {
@@ -1457,6 +1474,10 @@ export interface EventData {
   "permission.v2.asked": PermissionAskedLive
   "permission.v2.replied": PermissionRepliedLive
   "plugin.added": PluginAdded
+  "pty.created": PtyCreated
+  "pty.deleted": PtyDeleted
+  "pty.exited": PtyExited
+  "pty.updated": PtyUpdated
   "question.v2.asked": QuestionAskedLive
   "question.v2.rejected": QuestionRejectedLive
   "question.v2.replied": QuestionRepliedLive

@@ -99,7 +99,8 @@ async def test_a_bad_address_fails_before_anyone_is_asked(url: str) -> None:
     """TOL-256, TOL-263: and before any traffic."""
     approvals = Approvals()
     with watched_connections() as connections:
-        assert (await failure(made(None, approvals), url=url)).startswith(f"Unable to fetch {url}: ")
+        shown = url.replace("user:pw@", "")
+        assert (await failure(made(None, approvals), url=url)).startswith(f"Unable to fetch {shown}: ")
     assert (approvals.asked, connections) == ([], [])
 
 

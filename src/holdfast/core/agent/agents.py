@@ -56,14 +56,15 @@ class Agents:
         return self._configured.diagnostics
 
     def list(self) -> tuple[Agent, ...]:
-        return tuple(self._current.agents.values())
+        return self.state.value.list()
 
     def get(self, id: str) -> Agent | None:
-        return self._current.agents.get(id)
+        return self.state.value.get(id)
 
     def select(self, id: str | None) -> Selection:
-        """A named agent is taken as it is, even a hidden one; without a name the default one is."""
-        return self._current.default if id is None else Selection(id, self.get(id))
+        """A named agent is taken as it is, even a hidden one; without a name the default one is. The same record for as
+        long as nothing changes, so that whoever keeps it can tell; nobody edits it."""
+        return self._current.default if id is None else Selection(id, self._current.agents.get(id))
 
     def rules(self, id: str | None) -> tuple[Rule, ...] | None:
         """What permission checks go by: those of the very agent that `select` gives, and None without one."""
@@ -76,7 +77,6 @@ class Agents:
 
     @property
     def _current(self) -> _View:
-        """The same records for as long as nothing changes, so that whoever keeps one can tell."""
         draft = self.state.value
         if self._view is None or self._view.of is not draft:
             agents = {agent.id: agent for agent in draft.list()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from holdfast.core.location.project import Project
     from holdfast.core.session.execution import Execution
     from holdfast.core.session.store import SessionStore
+    from holdfast.schema.session import Session
 
 
 class Moves:
@@ -37,6 +39,7 @@ class Moves:
 
     async def move(self, session_id: str, directory: str, *, move_changes: bool = False) -> None:
         session = await self._store.get(session_id)
+        directory = os.path.normpath(directory)
         if directory == session.location.directory:
             return
         destination = Location(directory=directory)
@@ -44,6 +47,13 @@ class Moves:
         if project.id != session.project_id:
             raise DestinationMismatch(session.project_id, project.id)
         await self._execution.interrupt(session_id)
+        try:
+            await self._carry(session, destination, project, move_changes=move_changes)
+        finally:
+            self._execution.wake(session_id)
+
+    async def _carry(self, session: Session, destination: Location, project: Project, *, move_changes: bool) -> None:
+        session_id, directory = session.id, destination.directory
         source = await self._project(session.location)
         changes = None
         if move_changes and source.store is not None and source.directory != project.directory:
@@ -56,11 +66,8 @@ class Moves:
             subdirectory=_below(directory, project.directory),
         )
         await self._log.publish(moved, location=destination)
-        try:
-            if changes is not None:
-                await transfer.discard(changes)
-        finally:
-            self._execution.wake(session_id)
+        if changes is not None:
+            await transfer.discard(changes)
 
 
 def _below(directory: str, root: Path) -> str:

@@ -38,7 +38,7 @@ class Reverts:
     async def stage(self, session_id: str, message_id: str, *, files: bool = True) -> Revert:
         """The message stays; everything after it is what would be undone. Staging again moves the boundary exactly."""
         await self._store.message(session_id, message_id)
-        await self._execution.interrupt(session_id)
+        await self._stop(session_id)
         session = await self._store.get(session_id)
         async with self._locations.use(session.location) as services:
             revert = await self._restore(session, message_id, services.snapshots, files=files)
@@ -65,8 +65,13 @@ class Reverts:
         """What commits the staged revert, if there is one; nothing runs any more by then."""
         if session.revert is None:
             return None
-        await self._execution.interrupt(session.id)
+        await self._stop(session.id)
         return RevertCommitted(timestamp=self._clock.now(), session_id=session.id, message_id=session.revert.message_id)
+
+    async def _stop(self, session_id: str) -> None:
+        """Nothing runs any more, and what a dead process left open has its end: it may be about to leave."""
+        await self._execution.interrupt(session_id)
+        await self._execution.abandon(session_id)
 
     async def _restore(self, session: Session, message_id: str, snapshots: Snapshots, *, files: bool) -> Revert:
         if not snapshots.possible:
