@@ -1,7 +1,7 @@
 """The server against bare ASGI applications on the same uvicorn, as ratios of one run. `make bench`.
 
-Fan-out: a Session streams deltas to fifty readers of `/api/event`; the bare one has a queue per reader, puts each of the
-same frames into all of them, and sends what it takes out. Both wait for their readers now and then, since nobody's
+Fan-out: a Session streams deltas to fifty readers of `/api/event`; the bare one has a queue per reader, puts each of
+the same frames into all of them, and sends what has come together. Both wait for their readers now and then, since nobody's
 buffer is endless. Requests: `holdfast serve` against an application that knows the answers by heart. The readers are
 this process, each server is one of its own. With OPENCODE=/path/to/opencode the same calls are made to that, too."""
 
@@ -11,6 +11,7 @@ import asyncio
 import json
 import os
 import re
+import socket
 import statistics
 import sys
 import tempfile
@@ -18,7 +19,6 @@ import time
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import httptools
 import uvicorn
@@ -32,11 +32,11 @@ from holdfast.server.app import App
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
 
-    from holdfast.core.event.bus import Bus
+    from holdfast.core.event.bus import Announcement, Bus
     from holdfast.llm.route.transport import HttpRequest
 
 READERS = 50
-WORDS = 1_500
+WORDS = 2_500
 WINDOW = 64
 """Events that may be on their way before the readers are waited for; a buffer holds 256."""
 SESSIONS = 50
@@ -54,21 +54,36 @@ ECHO = {"id": "echo", "providerID": "demo"}
 class Talker:
     """A model that says many words, and waits for those who listen."""
 
-    bus: Bus
+    def __init__(self) -> None:
+        self._bus: Bus | None = None
+        self._heard = 0
+
+    def follow(self, bus: Bus) -> None:
+        self._bus = bus
+        bus.listen(self._hear)
 
     async def send(self, request: HttpRequest) -> OfflineResponse:
+        self._heard = 0
         return OfflineResponse(200, self._paced(respond(Turn(text="word " * WORDS), "echo").chunks()))
 
     async def close(self) -> None:
         pass
 
     async def _paced(self, frames: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        number = 0
+        said = 0
         async for frame in frames:
             yield frame
-            number += 1
-            if number % WINDOW == 0:
-                await _drained(lambda: any(subscription._buffer for subscription in self.bus._typed))
+            said += b"word" in frame
+            if said == 1:
+                await _drained(lambda: self._heard == 0)  # the block is open: from now on each word is told at once
+            elif said % WINDOW == 0:
+                await _drained(self._busy)
+
+    def _busy(self) -> bool:
+        return self._bus is not None and any(subscription._buffer for subscription in self._bus._typed)
+
+    def _hear(self, announcement: Announcement) -> None:
+        self._heard += announcement.type == "session.next.text.delta"
 
 
 async def _holdfast(folder: Path) -> None:
@@ -82,7 +97,7 @@ async def _holdfast(folder: Path) -> None:
         transport=talker,
         titles=False,
     ) as runtime:
-        talker.bus = runtime.log.bus
+        talker.follow(runtime.log.bus)
         await _listen(App(runtime))
 
 
@@ -96,7 +111,7 @@ class Bare:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         path = scope["path"]
         if path == "/api/event" and scope["method"] == "GET":
-            await self._stream(send)
+            await self._stream(receive, send)
             return
         body, message = b"", await receive()
         while message.get("more_body"):
@@ -111,15 +126,24 @@ class Bare:
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": answer})
 
-    async def _stream(self, send: Any) -> None:
+    async def _stream(self, receive: Any, send: Any) -> None:
         queue: asyncio.Queue[bytes] = asyncio.Queue()
         self._queues.add(queue)
-        headers = [(b"content-type", b"text/event-stream")]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        gone = asyncio.create_task(self._leave(receive, queue))
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
         body = b": connected\n\n"
-        while True:
+        while body:
             await send({"type": "http.response.body", "body": body, "more_body": True})
             body = await queue.get()
+            while body and not queue.empty():
+                body += queue.get_nowait()
+        await gone
+
+    async def _leave(self, receive: Any, queue: asyncio.Queue[bytes]) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self._queues.remove(queue)
+        queue.put_nowait(b"")
 
     async def _broadcast(self, frames: Iterable[bytes]) -> None:
         for number, frame in enumerate(frames, start=1):
@@ -131,22 +155,23 @@ class Bare:
 
 
 async def _drained(busy: Callable[[], bool]) -> None:
-    while busy():
-        await asyncio.sleep(0)  # noqa: ASYNC110 - the loop has other work; this is where it gets to it
+    while busy():  # noqa: ASYNC110 - the loop is full of work, and this lets it go on
+        await asyncio.sleep(0)
 
 
 async def _listen(app: Any) -> None:
-    server = uvicorn.Server(
-        uvicorn.Config(app, http="httptools", ws="none", lifespan="off", log_level="critical", port=0)
-    )
-    serving = asyncio.create_task(server.serve())
-    while not server.started:
-        await asyncio.sleep(0.01)
-    print(f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}", flush=True)
-    await serving
+    config = uvicorn.Config(app, http="httptools", ws="none", lifespan="off", log_level="critical")
+    with socket.create_server(("127.0.0.1", 0), backlog=512) as listener:
+        print(f"http://127.0.0.1:{listener.getsockname()[1]}", flush=True)
+        await uvicorn.Server(config).serve(sockets=[listener])
 
 
 # -- the clients ---------------------------------------------------------------------------------------------------
+
+
+def _address(url: str) -> tuple[str, int]:
+    host, _, port = url.rpartition("/")[2].partition(":")
+    return host, int(port)
 
 
 class Connection(asyncio.Protocol):
@@ -157,8 +182,7 @@ class Connection(asyncio.Protocol):
 
     @classmethod
     async def open(cls, url: str) -> Connection:
-        place = urlsplit(url)
-        _, opened = await asyncio.get_running_loop().create_connection(cls, place.hostname, place.port)
+        _, opened = await asyncio.get_running_loop().create_connection(cls, *_address(url))
         return opened
 
     async def call(self, method: str, path: str, body: bytes = b"") -> bytes:
@@ -201,9 +225,7 @@ class Reader(Connection):
 
     @classmethod
     async def reading(cls, url: str, *, keep: bool) -> Reader:
-        place = urlsplit(url)
-        connect = asyncio.get_running_loop().create_connection
-        _, reader = await connect(lambda: cls(keep=keep), place.hostname, place.port)
+        _, reader = await asyncio.get_running_loop().create_connection(lambda: cls(keep=keep), *_address(url))
         reader._parser, reader._body = httptools.HttpResponseParser(reader), []
         reader._transport.write(b"GET /api/event HTTP/1.1\r\nhost: localhost\r\n\r\n")
         await reader.connected

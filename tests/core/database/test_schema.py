@@ -34,7 +34,7 @@ TABLES = [
         "event",
         "id aggregate_id seq type data",
         ("id", "aggregate_id seq"),
-        ("aggregate_id type seq",),
+        (),
         ("aggregate_id -> event_sequence",),
     ),
     Table(
@@ -48,7 +48,7 @@ TABLES = [
         "session_message",
         "id session_id type seq time_created time_updated data",
         ("id", "session_id seq"),
-        ("session_id type seq", "session_id time_created id", "time_created"),
+        ("session_id type seq",),
         ("session_id -> session",),
     ),
     Table(

@@ -85,10 +85,11 @@ class Catalog:
         ids: Ids | None = None,
         batches: Batches | None = None,
         announce: Callable[[Record], None] | None = None,
-        boot: Callable[[], Awaitable[None]] | None = None,
+        boot: Callable[[], Awaitable[None] | None] | None = None,
     ) -> None:
         """Without `models` there is only the snapshot that comes along, without `credentials` no stored one. `announce`
-        speaks for this Location; `boot` returns when its plugins are there."""
+        speaks for this Location; `boot` returns when its plugins are there, or
+        None when they are."""
         self._documents = config.documents()
         self._policy = Policy(self._documents)
         self._environment = environment
@@ -183,11 +184,12 @@ class Catalog:
 
     async def ready(self) -> None:
         """The Location's plugins have said what they have to say, or had long enough."""
-        if self._boot is None:
+        booting = self._boot() if self._boot is not None else None
+        if booting is None:
             return
         try:
             async with asyncio.timeout(BOOT_SECONDS):
-                await self._boot()
+                await booting
         except TimeoutError:
             log.warning("plugins took longer than %d s to start; going on without them", int(BOOT_SECONDS))
 

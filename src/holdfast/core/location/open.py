@@ -84,7 +84,7 @@ async def open_location(commons: Commons, location: Location, project: Project) 
             ids=commons.ids,
             batches=batches,
             announce=announce,
-            boot=lambda: plugins.booted(),
+            boot=lambda: plugins.booted() if plugins.booting else None,
         )
         # Policy lives in the catalog and hears of a new configuration before anyone else.
         config.follow(lambda new: lambda: catalog.reconfigure(new), scope)

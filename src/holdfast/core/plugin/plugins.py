@@ -106,6 +106,10 @@ class Plugins:
         if self._boot is not None:
             await asyncio.wait({self._boot})
 
+    @property
+    def booting(self) -> bool:
+        return self._boot is not None and not self._boot.done()
+
     async def close(self) -> None:
         if self._boot is not None:
             self._boot.cancel()

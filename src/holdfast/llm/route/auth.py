@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from holdfast.llm.errors import LLMError
 
@@ -48,14 +48,6 @@ class KeyAuth(NamedTuple):
         return (self.key, base64.b64encode(self.key.encode()).decode()) if self.key else ()
 
 
-@runtime_checkable
-class RefreshingAuth(Auth, Protocol):
-    """Its credential is fetched and expires."""
-
-    async def refresh(self) -> None:
-        """Called before the headers are made. Raises LLMError."""
-
-
 class BothAuth(NamedTuple):
     """Two credentials: a gateway's own and the one of what is behind it."""
 
@@ -74,5 +66,6 @@ class BothAuth(NamedTuple):
 
 
 async def refresh(auth: Auth) -> None:
-    if isinstance(auth, RefreshingAuth):
-        await auth.refresh()
+    # Asked by name: looking at a protocol's members costs more than the rest of this.
+    if (renew := getattr(auth, "refresh", None)) is not None:
+        await renew()

@@ -18,7 +18,7 @@ create table event (
   metadata text
 );
 create unique index event_aggregate_seq on event (aggregate_id, seq);
-create index event_aggregate_type_seq on event (aggregate_id, type, seq);
+
 
 create table project (
   id text primary key not null,
@@ -77,8 +77,6 @@ create table session_message (
   primary key (session_id, seq)
 ) without rowid;
 create index session_message_type on session_message (session_id, type, seq);
-create index session_message_created on session_message (session_id, time_created, id);
-create index session_message_time on session_message (time_created);
 
 -- One content item. `key` is the id that the provider gave it; should it repeat, the older item's gets a mark.
 create table session_message_part (
