@@ -1,9 +1,9 @@
 """The server against bare ASGI applications on the same uvicorn, as ratios of one run. `make bench`.
 
 Fan-out: a Session streams deltas to fifty readers of `/api/event`; the bare one has a queue per reader, puts each of
-the same frames into all of them, and sends what has come together. Both wait for their readers now and then, since nobody's
-buffer is endless. Requests: `holdfast serve` against an application that knows the answers by heart. The readers are
-this process, each server is one of its own. With OPENCODE=/path/to/opencode the same calls are made to that, too."""
+the same frames into all of them, and sends what has come together. Both wait for their readers now and then, since
+nobody's buffer is endless. Requests: `holdfast serve` against an application that knows the answers by heart. The
+readers are this process, each server is one of its own. With OPENCODE=/path/to/opencode the same calls go there."""
 
 from __future__ import annotations
 

@@ -92,3 +92,14 @@ async def test_a_drain_goes_to_where_the_session_is(runtime: Runtime, model: Scr
     with pytest.raises(DestinationMismatch) as caught:
         await runtime.sessions.move(session.id, str(tmp_path / "repo"))
     assert (caught.value.expected, caught.value.actual) == (session.project_id, "another project")
+
+
+async def test_skills_of_a_folder_that_appears_later_are_found(runtime: Runtime, tmp_path: Path) -> None:
+    """CTX-173, CTX-177: the Location was opened before there was any `.opencode`."""
+    here = folder(tmp_path, "late")
+    async with runtime.locations.use(here) as services:
+        before = {skill.name for skill in await services.surface.skills.list()}
+        skill = Path(here.directory) / ".opencode" / "skills" / "mow"
+        skill.mkdir(parents=True)
+        (skill / "SKILL.md").write_text("---\nname: mow\ndescription: How to mow\n---\nSlowly.\n")
+        assert {found.name for found in await services.surface.skills.list()} == before | {"mow"}

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holdfast.core.config.document import Directory
+from holdfast.core.config.document import DOT, Directory
 from holdfast.core.config.environment import config_home, home_directory
 from holdfast.core.context.configured import ConfiguredInstructions, Entry
 from holdfast.core.context.date import date, find_zone
@@ -28,7 +28,7 @@ from holdfast.core.state import Phase, State
 from holdfast.core.tool.beside import record_beside
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Iterator
 
     from holdfast.core.catalog.catalog import ResolvedModel
     from holdfast.core.config.config import Config
@@ -151,8 +151,17 @@ class Surface:
         for document in self._config.documents():
             draft.declare(document.data.get("references", {}), document.directory, self._home)
 
+    def _possible_folders(self) -> Iterator[Path]:
+        """Where a project may put its skills later, while it is open."""
+        if self._instructions.project_enabled:
+            root = self._project.directory if self._project.store is not None else self._directory
+            for folder in (*reversed(self._directory.parents), self._directory):
+                if folder.is_relative_to(root):
+                    yield folder / DOT
+
     def _add_skills(self, draft: SkillSources) -> None:
-        folders = [entry.path for entry in self._config.entries() if isinstance(entry, Directory)]
+        found = [entry.path for entry in self._config.entries() if isinstance(entry, Directory)]
+        folders = list(dict.fromkeys((*found, *self._possible_folders())))
         entries = [text for document in self._config.documents() for text in document.data.get("skills", ())]
         for source in (*directory_sources(folders), *configured_sources(entries, self._directory, self._home)):
             draft.add(source)
