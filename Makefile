@@ -45,6 +45,8 @@ bench: setup ## ratios of one run: the event log against bare SQLite, streams ag
 	@$(BIN)/python benchmarks/search.py
 	@$(BIN)/python benchmarks/config.py
 	@$(BIN)/python benchmarks/catalog.py
+	@$(BIN)/python benchmarks/server.py
+	@$(BIN)/python benchmarks/settlement.py
 
 generate: setup ## write the generated client anew from the protocol
 	@$(BIN)/python -m holdfast.client.generate

@@ -69,6 +69,7 @@ class Surface:
             self._directory, project.directory, config_home(commons.environment), commons.files, commons.environment
         )
         self._without_nested: set[str] = set()
+        self._resolved: tuple[References, tuple[Reference, ...]] | None = None
         self.references: State[References] = State(References, batches)
         self.skill_sources: State[SkillSources] = State(lambda: SkillSources([CUSTOMIZE]), batches)
         self.skills = Skills(lambda: self.skill_sources.value.list(), commons.skill_downloads)
@@ -95,7 +96,7 @@ class Surface:
                 self._commons.application_context.load,
                 lambda: model(resolved.ref),
                 lambda: self._guidance.context(agent.permissions),
-                lambda: reference_context(self.known_references()),
+                self._references,
                 partial(self._nested, session.id),
             )
         )
@@ -110,7 +111,20 @@ class Surface:
         return frozenset() if skills is None or permitted(skills, agent.permissions) else frozenset({"skill"})
 
     def known_references(self) -> tuple[Reference, ...]:
-        return self.references.value.resolve(self._commons.directories.repos)
+        return self._referenced[0]
+
+    def _references(self) -> SystemContext:
+        return self._referenced[1]
+
+    @property
+    def _referenced(self) -> tuple[tuple[Reference, ...], SystemContext]:
+        """Worked out once for each set of references; which checkouts exist is looked at each time there are any."""
+        draft = self.references.value
+        if self._resolved is None or self._resolved[0] is not draft:
+            known = draft.resolve(self._commons.directories.repos)
+            self._resolved = (draft, known)
+        known = self._resolved[1]
+        return known, reference_context(known) if known else EMPTY
 
     async def note_read(self, context: ToolContext, path: Path) -> None:
         """A successful read may bring instructions to light, which the next boundary admits."""

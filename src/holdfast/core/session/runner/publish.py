@@ -182,6 +182,11 @@ class TurnPublisher:
             unanswered = call.provider_executed and not interrupted
             self.fail_call(call.id, NO_RESULT if unanswered else TOOL_INTERRUPTED)
 
+    @property
+    def tools(self) -> set[str]:
+        """Of which the model has made calls."""
+        return set(self._names.values())
+
     def fail_open_inputs(self) -> None:
         """Inputs that never became a call."""
         for id in self._names.keys() - self._calls:

@@ -192,8 +192,8 @@ class _Drain:
         self._interrupt.check()
         if session.location != around.location:
             raise Interrupted  # moved: the destination's runner takes it from here, the input is still pending
-        agent = around.agent(session)
         await around.catalog.ready()
+        agent = around.agent(session)  # no await from here to the model: both are of one configuration
         resolved = around.catalog.resolve(self._session_id, session.model, agent)
         epoch, fresh = await self._open_epoch(session, agent, resolved)
         await self._promote(boundary, agent)
@@ -310,7 +310,7 @@ class _Drain:
             outcome = await turn.run(around.transport, ready.prepared, retry, self._trees.before_step)
         finally:
             if publisher.message_id is not None and publisher.called:
-                self._trees.after_step(publisher.message_id)
+                self._trees.after_step(publisher.message_id, publisher.tools)
         self._answer = publisher.answer.message
         if publisher.finish is not None:
             self._estimate.learn(stored_tokens(publisher.finish.usage), self._history.characters)
