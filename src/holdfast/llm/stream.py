@@ -88,6 +88,10 @@ async def stream(
     total = model.route.timeouts.total
     deadline = None if total is None else asyncio.get_running_loop().time() + total
     async with aclosing(_stream(transport, prepared, retry)) as batches:
+        if deadline is None:
+            async for part in batches:
+                yield _redacted(part, model.route.auth.secrets())
+            return
         while True:
             try:
                 # Around each step, not around the yield: what the caller does meanwhile is not ours to cancel.
