@@ -43,6 +43,15 @@ def provider_config(holdfast: Machine, here: Invoke, monkeypatch: pytest.MonkeyP
     )
 
 
+def test_models_can_be_fetched_anew(here: Invoke, provider_config: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CAT-097: where fetching is off, that is said and what was there is shown."""
+    monkeypatch.setenv("OPENCODE_DISABLE_MODELS_FETCH", "1")
+    ran = here("models", "--refresh")
+
+    assert "no newer list" in ran.err
+    assert rows(ran) == rows(here("models"))
+
+
 def test_a_provider_without_models_is_said(here: Invoke, provider_config: None) -> None:
     """Together with those that have some."""
     ran = here("models", "nobody")

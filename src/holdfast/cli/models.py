@@ -19,21 +19,24 @@ NUMBERS = ("CONTEXT", "OUTPUT", "$/M IN", "$/M OUT")
 
 @click.command("models")
 @click.argument("provider", required=False)
+@click.option("--refresh", is_flag=True, help="Fetch the list of models anew first.")
 @json_option
-def command(provider: str | None, as_json: bool) -> None:
+def command(provider: str | None, refresh: bool, as_json: bool) -> None:
     """List the models that can be used here, of PROVIDER or of all.
 
     A star marks the one that a session uses when none is chosen."""
     from holdfast.cli.failure import execute
 
-    sys.exit(execute(_list(provider, as_json)))
+    sys.exit(execute(_list(provider, refresh, as_json)))
 
 
-async def _list(provider: str | None, as_json: bool) -> int:
+async def _list(provider: str | None, refresh: bool, as_json: bool) -> int:
     from holdfast.cli.failure import fail
     from holdfast.embedded.holdfast import Holdfast
 
     async with Holdfast() as hf:
+        if refresh and not await hf.refresh_models():
+            click.echo("no newer list of models was fetched; this is the one from before", err=True)
         usable = (await hf.models.list()).data
         default = await hf.default_model()
     models = [model for model in usable if provider in (None, model.provider_id)]

@@ -95,6 +95,10 @@ class Holdfast(AsyncClient):
         """The model that a Session without one would use here."""
         return await self._runtime.default_model()
 
+    async def refresh_models(self) -> bool:
+        """Fetch the list of models anew; whether that brought anything. What was there stays when it fails."""
+        return await self._runtime.models.refresh()
+
     async def verify(self) -> list[Mismatch]:
         """Projection rows that differ from what the event log says; empty when all is well."""
         return await self._runtime.verify()

@@ -24,10 +24,11 @@ from holdfast.core.plugin.external import Found, external_plugins
 from holdfast.core.plugin.host import Location as PluginLocation
 from holdfast.core.plugin.plugins import Plugins
 from holdfast.core.plugin.request import RequestHooks
+from holdfast.core.process.process import Processes
 from holdfast.core.pty.ptys import Ptys
 from holdfast.core.question.question import Questions
 from holdfast.core.scope import Scope
-from holdfast.core.session.errors import AgentUnavailable
+from holdfast.core.session.errors import AgentUnavailable, SessionError
 from holdfast.core.session.runner.runner import Runner
 from holdfast.core.session.runner.surroundings import Surroundings
 from holdfast.core.snapshot.snapshot import Snapshots
@@ -37,6 +38,7 @@ from holdfast.core.tool.registry import ToolRegistry
 from holdfast.schema.live_event import PluginAdded
 
 if TYPE_CHECKING:
+    from holdfast.core.catalog.catalog import ResolvedModel
     from holdfast.core.location.commons import Commons
     from holdfast.core.location.project import Project
     from holdfast.core.session.ownership import Lease
@@ -92,11 +94,12 @@ async def open_location(commons: Commons, location: Location, project: Project) 
         agents.follow(config, commons.environment, scope)
         commands.state.transform(builtin_commands(project.directory), scope, phase=Phase.BUILTIN)
         commands.follow(config, scope)
-        surface = Surface(commons, location, project, config, context, scope, batches)
+        processes = Processes()
+        surface = Surface(commons, location, project, config, context, processes, scope, batches)
         tools = ToolRegistry(
             commons.application_tools, commons.outputs, limits=remembered(config, output_limits), batches=batches
         )
-        processes = register_tools(tools, commons, location, config, agents, surface, authorizer, questions, scope)
+        register_tools(tools, commons, location, config, agents, surface, authorizer, questions, processes, scope)
     plugins = Plugins(
         PluginLocation(
             agents=agents.state,
@@ -131,6 +134,12 @@ async def open_location(commons: Commons, location: Location, project: Project) 
             raise AgentUnavailable(session.id, selection.id)
         return selection.agent
 
+    settings = remembered(config, lambda current: session_settings(current, commons.environment))
+
+    def settled(session: Session) -> None:
+        if settings().titles:
+            commons.titles.want(session, _title_model(session, agents, catalog))
+
     async def abandon(session_id: str, lease: Lease) -> None:
         surface.begin(session_id)
         await permissions.abandon(session_id, lease)
@@ -151,13 +160,13 @@ async def open_location(commons: Commons, location: Location, project: Project) 
             transport=commons.transport,
             ids=commons.ids,
             clock=commons.clock,
-            settings=remembered(config, lambda current: session_settings(current, commons.environment)),
+            settings=settings,
             agent=agent_of,
             context=surface.context,
             hidden_tools=surface.hidden_tools,
             hooks=hooks,
             abandon_requests=abandon,
-            settled=lambda session, resolved: commons.titles.want(session, None),
+            settled=settled,
         )
     )
     return LocationServices(
@@ -186,3 +195,14 @@ def _start_plugins(plugins: Plugins, found: Found) -> None:
         plugins.diagnose("config", problem.message)
     if found.plugins or plugins.active():
         plugins.start(found.plugins)
+
+
+def _title_model(session: Session, agents: Agents, catalog: Catalog) -> ResolvedModel | None:
+    """Who writes titles, if somebody was chosen for that."""
+    agent = agents.select("title").agent
+    if agent is None or agent.model is None:
+        return None
+    try:
+        return catalog.resolve(session.id, agent.model, agent)
+    except SessionError:
+        return None

@@ -52,6 +52,7 @@ class LocationServices:
         await self.permissions.close()
         await self.questions.close()
         await self.plugins.close()
+        await self.surface.close()
         await self.processes.close()
         await self.ptys.close()
         await self.catalog.close()

@@ -18,6 +18,7 @@ from holdfast.core.context.model import model
 from holdfast.core.context.nested import NestedInstructions
 from holdfast.core.context.registry import compose
 from holdfast.core.context.system_context import EMPTY, combine
+from holdfast.core.reference.checkouts import Checkouts
 from holdfast.core.reference.guidance import reference_context
 from holdfast.core.reference.reference import References
 from holdfast.core.skill.builtin import CUSTOMIZE
@@ -26,6 +27,7 @@ from holdfast.core.skill.skill import SkillSources, configured_sources, director
 from holdfast.core.skill.skills import Skills
 from holdfast.core.state import Phase, State
 from holdfast.core.tool.beside import record_beside
+from holdfast.schema.live_event import ReferenceUpdated
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from holdfast.core.context.system_context import SystemContext
     from holdfast.core.location.commons import Commons
     from holdfast.core.location.project import Project
+    from holdfast.core.process.process import Processes
     from holdfast.core.reference.reference import Reference
     from holdfast.core.scope import Scope
     from holdfast.core.state import Batches
@@ -56,6 +59,7 @@ class Surface:
         project: Project,
         config: LiveConfig,
         registry: SystemContextRegistry,
+        processes: Processes,
         scope: Scope,
         batches: Batches,
     ) -> None:
@@ -71,6 +75,12 @@ class Surface:
         self._without_nested: set[str] = set()
         self._resolved: tuple[References, tuple[Reference, ...]] | None = None
         self.references: State[References] = State(References, batches)
+        self._checkouts = Checkouts(
+            commons.directories.repos,
+            processes,
+            commons.environment,
+            updated=lambda: commons.log.announce(ReferenceUpdated(), location=location),
+        )
         self.skill_sources: State[SkillSources] = State(lambda: SkillSources([CUSTOMIZE]), batches)
         self.skills = Skills(lambda: self.skill_sources.value.list(), commons.skill_downloads)
         self._guidance = SkillGuidance(self.skills)
@@ -105,6 +115,9 @@ class Surface:
         """A drain begins, or something was discovered: look again at what reads brought to light."""
         self._without_nested.discard(session_id)
 
+    async def close(self) -> None:
+        await self._checkouts.close()
+
     def hidden_tools(self, agent: Agent) -> frozenset[str]:
         """What would be of no use to this agent."""
         skills = self.skills.current()
@@ -114,7 +127,10 @@ class Surface:
         return self._referenced[0]
 
     def _references(self) -> SystemContext:
-        return self._referenced[1]
+        known, context = self._referenced
+        if known:
+            self._checkouts.refresh(known)  # in the background, and only what is due
+        return context
 
     @property
     def _referenced(self) -> tuple[tuple[Reference, ...], SystemContext]:

@@ -9,7 +9,6 @@ from holdfast.core.filesystem.location_files import LocationFiles
 from holdfast.core.location.settings import bash_settings, file_settings, remembered
 from holdfast.core.permission.rules import DENY_EVERYTHING, evaluate
 from holdfast.core.process.environment import child_environment
-from holdfast.core.process.process import Processes
 from holdfast.core.search.search import Search, find_ripgrep
 from holdfast.core.tool.builtin.apply_patch import apply_patch_tool
 from holdfast.core.tool.builtin.bash import bash_tool
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from holdfast.core.config.reload import LiveConfig
     from holdfast.core.location.commons import Commons
     from holdfast.core.location.surface import Surface
+    from holdfast.core.process.process import Processes
     from holdfast.core.question.question import Questions
     from holdfast.core.scope import Scope
     from holdfast.core.tool.builtin.authorize import Authorizer
@@ -50,12 +50,11 @@ def register_tools(
     surface: Surface,
     authorizer: Authorizer,
     questions: Questions,
+    processes: Processes,
     scope: Scope,
-) -> Processes:
-    """What runs their commands; whoever closes the Location closes it."""
+) -> None:
     directory = Path(location.directory)
     managed = commons.outputs.is_managed
-    processes = Processes()
 
     def edited(path: Path) -> None:
         commons.log.announce(FileEdited(file=str(path)), location=location)
@@ -100,4 +99,3 @@ def register_tools(
     if backends := configured_backends(commons.environment):
         tools["websearch"] = websearch_tool(Fetcher(), authorizer, backends)
     registry.register(tools, scope)
-    return processes

@@ -177,7 +177,7 @@ class _Drain:
                 return False
         self._turns += 1
         if not outcome.continues:
-            self._around.settled(ready.session, ready.resolved)
+            self._around.settled(ready.session)
         return outcome.continues
 
     def _abandoned(self, reason: str) -> TurnAbandoned:

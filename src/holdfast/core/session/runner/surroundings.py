@@ -52,5 +52,5 @@ class Surroundings:
     hooks: RequestHooks
     abandon_requests: Callable[[str, Lease], Awaitable[None]]
     """Close what an earlier process asked a person and can no longer hear."""
-    settled: Callable[[Session, ResolvedModel], None]
+    settled: Callable[[Session], None]
     """An exchange came to its end; whoever does background work may start."""
