@@ -22,6 +22,15 @@ class Project(NamedTuple):
     """The git directory that all worktrees share."""
 
 
+def subpath(directory: str, root: Path) -> str:
+    """Where a directory lies in its project, with forward slashes; empty at the root, and outside."""
+    try:
+        path = Path(directory).relative_to(root).as_posix()
+    except ValueError:
+        return ""
+    return "" if path == "." else path
+
+
 async def find_project(directory: Path, known: str | None = None) -> Project:
     """`known` is the id that this worktree had before, which spares asking git."""
     root = next((folder for folder in (directory, *directory.parents) if (folder / ".git").exists()), None)

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from holdfast.core.location.project import subpath
 from holdfast.core.session.errors import DestinationMismatch
 from holdfast.core.snapshot import transfer
 from holdfast.schema.location import Location
@@ -63,16 +64,8 @@ class Moves:
             timestamp=self._clock.now(),
             session_id=session_id,
             location=destination,
-            subdirectory=_below(directory, project.directory),
+            subdirectory=subpath(directory, project.directory),
         )
         await self._log.publish(moved, location=destination)
         if changes is not None:
             await transfer.discard(changes)
-
-
-def _below(directory: str, root: Path) -> str:
-    try:
-        path = Path(directory).relative_to(root).as_posix()
-    except ValueError:
-        return ""
-    return "" if path == "." else path

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 from contextlib import aclosing
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from holdfast.core.database.errors import Refused
 from holdfast.core.database.unit import Statement
+from holdfast.core.location.project import subpath
 from holdfast.core.session.checkpoint import Checkpoint, inspect
 from holdfast.core.session.errors import CompactionInUse, NothingToCompact
 from holdfast.core.session.projector import ALREADY_PROJECTED, UNKNOWN_BOUNDARY
@@ -297,7 +297,7 @@ class Sessions:
             project_id=project.id,
             workspace_id=location.workspace_id,
             directory=location.directory,
-            path=_relative(location.directory, project.directory),
+            path=subpath(location.directory, project.directory),
             cost=0.0,
             tokens=NO_TOKENS,
             title=f"{DEFAULT_TITLE}{_iso(now)}",
@@ -306,14 +306,6 @@ class Sessions:
             version=__version__,
             time=RecordTime(created=now, updated=now),
         )
-
-
-def _relative(directory: str, root: Path) -> str:
-    try:
-        path = Path(directory).relative_to(root).as_posix()
-    except ValueError:
-        return ""
-    return "" if path == "." else path
 
 
 def _iso(millis: int) -> str:
