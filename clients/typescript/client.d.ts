@@ -46,7 +46,7 @@ export interface EventsOperations {
 
 export interface SessionsOperations {
   /** A page of Sessions, newest first unless asked otherwise. Fails with InvalidCursorError. */
-  list(input?: { workspace?: string | null; limit?: number | null; order?: "asc" | "desc" | null; search?: string | null; directory?: string | null; project?: string | null; subpath?: string | null; cursor?: string | null }, options?: CallOptions): Promise<Page<Session>>
+  list(input?: { workspace?: string | null; limit?: number | null; order?: "asc" | "desc" | null; search?: string | null; directory?: string | null; project?: string | null; subpath?: string | null; archived?: boolean | null; cursor?: string | null }, options?: CallOptions): Promise<Page<Session>>
   /** Create a Session, or get the one that has this id already. */
   create(input?: { id?: string | null; agent?: string | null; model?: ModelInput | null; location?: LocationInput | null }, options?: CallOptions): Promise<Session>
   /** The Sessions that are executing now. */

@@ -38,6 +38,7 @@ DIFFERENCES: dict[tuple[str, str], str] = {
     ("v2.event.subscribe", "200*session.error*.error*"): "API-214: errors of any name, with the same two fields",
     ("v2.event.subscribe", "200*session.status*.action.*"): "API-214: the action of a retry is not spelled out",
     # Ours.
+    ("v2.session.list", "query.archived: added"): "SES-027: put away or not",
     ("v2.session.compact", "409: added"): "API-119: compaction works here, and there may be nothing to compact",
     ("v2.session.permission.create", "409: added"): "API-132: an id that is taken is a conflict, not a defect",
     ("v2.session.permission.reply", "payload.save: added"): "TOL: choose among the offered patterns",

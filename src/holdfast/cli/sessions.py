@@ -128,8 +128,8 @@ async def _list(
     here = None if everywhere else os.path.realpath(os.getcwd())
     broken = {turn.session_id for turn in await client.sessions.interrupted()}
     found: list[Session] = []
-    async for session in _all(client, here):
-        if (session.time.archived is not None) == archived and (session.id in broken or not interrupted):
+    async for session in _all(client, here, archived=archived):
+        if session.id in broken or not interrupted:
             found.append(session)
             if len(found) == limit:
                 break
@@ -155,8 +155,8 @@ async def _list(
     return 0
 
 
-async def _all(client: AsyncClient, directory: str | None) -> AsyncIterator[Session]:
-    page = await client.sessions.list(limit=PAGE, directory=directory)
+async def _all(client: AsyncClient, directory: str | None, *, archived: bool) -> AsyncIterator[Session]:
+    page = await client.sessions.list(limit=PAGE, directory=directory, archived=archived)
     while page.items:
         for session in page.items:
             yield session

@@ -36,6 +36,8 @@ class ListQuery(Record):
     directory: str | None = None
     project: str | None = None
     subpath: str | None = None
+    archived: bool | None = None
+    """Only those that were put away, or only those that were not; without it, both."""
     cursor: str | None = None
 
 

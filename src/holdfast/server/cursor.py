@@ -29,6 +29,7 @@ class ListCursor(msgspec.Struct, frozen=True, omit_defaults=True):
     directory: str | None = None
     project: str | None = None
     subpath: str | None = None
+    archived: bool | None = None
     limit: Limit | None = None
 
 

@@ -33,8 +33,8 @@ async def ids(runtime: Runtime, chosen: SessionFilter = ALL, *, order: str = "de
 
 
 async def test_filters_of_a_list(runtime: Runtime, tmp_path: Path) -> None:
-    """SES-011, SES-013: directory exactly, project with a subpath, workspace, and a piece of the title whose wildcards
-    are letters like any other."""
+    """SES-011, SES-013, SES-027: put away or not, directory exactly, project with a subpath, workspace, and a piece of
+    the title whose wildcards are letters like any other."""
     (tmp_path / "repo" / ".git").mkdir(parents=True)
     (tmp_path / "repo" / "app" / "deep").mkdir(parents=True)
     (tmp_path / "repo" / "application").mkdir()
@@ -51,6 +51,11 @@ async def test_filters_of_a_list(runtime: Runtime, tmp_path: Path) -> None:
     assert await ids(runtime, SessionFilter(search="0% d")) == [app.id]
     assert await ids(runtime, SessionFilter(search="e_n")) == [app.id]
     assert await ids(runtime, SessionFilter(search="DONE")) == [deep.id, app.id]
+    await runtime.sessions.archive(app.id)
+    assert await ids(runtime, SessionFilter(search="DONE", archived=False)) == [deep.id]
+    assert await ids(runtime, SessionFilter(archived=True)) == [app.id]
+    await runtime.sessions.archive(app.id, archived=False)
+    assert await ids(runtime, SessionFilter(archived=True)) == []
 
 
 async def test_anchors_continue_and_go_back(tmp_path: Path, clock: ManualClock, model: ScriptedTransport) -> None:

@@ -79,11 +79,11 @@ class SessionsGroup:
     def __init__(self, core: AsyncCore) -> None:
         self._core = core
 
-    async def list(self, *, workspace: str | None = None, limit: int | None = None, order: Literal["asc", "desc"] | None = None, search: str | None = None, directory: str | None = None, project: str | None = None, subpath: str | None = None, cursor: str | None = None, options: Options | None = None) -> Page[Session]:
+    async def list(self, *, workspace: str | None = None, limit: int | None = None, order: Literal["asc", "desc"] | None = None, search: str | None = None, directory: str | None = None, project: str | None = None, subpath: str | None = None, archived: bool | None = None, cursor: str | None = None, options: Options | None = None) -> Page[Session]:
         """A page of Sessions, newest first unless asked otherwise. Fails with InvalidCursorError."""
         return await self._core.call(
             operations.SESSIONS_LIST,
-            query={"workspace": workspace, "limit": limit, "order": order, "search": search, "directory": directory, "project": project, "subpath": subpath, "cursor": cursor},
+            query={"workspace": workspace, "limit": limit, "order": order, "search": search, "directory": directory, "project": project, "subpath": subpath, "archived": archived, "cursor": cursor},
             options=options,
         )
 

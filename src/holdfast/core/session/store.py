@@ -32,6 +32,7 @@ class SessionFilter(msgspec.Struct, frozen=True, omit_defaults=True):
     directory: str | None = None
     project: str | None = None
     subpath: str | None = None
+    archived: bool | None = None
 
 
 class SessionAnchor(msgspec.Struct, frozen=True):
@@ -140,6 +141,7 @@ class SessionStore:
                 "search": f"%{_like(chosen.search)}%" if chosen.search else None,
                 "subpath": subpath,
                 "subpath_below": f"{_like(subpath)}/%" if subpath else None,
+                "archived": chosen.archived,
                 "anchor_time": anchor.time if anchor else None,
                 "anchor_id": anchor.id if anchor else None,
                 "limit": limit,

@@ -41,6 +41,7 @@ async def list(call: Call) -> PageOf:
         directory=scope.directory,
         project=scope.project,
         subpath=scope.subpath,
+        archived=scope.archived,
     )
     sessions = await call.runtime.sessions.page(
         chosen, order=order, limit=limit, anchor=cursor.anchor if cursor else None

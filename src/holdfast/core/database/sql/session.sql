@@ -112,6 +112,7 @@ where (:directory is null or directory = :directory)
   and (:subpath is null or path = :subpath or path like :subpath_below escape '\')
   and (:workspace is null or workspace_id = :workspace)
   and (:search is null or title like :search escape '\')
+  and (:archived is null or (time_archived is not null) = :archived)
   and (:anchor_time is null or time_created < :anchor_time or (time_created = :anchor_time and id > :anchor_id))
 order by time_created desc, id asc limit :limit
 
@@ -125,5 +126,6 @@ where (:directory is null or directory = :directory)
   and (:subpath is null or path = :subpath or path like :subpath_below escape '\')
   and (:workspace is null or workspace_id = :workspace)
   and (:search is null or title like :search escape '\')
+  and (:archived is null or (time_archived is not null) = :archived)
   and (:anchor_time is null or time_created > :anchor_time or (time_created = :anchor_time and id < :anchor_id))
 order by time_created asc, id desc limit :limit
