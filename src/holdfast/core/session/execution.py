@@ -142,6 +142,8 @@ class Execution:
             raise
         except Exception as error:
             self._report(session_id, location, error)
+            for request in self._compactions.pop(session_id, []):
+                _settle(request, error)
             raise
         finally:
             if location is not None:
