@@ -145,6 +145,10 @@ async def open_location(commons: Commons, location: Location, project: Project) 
         await permissions.abandon(session_id, lease)
         await questions.abandon(session_id, lease)
 
+    async def requests_settled(session_id: str) -> None:
+        await permissions.settled(session_id)
+        await questions.settled(session_id)
+
     runner = Runner(
         Surroundings(
             location=location,
@@ -166,6 +170,7 @@ async def open_location(commons: Commons, location: Location, project: Project) 
             hidden_tools=surface.hidden_tools,
             hooks=hooks,
             abandon_requests=abandon,
+            requests_settled=requests_settled,
             settled=settled,
         )
     )

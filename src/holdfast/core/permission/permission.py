@@ -163,6 +163,10 @@ class Permissions:
         """At the start of a drain: requests whose process died are history, their calls are never approved."""
         await self._requests.abandon(session_id, lease)
 
+    async def settled(self, session_id: str) -> None:
+        """Until nothing that was cut off in this Session still looks as if it waited."""
+        await self._requests.settled(session_id)
+
     async def close(self) -> None:
         """Decline everything that was asked here and still waits."""
         await self._requests.close()

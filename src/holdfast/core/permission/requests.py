@@ -101,6 +101,7 @@ class Requests(Generic[R, A]):
         self._place: dict[str, Value] = {"directory": location.directory, "workspace_id": location.workspace_id}
         self._watched: dict[str, tuple[R, asyncio.Task[A]]] = {}
         self._ongoing: set[asyncio.Task[Any]] = set()
+        self._leaving: dict[str, set[asyncio.Task[None]]] = {}
         self._closed = False
 
     async def wait(self, request: R, asked: Record) -> A:
@@ -109,8 +110,17 @@ class Requests(Generic[R, A]):
         try:
             return await asyncio.shield(await asyncio.shield(opening))
         except asyncio.CancelledError:
-            self._own(self._withdraw(request, opening))
+            leaving = self._leaving.setdefault(request.session_id, set())
+            task = self._own(self._withdraw(request, opening))
+            leaving.add(task)
+            task.add_done_callback(leaving.discard)
             raise
+
+    async def settled(self, session_id: str) -> None:
+        """Until what was cut off in this Session is recorded as such."""
+        while leaving := self._leaving.get(session_id):
+            await asyncio.wait(set(leaving))
+        self._leaving.pop(session_id, None)
 
     async def open(self, request: R, asked: Record) -> None:
         """Ask, and leave it at that."""

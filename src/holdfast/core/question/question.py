@@ -97,6 +97,10 @@ class Questions:
         """At the start of a drain: questions whose process died are history."""
         await self._requests.abandon(session_id, lease)
 
+    async def settled(self, session_id: str) -> None:
+        """Until nothing that was cut off in this Session still looks as if it waited."""
+        await self._requests.settled(session_id)
+
     async def close(self) -> None:
         """Dismiss everything that was asked here and still waits."""
         await self._requests.close()

@@ -125,6 +125,7 @@ class _Drain:
                 yield self
             finally:
                 await self._trees.finish()
+                await self._around.requests_settled(self._session_id)
                 await self._outbox.commit()
 
     async def run(self) -> None:

@@ -52,5 +52,7 @@ class Surroundings:
     hooks: RequestHooks
     abandon_requests: Callable[[str, Lease], Awaitable[None]]
     """Close what an earlier process asked a person and can no longer hear."""
+    requests_settled: Callable[[str], Awaitable[None]]
+    """Until what this drain asked a person, and was cut off, is recorded so."""
     settled: Callable[[Session], None]
     """An exchange came to its end; whoever does background work may start."""
