@@ -32,6 +32,7 @@ from tests.core.session.support_day_crash import Camera
 from holdfast.core.context import date
 from holdfast.core.context.nested import KEY as NESTED
 from holdfast.core.database.errors import StorageError
+from holdfast.core.database.unit import Unit
 from holdfast.core.runtime import Runtime
 from holdfast.llm.offline import ScriptedTransport, Turn
 from holdfast.schema.session import Session
@@ -120,6 +121,7 @@ Play = Callable[[Scene], Awaitable[None]]
 async def test_a_crash_at_any_commit_loses_and_repeats_nothing(scene: Scene, camera: Camera, scenes: Play) -> None:
     """CTX-086, CTX-095, CTX-096, CTX-106, CTX-111, SES-149: the files as each commit left them, and as a torn write
     would leave them, are opened by another process, which goes on."""
+    await calm(scene.runtime)
     camera.on = True
     await scenes(scene)
     camera.on = False
@@ -211,6 +213,11 @@ async def test_a_disk_that_fails_at_any_commit_is_survived_in_place(scene: Scene
     assert await scene.runtime.verify() == []
 
 
+async def calm(runtime: Runtime) -> None:
+    """Until the writer has done everything it was given: letting go of a lease is a commit that nobody waits for."""
+    await runtime.database.submit(Unit("nothing"))
+
+
 async def one_failure(scene: Scene, camera: Camera, scenes: Play, point: int) -> bool:
     """A Session of its own whose nth commit fails; whether there was an nth at all."""
     place, runtime = scene.place, scene.runtime
@@ -222,6 +229,7 @@ async def one_failure(scene: Scene, camera: Camera, scenes: Play, point: int) ->
     camera.on = False
     session = await begin(runtime)
     await say(runtime, session.id, "one " * 50)
+    await calm(runtime)
     camera.on, camera.commits, camera.fail_at = True, 0, point
     with suppress(StorageError):
         await scenes(scene._replace(session=session))
@@ -243,6 +251,7 @@ async def test_a_discovery_is_recorded_with_the_settlement_of_its_read(scene: Sc
     scene.place.write(f"deep/{AGENTS}", "Nested.\n")
     scene.place.write("deep/file.txt", "text\n")
     play(scene.model, calling(("read", {"path": "deep/file.txt"})))
+    await calm(scene.runtime)
     camera.on = True
     await say(scene.runtime, scene.session.id, "read")
     camera.on = False
