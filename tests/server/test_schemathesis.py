@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, nullcontext, suppress
 from pathlib import Path
@@ -169,7 +170,7 @@ def _check(case: Any, place: Place, *, known: bool, file: str) -> None:
 def _tame(case: Any, project: Path) -> None:
     """A place that happens to exist is the project, and a terminal runs nothing that matters."""
     for name, value in (case.query or {}).items():
-        if name.startswith("location") and isinstance(value, str) and Path(value[:200].replace("\0", "")).exists():
+        if name.startswith("location") and isinstance(value, str) and os.path.exists(value.replace("\0", "")):
             case.query[name] = str(project)
     if case.operation.label == "POST /api/pty" and isinstance(case.body, dict):
         case.body = {**case.body, "command": "true"}
