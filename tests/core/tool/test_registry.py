@@ -408,3 +408,16 @@ async def test_untrusted_tools_are_asked_about_first() -> None:
         assert await call(catalog, "server_tool") == outcome
         assert gate.asked == [(CONTEXT, "server_tool", ("*",))]
         assert shown(registry.materialize([rule("server_tool", "*", "deny")])) == {}
+
+
+def test_whether_calls_could_have_changed_a_file() -> None:
+    """SES-112: the tool that was advertised says so, not its name; one that says nothing may have."""
+    registry = ToolRegistry()
+    with Scope() as scope:
+        registry.register({"read": saying("x", looks_only=True), "bash": saying("x")}, scope)
+        before = registry.materialize(())
+        assert before.look_only(["read", "nobody"])
+        assert not before.look_only(["read", "bash"])
+        registry.register({"read": saying("another")}, scope)
+        assert not registry.materialize(()).look_only(["read"])
+        assert before.look_only(["read"])

@@ -57,6 +57,7 @@ class Registration:
             raise RegistrationError(name, f"Invalid types of tool {name}: the input must be an object")
         self._tool = tool
         self.action = tool.action or name
+        self.looks_only = tool.looks_only
         self.definition = ToolDefinition(
             name=name,
             description=tool.description,

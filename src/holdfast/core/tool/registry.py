@@ -18,7 +18,7 @@ from holdfast.core.tool.registration import Registration
 from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure, ToolOutput
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from holdfast.core.scope import Scope
     from holdfast.core.tool.output import OutputStore
@@ -111,6 +111,11 @@ class Materialized:
     async def bound(self, output: ToolOutput) -> ToolOutput:
         """The part that may not: keep the aggregate limit, and the whole text in a managed file."""
         return await bound(output, self._registry._limits(), self._registry._store)
+
+    def look_only(self, names: Iterable[str]) -> bool:
+        """Whether none of these could have changed a file. What was not advertised did not run."""
+        shown = self._shown.registrations
+        return all(name not in shown or shown[name].looks_only for name in names)
 
     def _resolve(self, name: str) -> Registration:
         if self._last_step:

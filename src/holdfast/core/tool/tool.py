@@ -47,6 +47,8 @@ class Tool(Generic[In, Out]):
     """Managed files that the tool wrote itself."""
     action: str | None = None
     """The permission action that hides it from an agent; None is its registered name."""
+    looks_only: bool = False
+    """It changes no file of the project, so that no tree has to be taken after it."""
 
     def declaring(self, action: str) -> Tool[In, Out]:
         """A copy with another permission action; registrations of this one keep theirs."""

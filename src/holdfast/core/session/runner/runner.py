@@ -311,7 +311,7 @@ class _Drain:
             outcome = await turn.run(around.transport, ready.prepared, retry, self._trees.before_step)
         finally:
             if publisher.message_id is not None and publisher.called:
-                self._trees.after_step(publisher.message_id, publisher.tools)
+                self._trees.after_step(publisher.message_id, looked_only=ready.tools.look_only(publisher.tools))
         self._answer = publisher.answer.message
         if publisher.finish is not None:
             self._estimate.learn(stored_tokens(publisher.finish.usage), self._history.characters)

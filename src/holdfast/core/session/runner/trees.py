@@ -14,14 +14,11 @@ from holdfast.core.snapshot.errors import SnapshotError
 from holdfast.schema.session_event import SnapshotCaptured
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from holdfast.core.clock import Clock
     from holdfast.core.session.runner.outbox import Outbox
     from holdfast.core.snapshot.snapshot import Snapshots
 
 WAIT_SECONDS = 10.0
-READ_ONLY = frozenset({"read", "glob", "grep", "skill", "todowrite", "question", "webfetch", "websearch"})
 
 log = logging.getLogger(__name__)
 
@@ -50,9 +47,9 @@ class StepSnapshots:
         done, _ = await asyncio.wait({self._taking}, timeout=WAIT_SECONDS)
         return self._taking.result() if done else None
 
-    def after_step(self, message_id: str, tools: Iterable[str]) -> None:
+    def after_step(self, message_id: str, *, looked_only: bool) -> None:
         """Tools ran: take the tree they left and record it beside the step. Those that only look leave it as it was."""
-        if READ_ONLY.issuperset(tools):
+        if looked_only:
             self._fresh = self._taking is not None
         elif self._taking is not None:
             before = self._taking.result() if self._taking.done() else None

@@ -80,6 +80,7 @@ def glob_tool(
         return GlobOutput(entries, _text(found, target))
 
     return Tool(
+        looks_only=True,
         description=DESCRIPTION,
         input=GlobInput,
         output=GlobOutput,

@@ -110,6 +110,7 @@ def grep_tool(
         return GrepOutput([_record(match, target) for match in found.matches], text)
 
     return Tool(
+        looks_only=True,
         description=DESCRIPTION,
         input=GrepInput,
         output=GrepOutput,

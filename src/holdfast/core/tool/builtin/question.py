@@ -60,7 +60,9 @@ def question_tool(questions: Asks, authorizer: Authorizer) -> Tool[QuestionInput
         except Unanswerable as error:
             raise ToolFailure(error.for_model()) from error
 
-    return Tool(description=DESCRIPTION, input=QuestionInput, output=Answers, execute=execute, content=_content)
+    return Tool(
+        looks_only=True, description=DESCRIPTION, input=QuestionInput, output=Answers, execute=execute, content=_content
+    )
 
 
 def _asked(given: GivenQuestion) -> Question:

@@ -94,6 +94,7 @@ def read_tool(
         return output
 
     return Tool(
+        looks_only=True,
         description=DESCRIPTION,
         input=ReadInput,
         output=ReadOutput,

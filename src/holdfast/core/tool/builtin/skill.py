@@ -61,7 +61,13 @@ def skill_tool(skills: Skills, authorizer: Authorizer) -> Tool[SkillInput, Loade
         return LoadedSkill(name=skill.name, directory=directory, output=rendered(skill, directory, files))
 
     return Tool(
-        description=DESCRIPTION, input=SkillInput, output=LoadedSkill, execute=execute, content=_content, action=ACTION
+        looks_only=True,
+        description=DESCRIPTION,
+        input=SkillInput,
+        output=LoadedSkill,
+        execute=execute,
+        content=_content,
+        action=ACTION,
     )
 
 

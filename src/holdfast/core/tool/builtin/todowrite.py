@@ -51,7 +51,14 @@ def todowrite_tool(todos: Todos, authorizer: Authorizer) -> Tool[TodowriteInput,
             raise ToolFailure(FAILED) from error
         return TodoList(todos=replacement)
 
-    return Tool(description=DESCRIPTION, input=TodowriteInput, output=TodoList, execute=execute, content=_content)
+    return Tool(
+        looks_only=True,
+        description=DESCRIPTION,
+        input=TodowriteInput,
+        output=TodoList,
+        execute=execute,
+        content=_content,
+    )
 
 
 def _content(given: TodowriteInput, value: dict[str, Any]) -> list[TextContent]:

@@ -86,6 +86,7 @@ def webfetch_tool(
         raise AssertionError("the second answer is final")
 
     return Tool(
+        looks_only=True,
         description=DESCRIPTION,
         input=WebfetchInput,
         output=Fetched,

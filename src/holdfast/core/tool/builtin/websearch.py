@@ -75,7 +75,14 @@ def websearch_tool(
             text = text[: given.context_max_characters]
         return SearchResult(provider=backend.name, text=text)
 
-    return Tool(description=DESCRIPTION, input=WebsearchInput, output=SearchResult, execute=execute, content=_content)
+    return Tool(
+        looks_only=True,
+        description=DESCRIPTION,
+        input=WebsearchInput,
+        output=SearchResult,
+        execute=execute,
+        content=_content,
+    )
 
 
 def configured_backends(environment: Mapping[str, str]) -> tuple[Backend, ...]:
