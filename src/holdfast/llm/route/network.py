@@ -1,67 +1,59 @@
-"""The real transport, on aiohttp. The library is imported at the first request: it is most of a cold start."""
+"""The real transport: HTTP/1.1 over connections that are kept for the next turn. WebSockets come from aiohttp, which is
+imported when one is opened: it is most of a cold start."""
 
 from __future__ import annotations
 
 import asyncio
+import re
+import ssl
+import zlib
 from typing import TYPE_CHECKING
 
 from holdfast.llm.errors import LLMError
+from holdfast.llm.route.connection import Connection, Unanswered
+from holdfast.llm.route.dial import Proxy, Unsendable, dial, parse
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Iterator
 
     import aiohttp
 
+    from holdfast.llm.route.connection import Answer
+    from holdfast.llm.route.dial import Address, Origin
     from holdfast.llm.route.transport import HttpRequest, Timeouts
     from holdfast.llm.route.websocket import Sockets
 
-# aiohttp warns about larger bodies in one piece, and would block the loop writing them.
-PIECE = 512 * 1024
+KEEP_SECONDS = 60.0
+INFLATED = 1024 * 1024
+"""Of a compressed body at once, however well it was compressed."""
+UNFIT = re.compile(r"[\x00\r\n]")
+NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 class NetworkTransport:
     def __init__(self) -> None:
+        self._idle: dict[Origin, list[Connection]] = {}
+        self._context: ssl.SSLContext | None = None
         self._session: aiohttp.ClientSession | None = None
         self._sockets: Sockets | None = None
 
     async def send(self, request: HttpRequest) -> NetworkResponse:
-        import aiohttp
-        import yarl
-
         limits = request.timeouts
         try:
+            address = parse(request.url)
+            head = _head(request, address)
             async with asyncio.timeout(limits.first_byte):
-                response = await self.session().post(
-                    yarl.URL(request.url, encoded=True),  # as it was signed: `%3A` stays `%3A`
-                    data=_body(request),
-                    headers={**request.headers, "content-length": str(request.length)},
-                    timeout=aiohttp.ClientTimeout(total=None, sock_connect=limits.connect),
-                    allow_redirects=False,
-                )
-        except aiohttp.ConnectionTimeoutError as error:
-            raise _late("connect", limits.connect, "no connection to the provider") from error
+                answer = await self._ask(address.origin, head, request)
         except TimeoutError as error:
             raise _late("first-byte", limits.first_byte, "the provider did not answer") from error
+        except OSError as error:  # some of which are ValueErrors too
+            lasting = isinstance(error, ssl.SSLCertVerificationError)
+            text = f"could not reach the provider: {error}"
+            raise LLMError("Transport", text, kind="connect", retryable=not lasting) from error
         except ValueError as error:  # an address or a header that cannot be sent
-            raise LLMError("InvalidRequest", f"the request cannot be sent ({type(error).__name__})") from error
-        except (aiohttp.ClientError, OSError) as error:
-            raise LLMError(
-                "Transport", f"could not reach the provider: {error}", kind="connect", retryable=True
-            ) from error
-        return NetworkResponse(response, limits)
-
-    def session(self) -> aiohttp.ClientSession:
-        import aiohttp
-
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0),
-                timeout=aiohttp.ClientTimeout(total=None),
-                trust_env=True,
-                read_bufsize=256 * 1024,
-                skip_auto_headers=("user-agent",),
-            )
-        return self._session
+            shown = f": {error}" if isinstance(error, Unsendable) else f" ({type(error).__name__})"
+            raise LLMError("InvalidRequest", f"the request cannot be sent{shown}") from error
+        return NetworkResponse(answer, limits)
 
     @property
     def sockets(self) -> Sockets:
@@ -71,52 +63,141 @@ class NetworkTransport:
             self._sockets = Sockets(self.session)
         return self._sockets
 
+    def session(self) -> aiohttp.ClientSession:
+        import aiohttp
+
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0),
+                timeout=aiohttp.ClientTimeout(total=None),
+                trust_env=True,
+                skip_auto_headers=("user-agent",),
+            )
+        return self._session
+
     async def close(self) -> None:
+        for connection in [each for idle in self._idle.values() for each in idle]:
+            connection.close()
+        self._idle.clear()
         if self._sockets is not None:
             await self._sockets.close()
         if self._session is not None:
             await self._session.close()
             self._session = None
 
+    async def _ask(self, origin: Origin, head: bytes, request: HttpRequest) -> Answer:
+        while (connection := self._take(origin)) is not None:
+            try:
+                return await connection.ask(head, request.body)
+            except Unanswered:
+                continue  # the other side had let go of it: nothing was lost
+        connection = await self._open(origin, request.timeouts)
+        return await connection.ask(head, request.body)
+
+    def _take(self, origin: Origin) -> Connection | None:
+        """The one that was used last: its other side is the least likely to have left."""
+        idle = self._idle.get(origin)
+        while idle:
+            connection = idle.pop()
+            if not connection.closed:
+                assert connection.expiry is not None
+                connection.expiry.cancel()
+                return connection
+        self._idle.pop(origin, None)
+        return None
+
+    async def _open(self, origin: Origin, limits: Timeouts) -> Connection:
+        def keep(connection: Connection) -> None:
+            connection.expiry = connection.loop.call_later(KEEP_SECONDS, connection.close)
+            idle = self._idle.setdefault(origin, [])
+            idle[:] = (each for each in (*idle, connection) if not each.closed)
+
+        try:
+            async with asyncio.timeout(limits.connect):
+                return await dial(origin, lambda: Connection(keep), self._tls)
+        except TimeoutError as error:
+            raise _late("connect", limits.connect, "no connection to the provider") from error
+
+    def _tls(self) -> ssl.SSLContext:
+        if self._context is None:
+            self._context = ssl.create_default_context()
+            self._context.set_alpn_protocols(["http/1.1"])
+        return self._context
+
 
 class NetworkResponse:
-    def __init__(self, response: aiohttp.ClientResponse, limits: Timeouts) -> None:
-        self._response = response
+    def __init__(self, answer: Answer, limits: Timeouts) -> None:
+        self._answer = answer
         self._limits = limits
-        self.status = response.status
-        self.headers = {name.lower(): value for name, value in response.headers.items()}
+        self.status = answer.status
+        self.headers = answer.headers
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        import aiohttp
-
-        content = self._response.content
+        inflate = _inflation(self.headers.get("content-encoding", "identity"))
         limit, name, what = self._limits.first_byte, "first-byte", "the provider sent no body"
         try:
             while True:
                 async with asyncio.timeout(limit):
-                    chunk = await content.readany()
+                    data = await self._answer.read()
                 limit, name, what = self._limits.idle, "inactivity", "the provider fell silent"
-                if not chunk:
+                if inflate is not None:
+                    for piece in inflate.pieces(data):
+                        yield piece
+                elif data:
+                    yield data
+                if not data:
                     return
-                yield chunk
         except TimeoutError as error:
             raise _late(name, limit, what) from error
-        except (aiohttp.ClientError, OSError) as error:
+        except (OSError, zlib.error) as error:
             raise LLMError("Transport", f"the provider's stream broke off: {error}", kind="read") from error
 
     async def close(self) -> None:
-        self._response.close()
+        self._answer.close()
 
 
-def _body(request: HttpRequest) -> bytes | AsyncIterator[bytes]:
-    return b"".join(request.body) if request.length <= PIECE else _pieces(request.body)
+class _Inflation:
+    def __init__(self, bits: int) -> None:
+        self._inflater = zlib.decompressobj(bits)
+
+    def pieces(self, data: bytes) -> Iterator[bytes]:
+        """What follows from these bytes; none are the end."""
+        if not data and not self._inflater.eof:
+            raise zlib.error("the compressed body is not whole")
+        while data and not self._inflater.eof:
+            if piece := self._inflater.decompress(data, INFLATED):
+                yield piece
+            data = self._inflater.unconsumed_tail
 
 
-async def _pieces(body: Sequence[bytes]) -> AsyncIterator[bytes]:
-    """Made anew for every attempt, so that a retry can send the same body again."""
-    for chunk in body:
-        for start in range(0, len(chunk), PIECE):
-            yield chunk[start : start + PIECE]
+def _inflation(encoding: str) -> _Inflation | None:
+    match encoding.strip().lower():
+        case "identity" | "":
+            return None
+        case "gzip" | "x-gzip":
+            return _Inflation(16 + zlib.MAX_WBITS)
+        case "deflate":
+            return _Inflation(zlib.MAX_WBITS)
+        case other:
+            raise LLMError("InvalidProviderOutput", f"the answer is encoded as {other[:20]}, which nobody asked for")
+
+
+def _head(request: HttpRequest, address: Address) -> bytes:
+    origin, target = address.origin, address.target
+    headers = {"host": origin.authority}
+    proxy = Proxy.of(origin)
+    if proxy is not None and not origin.is_secure:
+        target = f"http://{origin.authority}{target}"
+        headers |= proxy.headers
+    if address.credentials is not None:
+        headers["authorization"] = address.credentials
+    headers |= {name.lower(): value for name, value in request.headers.items()}
+    headers["content-length"] = str(request.length)
+    for name, value in headers.items():
+        if not NAME.fullmatch(name) or UNFIT.search(value):
+            raise Unsendable("a header has characters that none may have")
+    lines = (f"POST {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items()), "", "")
+    return "\r\n".join(lines).encode()
 
 
 def _late(name: str, seconds: float | None, what: str) -> LLMError:

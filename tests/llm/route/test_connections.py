@@ -1,0 +1,500 @@
+"""Connections to a provider: kept, found stale, through TLS and proxies, and never more unread than is allowed."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import ipaddress
+import ssl
+from contextlib import AsyncExitStack, aclosing
+from typing import TYPE_CHECKING
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from tests.llm.route.test_network import (
+    HEAD,
+    direct,
+    piece,
+    raw_server,
+    read_request,
+    transport,
+    wait_for_close,
+)
+
+from holdfast.llm.errors import LLMError
+from holdfast.llm.route import connection
+from holdfast.llm.route.dial import Origin, parse, proxy_of
+from holdfast.llm.route.transport import HttpRequest, Timeouts
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from holdfast.llm.route.network import NetworkTransport
+
+__all__ = ["direct", "transport"]
+
+pytestmark = pytest.mark.anyio
+
+@pytest.fixture(params=[False, True], ids=["asyncio", "uvloop"])
+def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]:
+    """A server runs on uvloop, a one-shot command on asyncio's own loop."""
+    return "asyncio", {"use_uvloop": request.param}
+
+
+ANSWER = HEAD + piece(b"hello") + piece(b"")
+
+
+async def ask(transport: NetworkTransport, base: str, *, body: bytes = b"{}", **headers: str) -> bytes:
+    response = await transport.send(HttpRequest(f"{base}/chat", headers, [body]))
+    try:
+        return b"".join([chunk async for chunk in response.chunks()])
+    finally:
+        await response.close()
+
+
+async def answer_all(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while True:
+        try:
+            await read_request(reader)
+        except asyncio.IncompleteReadError:
+            return
+        writer.write(ANSWER)
+        await writer.drain()
+
+
+# -- keeping -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_connection_that_went_stale_is_replaced_at_once(transport: NetworkTransport) -> None:
+    """LLM-352: a provider that let go of a kept connection just as it was used costs no attempt and no wait."""
+    connections = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        await read_request(reader)
+        writer.write(ANSWER)
+        await writer.drain()
+        if connections == 1:
+            await read_request(reader)  # and says nothing to it
+
+    async with raw_server(serve) as base:
+        assert await ask(transport, base) == b"hello"
+        assert await ask(transport, base) == b"hello"
+    assert connections == 2
+
+
+async def test_a_connection_that_was_closed_meanwhile_is_not_used(transport: NetworkTransport) -> None:
+    """LLM-352"""
+    closed = asyncio.Event()
+    connections = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        await read_request(reader)
+        writer.write(ANSWER)
+        await writer.drain()
+        writer.close()
+        await writer.wait_closed()
+        closed.set()
+
+    async with raw_server(serve) as base:
+        await ask(transport, base)
+        await closed.wait()
+        await ask(transport, base)
+    assert connections == 2
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        HEAD.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n") + piece(b"hello") + piece(b""),
+        b"HTTP/1.0 200 OK\r\ncontent-length: 5\r\n\r\nhello",
+        ANSWER + b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nbad",
+    ],
+    ids=["says so", "old", "says more than asked"],
+)
+async def test_a_connection_is_not_kept(transport: NetworkTransport, answer: bytes) -> None:
+    connections = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        await read_request(reader)
+        writer.write(answer)
+        await writer.drain()
+        await wait_for_close(reader)
+
+    async with raw_server(serve) as base:
+        assert await ask(transport, base) == b"hello"
+        assert await ask(transport, base) == b"hello"
+    assert connections == 2
+
+
+async def test_what_comes_unasked_closes_a_kept_connection(transport: NetworkTransport) -> None:
+    gone = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(ANSWER)
+        await writer.drain()
+        if gone.is_set():
+            return
+        writer.write(b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\n\r\n")
+        await wait_for_close(reader)
+        gone.set()
+
+    async with raw_server(serve) as base:
+        assert await ask(transport, base) == b"hello"
+        await gone.wait()
+        assert await ask(transport, base) == b"hello"
+
+
+async def test_an_interim_answer_is_not_the_answer(transport: NetworkTransport) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n" + ANSWER)
+        await writer.drain()
+
+    async with raw_server(serve) as base:
+        response = await transport.send(HttpRequest(f"{base}/chat", {}, [b"{}"]))
+        assert (response.status, "link" in response.headers) == (200, False)
+        await response.close()
+
+
+async def test_a_body_without_length_ends_with_the_connection(transport: NetworkTransport) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\nhello")
+        await writer.drain()
+
+    async with raw_server(serve) as base:
+        assert await ask(transport, base) == b"hello"
+
+
+async def test_a_refusal_in_the_middle_of_a_large_body_is_heard(transport: NetworkTransport) -> None:
+    """LLM-335: who says no before everything was sent is understood, and nothing waits for the rest to go out."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 413 Content Too Large\r\ncontent-length: 3\r\n\r\nbig")
+        await writer.drain()
+        await wait_for_close(reader)
+
+    async with raw_server(serve) as base:
+        response = await transport.send(HttpRequest(f"{base}/chat", {}, [b"x" * 2**20] * 40))
+        assert response.status == 413
+        assert [chunk async for chunk in response.chunks()] == [b"big"]
+        await response.close()
+
+
+async def test_a_slow_reader_holds_the_provider_back(
+    transport: NetworkTransport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LLM-373: nothing is dropped, and what waits to be read does not grow without bound."""
+    most = 0
+    add = connection.Answer.add
+
+    def watch(self: connection.Answer, data: bytes) -> None:
+        nonlocal most
+        add(self, data)
+        most = max(most, self.unread)
+
+    monkeypatch.setattr(connection.Answer, "add", watch)
+    block = bytes(range(256)) * 256
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(HEAD)
+        for _ in range(200):
+            writer.write(piece(block))
+            await writer.drain()
+        writer.write(piece(b""))
+        await writer.drain()
+
+    async with raw_server(serve) as base:
+        response = await transport.send(HttpRequest(f"{base}/chat", {}, [b"{}"]))
+        received = bytearray()
+        async for chunk in response.chunks():
+            received += chunk
+            await asyncio.sleep(0)
+        await response.close()
+    assert received == block * 200
+    assert most < 2 * connection.READ_AHEAD + 2**18
+
+
+@pytest.mark.parametrize("encoding", ["br", "gzip, gzip"])
+async def test_an_encoding_that_nobody_asked_for(transport: NetworkTransport, encoding: str) -> None:
+    """LLM-362"""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(HEAD.replace(b"\r\n\r\n", b"\r\ncontent-encoding: %s\r\n\r\n" % encoding.encode()))
+        writer.write(piece(b"?") + piece(b""))
+        await writer.drain()
+
+    async with raw_server(serve) as base:
+        with pytest.raises(LLMError, match="encoded") as caught:
+            await ask(transport, base)
+    assert caught.value.reason == "InvalidProviderOutput"
+
+
+# -- addresses ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("url", "origin", "target"),
+    [
+        ("http://h/v1/x%3Ay?b=%20&a", Origin("http", "h", 80), "/v1/x%3Ay?b=%20&a"),
+        ("HTTPS://Api.Example.com:8443", Origin("https", "api.example.com", 8443), "/"),
+        ("http://[::1]:99/a#fragment", Origin("http", "::1", 99), "/a"),
+        ("https://bücher.example/", Origin("https", "xn--bcher-kva.example", 443), "/"),
+    ],
+)
+def test_an_address_is_taken_apart_and_kept_as_it_was_signed(url: str, origin: Origin, target: str) -> None:
+    """LLM-360"""
+    address = parse(url)
+    assert (address.origin, address.target) == (origin, target)
+
+
+async def test_a_name_and_password_in_the_address(transport: NetworkTransport) -> None:
+    seen: list[dict[str, str]] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.append((await read_request(reader))[0])
+        writer.write(ANSWER)
+        await writer.drain()
+
+    async with raw_server(serve) as base:
+        await ask(transport, base.replace("http://", "http://me:p%40ss@"))
+        await ask(transport, base.replace("http://", "http://me:p%40ss@"), authorization="Bearer k")
+    assert [headers["authorization"] for headers in seen] == ["Basic bWU6cEBzcw==", "Bearer k"]
+    assert "@" not in seen[0]["host"]
+
+
+# -- TLS and proxies ---------------------------------------------------------------------------------------------------
+
+
+class Authority:
+    """Signs a certificate for the loopback, with itself."""
+
+    def __init__(self, folder: Path) -> None:
+        key = ec.generate_private_key(ec.SECP256R1())
+        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "loopback")])
+        names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+        now = datetime.datetime.now(datetime.UTC)
+        certificate = (
+            x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+            .not_valid_before(now - datetime.timedelta(days=1))
+            .not_valid_after(now + datetime.timedelta(days=1))
+            .add_extension(x509.SubjectAlternativeName(names), critical=False)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .sign(key, hashes.SHA256())
+        )
+        self.certificate = folder / "certificate.pem"
+        self.certificate.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+        secret = folder / "key.pem"
+        secret.write_bytes(
+            key.private_bytes(
+                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+            )
+        )
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.load_cert_chain(self.certificate, secret)
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+async def test_over_tls(
+    transport: NetworkTransport, authority: Authority, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    """LLM-360: also where a name has several addresses and only one of them answers."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.certificate))
+    async with raw_server(answer_all, authority.context) as here:
+        base = here.replace("127.0.0.1", host)
+        assert await ask(transport, base) == b"hello"
+        assert await ask(transport, base, body=b"x" * 2_000_000) == b"hello"
+
+
+async def test_a_certificate_that_nobody_vouches_for(transport: NetworkTransport, authority: Authority) -> None:
+    """LLM-352: that does not pass by trying again."""
+    async with raw_server(answer_all, authority.context) as base:
+        with pytest.raises(LLMError, match="certificate") as caught:
+            await ask(transport, base)
+    assert (caught.value.reason, caught.value.kind, caught.value.retryable) == ("Transport", "connect", False)
+
+
+class ForwardProxy:
+    """Tunnels, and passes on what comes with a whole address."""
+
+    def __init__(self, *, refuse: bytes = b"") -> None:
+        self.asked: list[dict[str, str]] = []
+        self._refuse = refuse
+
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        first, *lines = head.split("\r\n")
+        self.asked.append({":request": first, **dict(line.split(": ", 1) for line in lines if line)})
+        if self._refuse:
+            writer.write(self._refuse)
+            await writer.drain()
+            return
+        method, target, _ = first.split(" ")
+        if method == "CONNECT":
+            host, _, port = target.rpartition(":")
+        else:
+            host, _, port = target.split("/")[2].rpartition(":")
+        there, onward = await asyncio.open_connection(host, int(port))
+        if method == "CONNECT":
+            writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        else:
+            onward.write(head.encode())
+        await asyncio.gather(self._copy(reader, onward), self._copy(there, writer))
+
+    async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while data := await reader.read(65_536):
+                writer.write(data)
+                await writer.drain()
+        finally:
+            writer.close()
+
+
+async def test_through_a_proxy(
+    transport: NetworkTransport, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plain address is asked for whole, a secure one through a tunnel that shows nothing but where it leads."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.certificate))
+    proxy = ForwardProxy()
+    async with AsyncExitStack() as stack:
+        secure = await stack.enter_async_context(raw_server(answer_all, authority.context))
+        plain = await stack.enter_async_context(raw_server(answer_all))
+        via = (await stack.enter_async_context(raw_server(proxy))).removesuffix("/v1").replace("//", "//me:secret@")
+        for name in ("http_proxy", "https_proxy"):
+            monkeypatch.setenv(name, via)
+        assert await ask(transport, plain) == b"hello"
+        assert await ask(transport, secure, authorization="Bearer k") == b"hello"
+        assert await ask(transport, secure, authorization="Bearer k") == b"hello"
+        await transport.close()
+    first, second = proxy.asked
+    assert first[":request"] == f"POST {plain}/chat HTTP/1.1"
+    assert second[":request"].startswith("CONNECT 127.0.0.1:")
+    assert {each["proxy-authorization"] for each in proxy.asked} == {"Basic bWU6c2VjcmV0"}
+    assert "authorization" not in second
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n", b"nonsense\r\n\r\n", b"x" * 100_000, b"HTTP/1.1 2"],
+    ids=["refused", "nonsense", "endless", "cut"],
+)
+async def test_a_proxy_that_does_not_connect(
+    transport: NetworkTransport, monkeypatch: pytest.MonkeyPatch, answer: bytes
+) -> None:
+    async with raw_server(ForwardProxy(refuse=answer)) as via:
+        monkeypatch.setenv("https_proxy", via.removesuffix("/v1"))
+        with pytest.raises(LLMError, match="proxy") as caught:
+            await ask(transport, "https://provider.invalid/v1")
+    assert (caught.value.reason, caught.value.kind) == ("Transport", "connect")
+
+
+async def test_a_kind_of_proxy_that_is_not_known(transport: NetworkTransport, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("all_proxy", "socks5://127.0.0.1:1")
+    with pytest.raises(LLMError) as caught:
+        await ask(transport, "http://127.0.0.1:1/v1")
+    assert caught.value.reason == "InvalidRequest"
+    assert "socks5 proxy" in caught.value.message
+
+
+def test_which_hosts_need_no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://p:1")
+    monkeypatch.setenv("no_proxy", "internal.example,127.0.0.1")
+    assert proxy_of(Origin("http", "api.example", 80)) == "http://p:1"
+    assert proxy_of(Origin("http", "host.internal.example", 80)) is None
+    assert proxy_of(Origin("http", "127.0.0.1", 4096)) is None
+    assert proxy_of(Origin("https", "api.example", 443)) is None
+
+
+# -- ends --------------------------------------------------------------------------------------------------------------
+
+
+async def test_closing_the_transport_lets_go_of_kept_connections(transport: NetworkTransport) -> None:
+    """LLM-010"""
+    gone = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(ANSWER)
+        await writer.drain()
+        await wait_for_close(reader)
+        gone.set()
+
+    async with raw_server(serve) as base:
+        await ask(transport, base)
+        await transport.close()
+        await gone.wait()
+
+
+async def test_cut_at_every_byte_an_answer_ends(transport: NetworkTransport) -> None:
+    """LLM-362: wherever the connection ends, there is a typed error or the whole answer, and never a wait."""
+    answer = HEAD + piece(b"hel") + piece(b"lo") + piece(b"")
+    cut = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(answer[:cut])
+        await writer.drain()
+
+    async with raw_server(serve) as base:
+        for cut in range(len(answer)):
+            with pytest.raises(LLMError) as caught:
+                await ask(transport, base)
+            assert caught.value.kind == ("connect" if cut < len(HEAD) else "read")
+        cut = len(answer)
+        assert await ask(transport, base) == b"hello"
+
+
+async def test_a_limit_on_the_answer_of_a_kept_connection(transport: NetworkTransport) -> None:
+    """LLM-354"""
+    asked = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        while not reader.at_eof():
+            await read_request(reader)
+            asked += 1
+            if asked == 1:
+                writer.write(ANSWER)
+                await writer.drain()
+
+    async with raw_server(serve) as base:
+        await ask(transport, base)
+        request = HttpRequest(f"{base}/chat", {}, [b"{}"], Timeouts(first_byte=0.05))
+        with pytest.raises(LLMError, match="first-byte limit"):
+            await transport.send(request)
+
+
+async def test_reading_may_stop_at_any_time(transport: NetworkTransport) -> None:
+    """LLM-009: an answer that had come whole leaves its connection, even if nobody read it to its end."""
+    connections = 0
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        await answer_all(reader, writer)
+
+    async with raw_server(serve) as base:
+        for _ in range(3):
+            response = await transport.send(HttpRequest(f"{base}/chat", {}, [b"{}"]))
+            async with aclosing(response.chunks()) as chunks:  # type: ignore[type-var]
+                await anext(chunks)
+            await response.close()
+    assert connections == 1
