@@ -231,6 +231,32 @@ async def test_a_burst_of_another_process_has_no_gap(story: Story) -> None:
         assert seqs(await follower.take(100)) == list(range(1, 101))
 
 
+async def test_only_what_others_committed_counts_as_theirs(story: Story) -> None:
+    """EVT-062, EVT-026: a look at the database tells nobody again of what this process has committed; what another one
+    did is told of once, by the look or by the gap before the next commit here."""
+    without_polling(story.database)
+    signals = story.log.signals
+    async with opened(story.database.path) as (database, log):
+        elsewhere = Story(database, log)
+        with signals.follow(SES) as flag:
+            await signals.look()  # tells everyone, as nothing is known yet
+            await story.note(1)
+            await signals.look()
+            before = flag.touched
+            await story.note(2)
+            await signals.look()
+            assert flag.touched == before + 1
+            await elsewhere.note(3)
+            await signals.look()
+            await signals.look()
+            assert flag.touched == before + 2
+            await elsewhere.note(4)
+            await story.note(5)
+            assert flag.touched == before + 4
+            await signals.look()
+            assert flag.touched == before + 4
+
+
 async def test_a_tail_ends_when_the_log_closes(story: Story) -> None:
     """EVT-021: forever, that is until the runtime goes; what is stored by then has been delivered."""
     async with follow(story.log) as follower:

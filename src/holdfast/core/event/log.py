@@ -350,7 +350,7 @@ class EventLog:
     ) -> None:
         if not committed.applied:
             return
-        self.signals.touch(prepared[0].aggregate_id)
+        self.signals.committed(prepared[0].aggregate_id, committed.first, committed.last)
         if quietly or not self.bus.observed:
             return
         for seq, item in enumerate(prepared, start=committed.first):

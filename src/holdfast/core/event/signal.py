@@ -1,7 +1,8 @@
 """Dirty signals: who follows an aggregate is told that it moved, never what moved.
 
 A signal is one sticky flag, so any number of commits while its holder is busy collapse into one wake. Commits of this
-process set it directly; those of others are found by asking the database for its version while anyone cares."""
+process set it directly; those of others are found by asking the database for its version while anyone cares, or by the
+gap that they leave before one of ours."""
 
 from __future__ import annotations
 
@@ -36,11 +37,13 @@ class Signals:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._flags: dict[str, set[Flag]] = {}
+        self._heard: dict[str, int] = {}
+        """The last sequence of a followed aggregate of which its followers were told, where that is known."""
         self._watchers: set[Callable[[], None]] = set()
         self._position: int | None = None
         self._version = -1
         self._timer: asyncio.TimerHandle | None = None
-        self._look: asyncio.Task[None] | None = None
+        self._looking: asyncio.Task[None] | None = None
         self.closed = False
 
     @contextmanager
@@ -57,6 +60,7 @@ class Signals:
             flags.discard(flag)
             if not flags:
                 del self._flags[aggregate_id]
+                self._heard.pop(aggregate_id, None)
             self._stop_if_idle()
 
     @contextmanager
@@ -73,7 +77,17 @@ class Signals:
     def followed(self) -> frozenset[str]:
         return frozenset(self._flags)
 
-    def touch(self, aggregate_id: str) -> None:
+    def committed(self, aggregate_id: str, first: int, last: int) -> None:
+        """Of this process: sequences are contiguous, so that what lies between the last one heard of and `first` is
+        another's."""
+        heard = self._heard.get(aggregate_id)
+        if heard is not None:
+            if first > heard + 1:
+                self._touch(aggregate_id)
+            self._heard[aggregate_id] = max(heard, last)
+        self._touch(aggregate_id)
+
+    def _touch(self, aggregate_id: str) -> None:
         for flag in self._flags.get(aggregate_id, ()):
             flag.touched += 1
             flag.set()
@@ -81,13 +95,13 @@ class Signals:
     async def close(self) -> None:
         self.closed = True
         self._cancel_timer()
-        if self._look is not None:
-            await asyncio.wait({self._look})
+        if self._looking is not None:
+            await asyncio.wait({self._looking})
         for aggregate_id in list(self._flags):
-            self.touch(aggregate_id)
+            self._touch(aggregate_id)
 
     def _start(self) -> None:
-        if self._timer is None and self._look is None and not self.closed:
+        if self._timer is None and self._looking is None and not self.closed:
             self._version, self._position = -1, None
             self._timer = asyncio.get_running_loop().call_later(POLL_SECONDS, self._poll)
 
@@ -113,29 +127,48 @@ class Signals:
             self._timer = asyncio.get_running_loop().call_later(POLL_SECONDS, self._poll)
             return
         self._version = version
-        self._look = asyncio.get_running_loop().create_task(self._notify(), name="holdfast-signals")
+        self._looking = asyncio.get_running_loop().create_task(self._look_and_go_on(), name="holdfast-signals")
 
-    async def _notify(self) -> None:
+    async def _look_and_go_on(self) -> None:
         try:
-            if self._position is None:
-                # What happened between registering and now is unknown, so the first look tells everyone.
-                self._position = _integer(await self._database.fetch("event.position", {}))
-                moved = list(self._flags)
-            else:
-                rows = await self._database.fetch("event.moved_since", {"position": self._position})
-                self._position = max([self._position, *(row[1] for row in rows if isinstance(row[1], int))])
-                moved = [str(row[0]) for row in rows]
+            await self.look()
+        finally:
+            self._looking = None
+        if (self._flags or self._watchers) and not self.closed:
+            self._timer = asyncio.get_running_loop().call_later(POLL_SECONDS, self._poll)
+
+    async def look(self) -> None:
+        """Ask the database what moved, and tell those whom it concerns."""
+        try:
+            moved = await self._moved()
         except StorageError:
             log.exception("asking the database what moved")
             moved = list(self._flags)
-        finally:
-            self._look = None
         for aggregate_id in moved:
-            self.touch(aggregate_id)
+            self._touch(aggregate_id)
         for changed in tuple(self._watchers):
             changed()
-        if (self._flags or self._watchers) and not self.closed:
-            self._timer = asyncio.get_running_loop().call_later(POLL_SECONDS, self._poll)
+
+    async def _moved(self) -> list[str]:
+        """What followers have not been told of yet."""
+        if self._position is None:
+            # What happened between registering and now is unknown, so the first look tells everyone.
+            self._position = _integer(await self._database.fetch("event.position", {}))
+            self._heard.clear()
+            return list(self._flags)
+        moved: list[str] = []
+        for aggregate_id, position, seq in await self._database.fetch(
+            "event.moved_since", {"position": self._position}
+        ):
+            assert isinstance(aggregate_id, str)
+            assert isinstance(position, int)
+            assert isinstance(seq, int)
+            self._position = max(self._position, position)
+            heard = self._heard.get(aggregate_id, -1)
+            if aggregate_id in self._flags and seq != heard:  # lower after it was removed and began again
+                self._heard[aggregate_id] = max(seq, heard)
+                moved.append(aggregate_id)
+        return moved
 
 
 def _integer(rows: list[Row]) -> int:

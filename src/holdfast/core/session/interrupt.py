@@ -38,16 +38,16 @@ class Interrupt:
     def __init__(self, grace: float = GRACE_SECONDS) -> None:
         self.requested = False
         self._grace = grace
-        self._fired: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._open: set[asyncio.Future[Any]] = set()
-        self._abandoned: set[asyncio.Future[Any]] = set()
+        self._loop = asyncio.get_running_loop()
+        self._open: dict[asyncio.Task[Any], asyncio.Future[None]] = {}
+        """What runs and may be cut, each with what its caller waits for: its end, or the end of the grace."""
+        self._abandoned: set[asyncio.Task[Any]] = set()
 
     def fire(self) -> None:
         self.requested = True
-        if not self._fired.done():
-            self._fired.set_result(None)
-        for task in tuple(self._open):
+        for task, over in tuple(self._open.items()):
             task.cancel()
+            self._loop.call_later(self._grace, _resolve, over)
 
     def check(self) -> None:
         """Raise if an interruption was asked for; for places where nothing is half done."""
@@ -59,15 +59,13 @@ class Interrupt:
         if self.requested:
             work.close()
             return STOPPED
-        task = asyncio.get_running_loop().create_task(work, name=name)
-        self._open.add(task)
+        task = self._loop.create_task(work, name=name)
+        over = self._open[task] = self._loop.create_future()
+        task.add_done_callback(lambda _: _resolve(over))
         try:
-            either: set[asyncio.Future[Any]] = {task, self._fired}
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-            if not task.done():
-                await asyncio.wait({task}, timeout=self._grace)
+            await over
         finally:
-            self._open.discard(task)
+            del self._open[task]
         if not task.done():
             log.warning("%s did not stop within %.1f s and was left behind", task.get_name(), self._grace)
             self._abandoned.add(task)
@@ -75,7 +73,12 @@ class Interrupt:
             return ABANDONED
         return STOPPED if task.cancelled() else task.result()
 
-    def _forget(self, task: asyncio.Future[Any]) -> None:
+    def _forget(self, task: asyncio.Task[Any]) -> None:
         self._abandoned.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.warning("work that had been left behind failed: %r", error)
+
+
+def _resolve(over: asyncio.Future[None]) -> None:
+    if not over.done():
+        over.set_result(None)

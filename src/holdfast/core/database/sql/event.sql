@@ -44,8 +44,8 @@ order by seq limit :limit
 select coalesce(max(position), 0) from event
 
 -- name: event.moved_since
--- Which aggregates have commits after a position, and the position now reached.
-select aggregate_id, max(position) from event where position > :position group by aggregate_id
+-- Which aggregates have commits after a position, with the position and the sequence now reached.
+select aggregate_id, max(position), max(seq) from event where position > :position group by aggregate_id
 
 -- name: event.aggregates
 select aggregate_id from event_sequence order by aggregate_id
