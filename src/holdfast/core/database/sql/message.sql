@@ -25,7 +25,7 @@ where id = :message_id and session_id = :session_id and type = 'assistant'
 update session_message
 set data = json_patch(data, :patch), time_updated = :timestamp
 where session_id = :session_id and seq = (
-  select max(seq) from session_message
+  select max(seq) from session_message indexed by session_message_shell
   where session_id = :session_id and type = 'shell' and json_extract(data, '$.callID') = :call_id
 )
 
@@ -192,7 +192,7 @@ select max(seq) from session_message where session_id = :session_id and type = '
 -- name: message.unsettled_tools
 -- Calls that a previous drain left pending or running, with what their failure must carry.
 select m.id, p.key, p.data
-from session_message_part p indexed by session_message_part_open
+from session_message_part p
 join session_message m on m.session_id = p.session_id and m.seq = p.message_seq
 where p.session_id = :session_id and p.status in ('pending', 'running')
 order by p.message_seq, p.idx

@@ -4,11 +4,13 @@
 select time_dispatched, message_id, model from session_turn where session_id = :session_id
 
 -- name: wait.tools
+-- Whatever runs is of the newest answer.
 select part.key, json_extract(part.data, '$.name'),
   coalesce(json_extract(part.data, '$.time.ran'), json_extract(part.data, '$.time.created'))
-from session_message_part part indexed by session_message_part_open
+from session_message_part part
 where part.session_id = :session_id and part.status in ('pending', 'running')
-order by part.message_seq, part.idx
+  and part.message_seq = (select newest_assistant from session where id = :session_id)
+order by part.idx
 
 -- name: wait.requests
 select id, kind, time_created, data from session_request where session_id = :session_id and reply is null order by seq

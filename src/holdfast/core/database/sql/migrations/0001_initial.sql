@@ -76,7 +76,9 @@ create table session_message (
   data text not null,
   primary key (session_id, seq)
 ) without rowid;
-create index session_message_type on session_message (session_id, type, seq);
+-- Only kinds that somebody looks for and that are rare: an index over all would cost every message another page.
+create index session_message_checkpoint on session_message (session_id, seq) where type = 'compaction';
+create index session_message_shell on session_message (session_id, seq) where type = 'shell';
 
 -- One content item. `key` is the id that the provider gave it; should it repeat, the older item's gets a mark.
 create table session_message_part (
@@ -90,8 +92,6 @@ create table session_message_part (
   primary key (session_id, message_seq, idx),
   foreign key (session_id, message_seq) references session_message (session_id, seq) on delete cascade
 ) without rowid;
-
-create index session_message_part_open on session_message_part (session_id) where status in ('pending', 'running');
 
 create table session_input (
   session_id text not null references session (id) on delete cascade,
