@@ -48,7 +48,7 @@ TABLES = [
         "session_message",
         "id session_id type seq time_created time_updated data",
         ("id", "session_id seq"),
-        ("session_id type seq",),
+        ("session_id seq",),
         ("session_id -> session",),
     ),
     Table(

@@ -9,6 +9,7 @@ import logging
 import os
 import queue
 import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 import apsw
@@ -17,13 +18,18 @@ from holdfast.core.database.errors import StorageClosed
 from holdfast.core.database.execute import Executor, Outcome
 from holdfast.core.database.sqlite import BusyWait, connect, translate
 from holdfast.core.database.unit import Committed, Unit
+from holdfast.core.database.wal import make_room
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 BATCH_LIMIT = 256
 CHECKPOINT_PAGES = 1_000
 TRUNCATE_PAGES = 16_000
+ROOM_PAGES = CHECKPOINT_PAGES + 100
+"""How far the log usually grows before it is folded back."""
+IDLE_SECONDS = 0.25
+"""After which there is time to make room for it."""
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +54,7 @@ class Writer:
         self._wal_pages = _left_behind(path)
         self._connection.set_wal_hook(self._note_wal)
         self._closed = False
+        self._roomy = False
         self._thread = threading.Thread(target=self._work, name="holdfast-writer", daemon=True)
         self._thread.start()
 
@@ -86,7 +93,7 @@ class Writer:
             log.exception("closing %s", self.path)
 
     def _next_batch(self) -> tuple[list[Job], bool]:
-        job = self._jobs.get()
+        job = self._next_job()
         if job is None:
             return [], False
         batch = [job]
@@ -99,6 +106,16 @@ class Writer:
                 return batch, False
             batch.append(job)
         return batch, True
+
+    def _next_job(self) -> Job | None:
+        if not self._roomy:
+            try:
+                return self._jobs.get(timeout=IDLE_SECONDS)
+            except queue.Empty:
+                self._roomy = True
+                with self._hardly_waiting():
+                    make_room(self._connection, self.path, ROOM_PAGES)
+        return self._jobs.get()
 
     def _commit(self, batch: Sequence[Job]) -> None:
         try:
@@ -130,13 +147,20 @@ class Writer:
     def _checkpoint(self) -> None:
         # Passive first: it never waits for readers. Above a size the log is also cut, which may wait a little.
         mode = apsw.SQLITE_CHECKPOINT_TRUNCATE if self._wal_pages > TRUNCATE_PAGES else apsw.SQLITE_CHECKPOINT_PASSIVE
+        with self._hardly_waiting():
+            try:
+                self._connection.wal_checkpoint(mode=mode)
+                self._roomy = self._roomy and mode == apsw.SQLITE_CHECKPOINT_PASSIVE
+            except apsw.Error as error:
+                log.debug("checkpoint postponed: %s", error)
+        self._wal_pages = 0
+
+    @contextmanager
+    def _hardly_waiting(self) -> Iterator[None]:
+        """For what can be done another time."""
         limit, self._busy.limit = self._busy.limit, 0.05
         try:
-            self._connection.wal_checkpoint(mode=mode)
-            self._wal_pages = 0
-        except apsw.Error as error:
-            self._wal_pages = 0
-            log.debug("checkpoint postponed: %s", error)
+            yield
         finally:
             self._busy.limit = limit
             self._busy.since = None
