@@ -22,7 +22,7 @@ from holdfast.schema.codec import decode_any
 from holdfast.schema.sse import FrameTooLarge, SSEFrames
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 
     from holdfast.llm.body import Draft
     from holdfast.llm.event import Event, Usage
@@ -81,13 +81,19 @@ def prepare(model: Model, request: Request) -> Prepared:
 
 
 async def stream(
-    transport: Transport, model: Model, request: Request | Prepared, *, retry: Retry = DEFAULT_RETRY
+    transport: Transport,
+    model: Model,
+    request: Request | Prepared,
+    *,
+    retry: Retry = DEFAULT_RETRY,
+    before: Callable[[], Awaitable[None]] | None = None,
 ) -> AsyncGenerator[list[Event], None]:
-    """Events in order, grouped by network read. Closing the iterator, or cancelling, releases the connection."""
+    """Events in order, grouped by network read. Closing the iterator, or cancelling, releases the connection.
+    `before` is awaited when everything is ready; nothing is sent until it returns."""
     prepared = request if isinstance(request, Prepared) else prepare(model, request)
     total = model.route.timeouts.total
     deadline = None if total is None else asyncio.get_running_loop().time() + total
-    async with aclosing(_stream(transport, prepared, retry)) as batches:
+    async with aclosing(_stream(transport, prepared, retry, before)) as batches:
         if deadline is None:
             async for part in batches:
                 yield _redacted(part, model.route.auth.secrets())
@@ -117,10 +123,14 @@ async def generate(transport: Transport, model: Model, request: Request, *, retr
     return response
 
 
-async def _stream(transport: Transport, prepared: Prepared, retry: Retry) -> AsyncGenerator[list[Event], None]:
+async def _stream(
+    transport: Transport, prepared: Prepared, retry: Retry, before: Callable[[], Awaitable[None]] | None
+) -> AsyncGenerator[list[Event], None]:
     model, route = prepared.model, prepared.model.route
     await refresh(route.auth)
     request = http_request(prepared)
+    if before is not None:
+        await before()
     if route.transport == "websocket":
         from holdfast.llm.route.websocket import socket_turn
 

@@ -6,10 +6,11 @@ import asyncio
 import random
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from tests.core.session.conftest import (
+    NoInput,
     ToolRuntime,
     event_types,
     lease_of,
@@ -23,7 +24,8 @@ from tests.core.session.conftest import (
 from holdfast.core.database.errors import Fenced, Refused
 from holdfast.core.session.errors import Interrupted
 from holdfast.core.session.ownership import LOST
-from holdfast.llm.offline import ScriptedTransport
+from holdfast.core.tool.tool import Tool, ToolContext
+from holdfast.llm.offline import Call, ScriptedTransport, Turn
 from holdfast.schema.prompt import Prompt
 from holdfast.schema.session import Session
 from holdfast.schema.session_event import Synthetic
@@ -181,6 +183,27 @@ async def test_an_owner_that_lost_its_lease_cannot_commit(pair: Pair) -> None:
     assert await event_types(pair.b, pair.session.id) == before
     with tables(pair.b) as sql:
         assert sql("select owner_id from session_lease") == [("own_other",)]
+
+
+async def test_a_turn_whose_dispatch_is_refused_is_never_sent(tmp_path: Path, project: Path) -> None:
+    """SES-078, SES-139: the lease is lost while a tool runs: neither its result nor the next turn is recorded, and the
+    provider hears nothing."""
+
+    async def lose(given: NoInput, context: ToolContext) -> dict[str, Any]:
+        with tables(runtime) as sql:
+            sql("update session_lease set owner_id = 'own_other', token = token + 1")
+        return {}
+
+    model = ScriptedTransport([Turn(text="losing", calls=(Call(tool="lose", input={}),)), Turn(text="never")])
+    tools = {"lose": Tool(description="loses", input=NoInput, output=dict[str, Any], execute=lose)}
+    async with ToolRuntime(data=tmp_path / "data", directory=project, transport=model, tools=tools) as runtime:
+        session = await new_session(runtime)
+        with pytest.raises(Fenced):
+            await runtime.sessions.run(session.id)
+        assert len(model.requests) == 1
+        types = await event_types(runtime, session.id)
+        assert types[-1] == "tool.called"
+        assert types.count("turn.dispatched") == 1
 
 
 async def test_admissions_need_no_lease(pair: Pair) -> None:

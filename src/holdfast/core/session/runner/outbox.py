@@ -58,6 +58,13 @@ class Outbox:
             committed = await future
         return committed
 
+    async def heard(self) -> None:
+        """Everything handed over is on disk, or this raises. Who waits may be cut off, unlike in `commit`: what was
+        handed over stays so."""
+        while self._submitted:
+            await asyncio.wait(self._submitted[:1])
+            self._submitted.pop(0).result()
+
     async def publish(
         self,
         *payloads: Record,

@@ -304,7 +304,7 @@ class _Drain:
         if ready.settings.snapshots:
             self._trees.begin()
         dispatched = self._prefix.dispatch(ready.frame, self._session_id, around.clock.now(), attempt=1)
-        await self._outbox.commit(dispatched)
+        self._outbox.submit(dispatched)  # the turn waits for it, while it makes its request ready
         retry = reported(around.log, self._outbox, of, around.clock)
         self._answer = None
         try:

@@ -63,6 +63,14 @@ class Outcome(NamedTuple):
     """The request did not fit and nothing was recorded: `Turn.give_up` records it, if nobody recovers."""
 
 
+class _Undispatched(Exception):
+    """The dispatch was not recorded: nothing was sent, and nothing more is to be said."""
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
+
 class Turn:
     def __init__(
         self,
@@ -99,14 +107,17 @@ class Turn:
         retry: Retry,
         barrier: Callable[[], Awaitable[str | None]],
     ) -> Outcome:
-        """Raises what ended the stream, after everything was recorded. `barrier` gives the tree before the step; no
-        step starts and no tool runs before it is there."""
+        """Raises what ended the stream, after everything was recorded. The request goes out once all that was handed
+        to the outbox is on disk, its dispatch included. `barrier` gives the tree before the step; no step starts and no
+        tool runs before it is there."""
         publisher = self._publisher
         failure: Exception | None = None
         consuming = self._consume(transport, prepared, retry, barrier)
         try:
             stopped = await self._interrupt.cancellable(consuming, name="provider stream")
             interrupted = stopped is STOPPED or stopped is ABANDONED
+        except _Undispatched as error:
+            raise error.cause from None
         except Exception as error:  # noqa: BLE001 - whatever broke the stream is recorded first, then raised
             failure, interrupted = error, False
         self._streaming = False
@@ -163,7 +174,8 @@ class Turn:
     ) -> None:
         publisher = self._publisher
         started = False
-        async with aclosing(stream(transport, prepared.model, prepared, retry=retry)) as batches:
+        sending = stream(transport, prepared.model, prepared, retry=retry, before=self._dispatched)
+        async with aclosing(sending) as batches:
             async for batch in batches:
                 if not started:
                     started, publisher.snapshot = True, await barrier()
@@ -177,6 +189,12 @@ class Turn:
                     self._start_tools()
                 else:
                     self._outbox.soon()
+
+    async def _dispatched(self) -> None:
+        try:
+            await self._outbox.heard()
+        except Exception as error:
+            raise _Undispatched(error) from error
 
     def _holds_back(self, batch: list[Event]) -> bool:
         """An overflow that the provider reports before any output is not recorded yet: it may be recovered."""
