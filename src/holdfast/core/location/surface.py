@@ -119,8 +119,8 @@ class Surface:
         await self._checkouts.close()
 
     def hidden_tools(self, agent: Agent) -> frozenset[str]:
-        """What would be of no use to this agent."""
-        skills = self.skills.current()
+        """What would be of no use to this agent, as its guidance has just seen it."""
+        skills = self.skills.latest
         return frozenset() if skills is None or permitted(skills, agent.permissions) else frozenset({"skill"})
 
     def known_references(self) -> tuple[Reference, ...]:

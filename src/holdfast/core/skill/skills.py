@@ -22,6 +22,12 @@ class Skills:
         self._readers: dict[DirectorySource | UrlSource, SkillReader] = {}
         self._parts: tuple[tuple[Skill, ...], ...] = ()
         self._merged: tuple[Skill, ...] = ()
+        self._known = False
+
+    @property
+    def latest(self) -> tuple[Skill, ...] | None:
+        """What the last look found; None before the first."""
+        return self._merged if self._known else None
 
     def current(self) -> tuple[Skill, ...] | None:
         """All skills, without reading any; None when something must be read first."""
@@ -72,6 +78,7 @@ class Skills:
 
     def _merge(self, parts: Sequence[tuple[Skill, ...]]) -> tuple[Skill, ...]:
         """The same tuple as long as every part is the same."""
+        self._known = True
         if tuple(parts) != self._parts:
             self._parts = tuple(parts)
             self._merged = tuple({skill.name: skill for part in parts for skill in part}.values())

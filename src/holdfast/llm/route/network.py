@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from holdfast.llm.route.websocket import Sockets
 
 KEEP_SECONDS = 60.0
+ADDRESSES = 256
 INFLATED = 1024 * 1024
 """Of a compressed body at once, however well it was compressed."""
 UNFIT = re.compile(r"[\x00\r\n]")
@@ -33,6 +34,7 @@ NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 class NetworkTransport:
     def __init__(self) -> None:
         self._idle: dict[Origin, list[Connection]] = {}
+        self._addresses: dict[str, Address] = {}
         self._context: ssl.SSLContext | None = None
         self._session: aiohttp.ClientSession | None = None
         self._sockets: Sockets | None = None
@@ -40,10 +42,13 @@ class NetworkTransport:
     async def send(self, request: HttpRequest) -> NetworkResponse:
         limits = request.timeouts
         try:
-            address = parse(request.url)
+            address = self._address(request.url)
             head = _head(request, address)
-            async with asyncio.timeout(limits.first_byte):
+            if limits.first_byte is None:
                 answer = await self._ask(address.origin, head, request)
+            else:
+                async with asyncio.timeout(limits.first_byte):
+                    answer = await self._ask(address.origin, head, request)
         except TimeoutError as error:
             raise _late("first-byte", limits.first_byte, "the provider did not answer") from error
         except OSError as error:  # some of which are ValueErrors too
@@ -94,6 +99,14 @@ class NetworkTransport:
         connection = await self._open(origin, request.timeouts)
         return await connection.ask(head, request.body)
 
+    def _address(self, url: str) -> Address:
+        known = self._addresses.get(url)
+        if known is None:
+            if len(self._addresses) >= ADDRESSES:
+                self._addresses.clear()
+            known = self._addresses[url] = parse(url)
+        return known
+
     def _take(self, origin: Origin) -> Connection | None:
         """The one that was used last: its other side is the least likely to have left."""
         idle = self._idle.get(origin)
@@ -137,8 +150,11 @@ class NetworkResponse:
         limit, name, what = self._limits.first_byte, "first-byte", "the provider sent no body"
         try:
             while True:
-                async with asyncio.timeout(limit):
+                if limit is None:
                     data = await self._answer.read()
+                else:
+                    async with asyncio.timeout(limit):
+                        data = await self._answer.read()
                 limit, name, what = self._limits.idle, "inactivity", "the provider fell silent"
                 if inflate is not None:
                     for piece in inflate.pieces(data):

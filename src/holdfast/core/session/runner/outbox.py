@@ -62,8 +62,12 @@ class Outbox:
         """Everything handed over is on disk, or this raises. Who waits may be cut off, unlike in `commit`: what was
         handed over stays so."""
         while self._submitted:
-            await asyncio.wait(self._submitted[:1])
-            self._submitted.pop(0).result()
+            first = self._submitted[0]
+            try:
+                await asyncio.shield(first)
+            finally:
+                if first.done():
+                    self._submitted.remove(first)
 
     async def publish(
         self,
