@@ -125,6 +125,9 @@ class Played:
         self.closed = 0
         self.released = False
 
+    def release(self) -> None:
+        pass
+
     async def chunks(self) -> AsyncIterator[bytes]:
         try:
             for piece in self._pieces:

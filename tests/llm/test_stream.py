@@ -468,6 +468,9 @@ class Stuck(Played):
         super().__init__([first], status)
         self.waiting = asyncio.Event()
 
+    def release(self) -> None:
+        pass
+
     async def chunks(self) -> AsyncIterator[bytes]:
         try:
             yield self._pieces[0]  # type: ignore[misc]

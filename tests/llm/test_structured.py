@@ -198,6 +198,9 @@ class Frames:
     async def send(self, request: HttpRequest) -> Frames:
         return self
 
+    def release(self) -> None:
+        pass
+
     async def chunks(self) -> AsyncIterator[bytes]:
         for item in self._chunks:
             yield b"data: " + msgspec.json.encode(item) + b"\n\n"

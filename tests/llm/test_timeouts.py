@@ -25,6 +25,9 @@ MODELS = [pytest.param(chat_model(timeouts=SHORT), id="chat"), pytest.param(clau
 class Endless(Played):
     """Sends a piece every now and then, for ever."""
 
+    def release(self) -> None:
+        pass
+
     async def chunks(self) -> AsyncIterator[bytes]:
         try:
             while True:

@@ -48,6 +48,9 @@ class OfflineResponse:
     def chunks(self) -> AsyncIterator[bytes]:
         return self._frames
 
+    def release(self) -> None:
+        pass
+
     async def close(self) -> None:
         pass
 

@@ -157,6 +157,7 @@ async def _stream(
                 if failed is not None:
                     raise failed
                 if decoder.done:
+                    response.release()
                     return
         events, failed = _decoded(decoder, frames.finish(), last=True)
         if events:

@@ -38,6 +38,9 @@ class Reply(NamedTuple):
     pieces: Sequence[Piece]
     status: int = 200
 
+    def release(self) -> None:
+        pass
+
     def chunks(self) -> AsyncIterator[bytes]:
         return self._play()
 

@@ -201,6 +201,9 @@ class Claude:
     status = 200
     headers = {"content-type": "text/event-stream"}  # noqa: RUF012 - a reply, never changed
 
+    def release(self) -> None:
+        pass
+
     async def chunks(self) -> AsyncIterator[bytes]:
         start = {"id": "m", "type": "message", "role": "assistant", "content": [], "model": "c", "usage": {}}
         yield sse({"type": "message_start", "message": start})

@@ -514,6 +514,9 @@ class Hosted:
         self.requests.append(decode_any(b"".join(request.body)))
         return self
 
+    def release(self) -> None:
+        pass
+
     async def chunks(self) -> AsyncIterator[bytes]:
         start = {"id": "m", "type": "message", "role": "assistant", "content": [], "model": "c", "usage": {}}
         yield sse({"type": "message_start", "message": start})

@@ -469,6 +469,9 @@ class Canned:
         self.sent.append(request)
         return self
 
+    def release(self) -> None:
+        pass
+
     async def chunks(self) -> AsyncIterator[bytes]:
         for item in self._chunks:
             yield item

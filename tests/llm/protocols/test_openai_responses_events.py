@@ -668,6 +668,9 @@ class _Hanging:
     async def send(self, request: HttpRequest) -> _Hanging:
         return self
 
+    def release(self) -> None:
+        pass
+
     async def chunks(self) -> AsyncIterator[bytes]:
         yield b"data: " + completed() + b"\n\n"
         await asyncio.Event().wait()

@@ -281,6 +281,9 @@ class Answer:
         self.headers = {"content-type": kind, "x-request-id": "r", "set-cookie": "c"}
         self._body = body
 
+    def release(self) -> None:
+        pass
+
     async def chunks(self) -> AsyncIterator[bytes]:
         for start in range(0, len(self._body), 4):
             yield self._body[start : start + 4]

@@ -21,8 +21,10 @@ from tests.llm.route.test_network import (
     raw_server,
     read_request,
     transport,
+    turn,
     wait_for_close,
 )
+from tests.llm.support import HELLO_CLAUDE, claude
 
 from holdfast.llm.errors import LLMError
 from holdfast.llm.route import connection
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["direct", "transport"]
 
 pytestmark = pytest.mark.anyio
+
 
 @pytest.fixture(params=[False, True], ids=["asyncio", "uvloop"])
 def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]:
@@ -480,6 +483,41 @@ async def test_a_limit_on_the_answer_of_a_kept_connection(transport: NetworkTran
         request = HttpRequest(f"{base}/chat", {}, [b"{}"], Timeouts(first_byte=0.05))
         with pytest.raises(LLMError, match="first-byte limit"):
             await transport.send(request)
+
+
+@pytest.mark.parametrize("late", [True, False], ids=["its end comes later", "its end never comes"])
+async def test_an_answer_of_which_all_was_heard_leaves_its_connection(
+    transport: NetworkTransport, monkeypatch: pytest.MonkeyPatch, late: bool
+) -> None:
+    """LLM-227, LLM-009: the turn is over with the last event, and the connection as soon as the body is; one that
+    goes on after that is closed."""
+    monkeypatch.setattr(connection, "LINGER_SECONDS", 30 if late else 0.05)
+    connections = 0
+    go, gone = asyncio.Event(), asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        await read_request(reader)
+        writer.write(HEAD + piece(HELLO_CLAUDE))
+        if late:
+            await go.wait()
+            writer.write(piece(b""))
+            await read_request(reader)
+            writer.write(HEAD + piece(HELLO_CLAUDE) + piece(b""))
+        await wait_for_close(reader)
+        gone.set()
+
+    async with raw_server(serve) as base:
+        await turn(transport, claude(base_url=base))
+        go.set()
+        if late:
+            while not transport._idle:  # noqa: ASYNC110 - the last bytes are on their way
+                await asyncio.sleep(0.01)
+            await turn(transport, claude(base_url=base))
+            await transport.close()
+        await gone.wait()
+    assert connections == 1
 
 
 async def test_reading_may_stop_at_any_time(transport: NetworkTransport) -> None:

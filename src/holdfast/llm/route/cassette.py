@@ -187,6 +187,9 @@ class CassetteResponse:
         for start in range(0, len(self._data), self._chunk):
             yield self._data[start : start + self._chunk]
 
+    def release(self) -> None:
+        pass
+
     async def close(self) -> None:
         pass
 
@@ -403,6 +406,9 @@ class _Tee:
             async for chunk in chunks:
                 self._pieces.append(chunk)
                 yield chunk
+
+    def release(self) -> None:
+        self._response.release()
 
     async def close(self) -> None:
         await self._response.close()

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 HEAD_LIMIT = 64 * 1024
 READ_AHEAD = 256 * 1024
+LINGER_SECONDS = 2.0
+"""For the end of an answer of which everything else was heard."""
 PIECE = 512 * 1024
 """What is written at once: more would be copied into the transport's buffer while the loop stands still."""
 BROKEN_OFF = "the connection was closed in the middle of the answer"
@@ -79,6 +81,12 @@ class Answer:
             self._connection.resume()
         return data
 
+    def release(self) -> None:
+        """Nobody reads on, and the rest should be short: the connection is kept if it comes soon."""
+        if self._connection is not None:
+            connection, self._connection = self._connection, None
+            connection.linger()
+
     def close(self) -> None:
         """Nobody reads on. An answer that is not over takes its connection with it."""
         if self._connection is not None:
@@ -115,7 +123,7 @@ class Connection(asyncio.Protocol):
         self.loop = asyncio.get_running_loop()
         self.used = False
         self.closed = False
-        self.expiry: asyncio.TimerHandle | None = None
+        self._expiry: asyncio.TimerHandle | None = None
         self._on_free = on_free
         self._answer: Answer | None = None
         self._full = False
@@ -148,11 +156,21 @@ class Connection(asyncio.Protocol):
             self._paused = False
             self._transport.resume_reading()
 
+    def linger(self) -> None:
+        """Wait for the end of an answer that nobody reads on: not for long, and only for READ_AHEAD of it."""
+        self.expire(LINGER_SECONDS)
+        self.resume()
+
+    def expire(self, seconds: float | None) -> None:
+        """Close in so many seconds, unless something else is said before."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+        self._expiry = self.loop.call_later(seconds, self.close) if seconds is not None else None
+
     def close(self) -> None:
         self.closed = True
         self._transport.abort()
-        if self.expiry is not None:
-            self.expiry.cancel()
+        self.expire(None)
         if self._answer is not None:
             self._end(ConnectionAbortedError(BROKEN_OFF))
 
@@ -192,8 +210,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self.closed = True
-        if self.expiry is not None:
-            self.expiry.cancel()
+        self.expire(None)
         answer = self._answer
         if answer is None:
             return

@@ -33,6 +33,7 @@ NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 class NetworkTransport:
     def __init__(self) -> None:
+        self._connections: set[Connection] = set()
         self._idle: dict[Origin, list[Connection]] = {}
         self._addresses: dict[str, Address] = {}
         self._context: ssl.SSLContext | None = None
@@ -81,8 +82,9 @@ class NetworkTransport:
         return self._session
 
     async def close(self) -> None:
-        for connection in [each for idle in self._idle.values() for each in idle]:
+        for connection in self._connections:
             connection.close()
+        self._connections.clear()
         self._idle.clear()
         if self._sockets is not None:
             await self._sockets.close()
@@ -113,23 +115,24 @@ class NetworkTransport:
         while idle:
             connection = idle.pop()
             if not connection.closed:
-                assert connection.expiry is not None
-                connection.expiry.cancel()
+                connection.expire(None)
                 return connection
         self._idle.pop(origin, None)
         return None
 
     async def _open(self, origin: Origin, limits: Timeouts) -> Connection:
         def keep(connection: Connection) -> None:
-            connection.expiry = connection.loop.call_later(KEEP_SECONDS, connection.close)
+            connection.expire(KEEP_SECONDS)
             idle = self._idle.setdefault(origin, [])
             idle[:] = (each for each in (*idle, connection) if not each.closed)
 
         try:
             async with asyncio.timeout(limits.connect):
-                return await dial(origin, lambda: Connection(keep), self._tls)
+                opened = await dial(origin, lambda: Connection(keep), self._tls)
         except TimeoutError as error:
             raise _late("connect", limits.connect, "no connection to the provider") from error
+        self._connections = {each for each in self._connections if not each.closed} | {opened}
+        return opened
 
     def _tls(self) -> ssl.SSLContext:
         if self._context is None:
@@ -167,6 +170,9 @@ class NetworkResponse:
             raise _late(name, limit, what) from error
         except (OSError, zlib.error) as error:
             raise LLMError("Transport", f"the provider's stream broke off: {error}", kind="read") from error
+
+    def release(self) -> None:
+        self._answer.release()
 
     async def close(self) -> None:
         self._answer.close()

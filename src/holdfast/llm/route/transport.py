@@ -42,8 +42,11 @@ class HttpResponse(Protocol):
     def chunks(self) -> AsyncIterator[bytes]:
         """The body as it arrives. Raises LLMError when reading fails."""
 
+    def release(self) -> None:
+        """Everything that matters was read: the connection may serve again, once the answer is over."""
+
     async def close(self) -> None:
-        """Let go of the connection, whatever was read."""
+        """Let go of the connection, whatever was read, unless it was released."""
 
 
 class Transport(Protocol):
