@@ -15,6 +15,7 @@ from holdfast.core.command.commands import Commands
 from holdfast.core.config.config import load_config
 from holdfast.core.config.reload import LiveConfig
 from holdfast.core.context.registry import SystemContextRegistry
+from holdfast.core.lazy import Lazy
 from holdfast.core.location.services import LocationServices
 from holdfast.core.location.settings import output_limits, pty_settings, remembered, session_settings
 from holdfast.core.location.surface import Surface
@@ -25,7 +26,6 @@ from holdfast.core.plugin.host import Location as PluginLocation
 from holdfast.core.plugin.plugins import Plugins
 from holdfast.core.plugin.request import RequestHooks
 from holdfast.core.process.process import Processes
-from holdfast.core.pty.ptys import Ptys
 from holdfast.core.question.question import Questions
 from holdfast.core.scope import Scope
 from holdfast.core.session.errors import AgentUnavailable, SessionError
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from holdfast.core.catalog.catalog import ResolvedModel
     from holdfast.core.location.commons import Commons
     from holdfast.core.location.project import Project
+    from holdfast.core.pty.ptys import Ptys
     from holdfast.core.session.ownership import Lease
     from holdfast.schema.agent import Agent
     from holdfast.schema.location import Location
@@ -119,13 +120,13 @@ async def open_location(commons: Commons, location: Location, project: Project) 
     find_plugins = partial(external_plugins, environment=commons.environment, trusts_project=commons.trusts_projects)
     _start_plugins(plugins, find_plugins(config.current))
     config.follow(lambda new: partial(_start_plugins, plugins, find_plugins(new)), scope)
-    ptys = Ptys(
-        location,
-        commons.environment,
-        ids=commons.ids,
-        announce=announce,
-        settings=remembered(config, pty_settings),
-    )
+
+    def open_terminals() -> Ptys:
+        from holdfast.core.pty.ptys import Ptys
+
+        settings = remembered(config, pty_settings)
+        return Ptys(location, commons.environment, ids=commons.ids, announce=announce, settings=settings)
+
     snapshots = Snapshots(project, commons.directories.data / "snapshot")
 
     def agent_of(session: Session) -> Agent:
@@ -188,7 +189,7 @@ async def open_location(commons: Commons, location: Location, project: Project) 
         plugins=plugins,
         snapshots=snapshots,
         processes=processes,
-        ptys=ptys,
+        terminals=Lazy(open_terminals),
         runner=runner,
         scope=scope,
     )

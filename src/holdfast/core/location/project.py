@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import configparser
 import hashlib
 import os
 import re
@@ -57,6 +56,8 @@ def _common_directory(marker: Path) -> Path:
 
 
 def _from_remote(store: Path) -> str | None:
+    import configparser
+
     parser = configparser.ConfigParser(strict=False, interpolation=None)
     try:
         parser.read_string((store / "config").read_text(encoding="utf-8", errors="replace"))

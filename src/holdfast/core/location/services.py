@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from holdfast.core.catalog.catalog import Catalog
     from holdfast.core.command.commands import Commands
     from holdfast.core.config.reload import LiveConfig
+    from holdfast.core.lazy import Lazy
     from holdfast.core.location.project import Project
     from holdfast.core.location.surface import Surface
     from holdfast.core.permission.permission import Permissions
@@ -39,13 +40,17 @@ class LocationServices:
     plugins: Plugins
     snapshots: Snapshots
     processes: Processes
-    ptys: Ptys
+    terminals: Lazy[Ptys]
     runner: Runner
     scope: Scope
 
     @property
+    def ptys(self) -> Ptys:
+        return self.terminals()
+
+    @property
     def busy(self) -> bool:
-        return self.ptys.busy
+        return self.terminals.made is not None and self.terminals.made.busy
 
     async def close(self) -> None:
         """What asks people first, so that nobody waits for an answer; then what runs, then what was registered."""
@@ -54,7 +59,8 @@ class LocationServices:
         await self.plugins.close()
         await self.surface.close()
         await self.processes.close()
-        await self.ptys.close()
+        if self.terminals.made is not None:
+            await self.terminals.made.close()
         await self.catalog.close()
         self.snapshots.close()
         self.scope.close()

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.core.filesystem.image import ImageLimits
 from holdfast.core.filesystem.location_files import FileSettings
-from holdfast.core.pty.ptys import PtySettings
 from holdfast.core.session.runner.turn import Limits
 from holdfast.core.session.settings import CompactionSettings, SessionSettings
 from holdfast.core.tool.builtin.bash import BashSettings
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
 
     from holdfast.core.config.config import Config
     from holdfast.core.config.reload import LiveConfig
+    from holdfast.core.pty.ptys import PtySettings
 
 T = TypeVar("T")
 
@@ -43,9 +43,7 @@ def output_limits(config: Config) -> OutputLimits:
 def file_settings(config: Config) -> FileSettings:
     limits = output_limits(config)
     return FileSettings(
-        **_given(
-            config, "holdfast", only=("external_paths", "line_endings", "stale_guard", "patch_moves", "patch_atomic")
-        ),
+        **_given(config, "holdfast", only=FILE_SWITCHES),
         **_scalar(config, "binary_files"),
         image=ImageLimits(**_given(config, "attachments", "image")),
         output_lines=limits.max_lines,
@@ -60,6 +58,8 @@ def bash_settings(config: Config) -> BashSettings:
 
 
 def pty_settings(config: Config) -> PtySettings:
+    from holdfast.core.pty.ptys import PtySettings
+
     commands = bash_settings(config)
     return PtySettings(shell=commands.shell, external_paths=commands.external_paths, passed=commands.passed)
 
