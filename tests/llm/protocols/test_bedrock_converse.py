@@ -1146,8 +1146,8 @@ def test_a_failure_in_the_middle_of_blocks() -> None:
     )
     assert events[4:] == [
         ev.ToolInputDelta("a", "x", "{"),
-        ev.ToolInputEnd("a", "x"),
         ev.ReasoningEnd("reasoning-0", {"bedrock": {"signature": "s"}}),
+        ev.ToolInputEnd("a", "x"),
         ev.ProviderError(
             "throttlingException: slow down", reason="RateLimit", retryable=True, code="throttlingException"
         ),

@@ -56,6 +56,7 @@ VERSION = "2023-06-01"
 HEADERS = (("anthropic-version", VERSION),)
 MARKER_LIMIT = 4
 HOUR = 3600
+SERVER_TOOL = "server_tool_use"
 HOSTED_RESULTS = {
     "web_search": "web_search_tool_result",
     "code_execution": "code_execution_tool_result",
@@ -194,7 +195,9 @@ class AnthropicMessages(NamedTuple):
             case ReasoningPart():
                 return _thought(part, native)
             case ToolCallPart() if part.provider_executed:
-                return {"type": "server_tool_use", "id": part.id, "name": part.name, "input": part.input}
+                kind = native.get("blockType", SERVER_TOOL)
+                server = {"server_name": native["serverName"]} if "serverName" in native else {}
+                return {"type": kind, "id": part.id, "name": part.name, **server, "input": part.input}
             case ToolCallPart():
                 given = part.input if isinstance(part.input, dict) else {}
                 return {"type": "tool_use", "id": clean_id(part.id), "name": part.name, "input": given}
@@ -420,7 +423,7 @@ class MessagesDecoder:
         self._emit = Emitter()
         self._blocks: dict[int, OpenCall | _Thinking | str | None] = {}
         self._citations: dict[str, list[Any]] = {}
-        self._hosted: dict[str, str] = {}
+        self._hosted: dict[str, OpenCall] = {}
         self._raw_usage: dict[str, Any] = {}
         self._begun = False
 
@@ -456,7 +459,7 @@ class MessagesDecoder:
             case "message_delta":
                 self._message_delta(event)
             case "error":
-                self._error(event.get("error") or {})
+                self._error(event.get("error"))
             case _:
                 pass
 
@@ -464,6 +467,7 @@ class MessagesDecoder:
         kind = block.get("type", "")
         if isinstance(self._blocks.get(index), OpenCall):
             raise invalid_output(f"Anthropic began another block inside the tool call of block {index}")
+        self._block_stop(index)
         match kind:
             case "text":
                 id = f"text-{index}"
@@ -477,18 +481,25 @@ class MessagesDecoder:
                 self._blocks[index] = thinking
                 self._emit.open_reasoning(thinking.id)
                 self._emit.reasoning(thinking.id, _string(block.get("thinking")))
-            case "tool_use" | "server_tool_use":
-                hosted = kind == "server_tool_use"
-                call = self._emit.open_call(_string(block["id"]), _string(block["name"]), hosted=hosted)
-                self._blocks[index] = call
-                if hosted:
-                    self._hosted[call.id] = call.name
-                if block.get("input"):
-                    self._emit.call_delta(call, to_json(block["input"]).decode())
+            case _ if kind.endswith("tool_use"):
+                self._blocks[index] = self._call(kind, block)
             case _ if kind.endswith("_tool_result"):
                 self._hosted_result(block)
             case _:
                 self._blocks[index] = None
+
+    def _call(self, kind: str, block: dict[str, Any]) -> OpenCall:
+        """`tool_use` is for us; every other kind the provider executes itself."""
+        id, hosted = _string(block["id"]), kind != "tool_use"
+        call = self._emit.open_call(id, _string(block["name"]), hosted=hosted)
+        if hosted:
+            self._hosted[id] = call
+        if hosted and kind != SERVER_TOOL:
+            native = compact({"blockType": kind, "serverName": _string(block.get("server_name")) or None})
+            call.metadata = {"anthropic": native}
+        if block.get("input"):
+            self._emit.call_delta(call, to_json(block["input"]).decode())
+        return call
 
     def _block_delta(self, index: int, delta: dict[str, Any]) -> None:
         block = self._blocks.get(index)
@@ -503,9 +514,10 @@ class MessagesDecoder:
                 if isinstance(block, _Thinking):
                     block.signature.append(_string(delta["signature"]))
             case "input_json_delta":
-                if not isinstance(block, OpenCall):
+                if isinstance(block, OpenCall):
+                    self._emit.call_delta(block, _string(delta.get("partial_json")))
+                elif block is not None or index not in self._blocks:
                     raise invalid_output("Anthropic sent arguments for an unknown tool call")
-                self._emit.call_delta(block, _string(delta.get("partial_json")))
             case "citations_delta":
                 if isinstance(block, str):
                     self._citations.setdefault(block, []).append(delta.get("citation"))
@@ -520,17 +532,16 @@ class MessagesDecoder:
             case _Thinking() as thinking:
                 self._emit.close_reasoning(thinking.id, thinking.metadata)
             case OpenCall() as call:
-                self._emit.close_call(call)
+                self._emit.stop_call(call)
             case _:
                 pass
 
     def _hosted_result(self, block: dict[str, Any]) -> None:
         content = block.get("content")
         failed = isinstance(content, dict) and str(content.get("type", "")).endswith("_tool_result_error")
-        id = _string(block["tool_use_id"])
-        name = self._hosted.get(id) or block["type"].removesuffix("_tool_result")
         result = ToolResult(type="error" if failed else "json", value=content)
-        self._emit.hosted_result(id, name, result, {"anthropic": {"blockType": block["type"]}})
+        if (call := self._hosted.pop(_string(block["tool_use_id"]), None)) is not None:
+            self._emit.hosted_result(call.id, call.name, result, {"anthropic": {"blockType": block["type"]}})
 
     def _message_delta(self, event: dict[str, Any]) -> None:
         self._note_usage(event.get("usage"))
@@ -538,19 +549,19 @@ class MessagesDecoder:
         reason = _string(delta.get("stop_reason"))
         if not reason:
             return
-        for index, block in list(self._blocks.items()):
-            if isinstance(block, OpenCall):
-                self._emit.close_call(block, cut=reason == "max_tokens")
-                self._blocks.pop(index)
-            else:
-                self._block_stop(index)
+        for index in list(self._blocks):
+            self._block_stop(index)
+        finish = FINISH.get(reason, "unknown")
+        self._emit.close_calls(cut=finish == "length")
         native = compact({"stopReason": reason, "stopSequence": delta.get("stop_sequence")})
-        self._emit.finish(FINISH.get(reason, "unknown"), self._usage(), {"anthropic": native})
+        self._emit.finish(finish, self._usage(), {"anthropic": native})
 
-    def _error(self, error: dict[str, Any]) -> None:
-        kind, message = error.get("type"), error.get("message")
+    def _error(self, error: Any) -> None:
+        fields = error if isinstance(error, dict) else {"message": error}
+        kind, message = fields.get("type"), fields.get("message")
         text = ": ".join(str(item) for item in (kind, message) if item) or "Anthropic Messages stream error"
-        self._emit.fail(text, body={"error": error}, code=kind, usage=self._usage())
+        code = kind if isinstance(kind, str) else None
+        self._emit.fail(text, body={"error": fields}, code=code, usage=self._usage())
 
     def _note_usage(self, usage: Any) -> None:
         if not isinstance(usage, dict):

@@ -525,7 +525,6 @@ class ConverseDecoder:
     def __init__(self) -> None:
         self._emit = Emitter()
         self._blocks: dict[int, OpenCall | _Text | _Thinking | _Result] = {}
-        self._broken: list[OpenCall] = []
         self._called: set[str] = set()
         self._hosted: dict[str, OpenCall] = {}
         self._reason: str | None = None
@@ -592,7 +591,9 @@ class ConverseDecoder:
                 raise invalid_output(f"Bedrock began the tool call {given.tool_use_id} twice")
             self._called.add(given.tool_use_id)
             hosted = given.type == "server_tool_use"
-            self._blocks[index] = self._emit.open_call(given.tool_use_id, given.name, hosted=hosted)
+            call = self._blocks[index] = self._emit.open_call(given.tool_use_id, given.name, hosted=hosted)
+            if hosted:
+                self._hosted[given.tool_use_id] = call
         elif begun.tool_result is not None:
             self._make_way(index)
             if (call := self._hosted.pop(begun.tool_result.tool_use_id, None)) is not None:
@@ -636,11 +637,10 @@ class ConverseDecoder:
         block.redacted += [given.redacted_content] if given.redacted_content else []
 
     def _make_way(self, index: int) -> None:
-        """A block begins: the one in its place ends, and so do texts elsewhere and calls that were left broken."""
+        """A block begins: the one in its place ends, and so do texts elsewhere."""
         for other, block in list(self._blocks.items()):
             if other == index or isinstance(block, _Text):
                 self._block_stop(other)
-        self._close_broken(cut=False)
 
     def _block_stop(self, index: int) -> None:
         match self._blocks.pop(index, None):
@@ -648,11 +648,8 @@ class ConverseDecoder:
                 self._emit.close_text(text.id, text.metadata)
             case _Thinking() as thinking:
                 self._emit.close_reasoning(thinking.id, thinking.metadata)
-            case OpenCall() as call if _is_object(call) or not "".join(call.pieces).strip():
-                self._close_call(call)
             case OpenCall() as call:
-                # Only the stop reason tells whether the model wrote this or the output limit cut it.
-                self._broken.append(call)
+                self._emit.stop_call(call)
             case _Result() as result:
                 self._hosted_result(result)
             case _:
@@ -667,25 +664,10 @@ class ConverseDecoder:
         self._emit.hosted_result(result.call.id, result.call.name, given)
 
     def _stop(self, reason: str) -> None:
-        cut = FINISH.get(reason) == "length"
-        for index, block in list(self._blocks.items()):
-            if isinstance(block, OpenCall) and cut and not _is_object(block):
-                self._emit.drop_call(block)
-            else:
-                self._block_stop(index)
-        self._blocks.clear()
-        self._close_broken(cut=cut)
+        for index in list(self._blocks):
+            self._block_stop(index)
+        self._emit.close_calls(cut=FINISH.get(reason) == "length")
         self._reason = reason
-
-    def _close_broken(self, *, cut: bool) -> None:
-        for call in self._broken:
-            self._close_call(call, cut=cut)
-        self._broken.clear()
-
-    def _close_call(self, call: OpenCall, *, cut: bool = False) -> None:
-        self._emit.close_call(call, cut=cut)
-        if call.hosted:
-            self._hosted[call.id] = call
 
     def _note_usage(self, raw: dict[str, Any] | None) -> None:
         if raw is None:
@@ -702,11 +684,9 @@ class ConverseDecoder:
             body = {}
         message = body.get("message") or body.get("Message") or body.get("originalMessage") or frame.payload
         text = ": ".join(str(item) for item in (frame.type, message) if item) or "Bedrock Converse stream error"
-        for block in (*self._blocks.values(), *self._broken):
-            if isinstance(block, OpenCall):
-                self._emit.drop_call(block)
-            elif isinstance(block, _Thinking) and (metadata := block.metadata):
-                self._emit.note_reasoning(block.id, metadata)
+        for index, block in list(self._blocks.items()):
+            if not isinstance(block, OpenCall):
+                self._block_stop(index)
         self._emit.fail(text, body=body, code=frame.type or None, usage=self._usage)
 
 
@@ -727,14 +707,6 @@ def _usage(raw: dict[str, Any]) -> ev.Usage:
         namespace="bedrock",
         raw=raw,
     )
-
-
-def _is_object(call: OpenCall) -> bool:
-    try:
-        _OBJECT.decode("".join(call.pieces))
-    except (msgspec.DecodeError, RecursionError):
-        return False
-    return True
 
 
 def _joined(pieces: list[str]) -> str | None:

@@ -684,10 +684,7 @@ class ResponsesDecoder:
         heard = "".join(call.pieces)
         if arguments is not None and arguments.startswith(heard):
             self._emit.call_delta(call, arguments[len(heard) :])
-        if cut and not (arguments or heard).strip():
-            self._emit.drop_call(call)  # cut before the first argument, which is not a call without any
-        else:
-            self._emit.close_call(call, arguments=arguments, cut=cut)
+        self._emit.close_call(call, arguments=arguments, cut=cut)
 
     def _hosted(self, kind: str, item: dict[str, Any]) -> None:
         item_id = item.get("id")
@@ -780,8 +777,6 @@ class ResponsesDecoder:
         code, message = _string(fields.get("code")), _string(fields.get("message"))
         text = ": ".join(word for word in (code, message) if word) or otherwise
         self._close_blocks()
-        for call in self._calls.values():
-            self._emit.drop_call(call)
         self._emit.fail(text, body={"error": fields}, code=code, status=status, usage=usage)
 
     def _usage(self, response: _Response) -> ev.Usage | None:
