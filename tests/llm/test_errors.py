@@ -245,6 +245,8 @@ def test_no_shape_of_an_error_breaks_its_classification(status: int | None, body
     [
         "prompt is too long: " + "9" * 10_000,
         "input length " * 1000,
+        "input length exceeds " * 800,
+        "input token count " * 900,
         "token " * 3000 + "exceeds the limit of",
         "context " * 2000,
         "A" * 16_384,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from holdfast.llm.errors import LLMError, classify, excerpt, invalid_output, invalid_request, redact
+from holdfast.llm.errors import LLMError, classify, excerpt, invalid_output, invalid_request, redact, sent_secrets
 from holdfast.llm.event import Finish, ProviderError
 from holdfast.llm.model import Model, resolve
 from holdfast.llm.response import Response, fold
@@ -89,20 +89,20 @@ async def stream(
     deadline = None if total is None else asyncio.get_running_loop().time() + total
     async with aclosing(_stream(transport, prepared, retry)) as batches:
         if deadline is None:
-            async for part in batches:
-                yield _redacted(part, model.route.auth.secrets())
+            async for batch in batches:
+                yield batch
             return
         while True:
             try:
                 # Around each step, not around the yield: what the caller does meanwhile is not ours to cancel.
                 async with asyncio.timeout_at(deadline):
-                    batch = await anext(batches, None)
+                    step = await anext(batches, None)
             except TimeoutError as error:
                 message = f"the turn took longer than {total:g} s (total limit)"
                 raise LLMError("Transport", message, kind="timeout") from error
-            if batch is None:
+            if step is None:
                 return
-            yield _redacted(batch, model.route.auth.secrets())
+            yield step
 
 
 async def generate(transport: Transport, model: Model, request: Request, *, retry: Retry = DEFAULT_RETRY) -> Response:
@@ -121,20 +121,21 @@ async def _stream(transport: Transport, prepared: Prepared, retry: Retry) -> Asy
     model, route = prepared.model, prepared.model.route
     await refresh(route.auth)
     request = http_request(prepared)
+    secrets = (*route.auth.secrets(), *sent_secrets(request.url, request.headers))
     if route.transport == "websocket":
         from holdfast.llm.route.websocket import socket_turn
 
         try:
             async with aclosing(socket_turn(transport, prepared, request)) as batches:
                 async for batch in batches:
-                    yield batch
+                    yield _redacted(batch, secrets)
             return
         except LLMError as error:
             if error.kind != "open":
-                error.redact(route.auth.secrets())
+                error.redact(secrets)
                 raise
             # There was no socket and nothing was sent: this turn goes over HTTP.
-    response = await exchange(transport, request, route.auth.secrets(), retry)
+    response = await exchange(transport, request, secrets, retry)
     decoder = route.protocol.decoder(model, prepared.request)
     try:
         await _check_type(route.protocol.framing, response)
@@ -143,14 +144,14 @@ async def _stream(transport: Transport, prepared: Prepared, retry: Retry) -> Asy
             async for chunk in chunks:
                 events, failed = _decoded(decoder, frames.feed(chunk))
                 if events:
-                    yield events
+                    yield _redacted(events, secrets)
                 if failed is not None:
                     raise failed
                 if decoder.done:
                     return
         events, failed = _decoded(decoder, frames.finish(), last=True)
         if events:
-            yield events
+            yield _redacted(events, secrets)
         if failed is not None:
             raise failed
     except FrameTooLarge as error:
@@ -160,7 +161,7 @@ async def _stream(transport: Transport, prepared: Prepared, retry: Retry) -> Asy
             error.message = f"Failed to read {model.provider}/{route.id} stream: {error.message}"
         if error.usage is None and error.reason == "Transport":
             error.usage = _used(decoder)
-        error.redact(route.auth.secrets())
+        error.redact(secrets)
         raise
     finally:
         await response.close()
@@ -189,11 +190,11 @@ def _used(decoder: Decoder) -> Usage | None:
 
 
 def _redacted(batch: list[Event], secrets: tuple[str, ...]) -> list[Event]:
-    *before, last = batch
+    last = batch[-1]
     if not isinstance(last, ProviderError):
         return batch
     code = redact(last.code, secrets) if last.code else None
-    return [*before, msgspec.structs.replace(last, message=redact(last.message, secrets), code=code)]
+    return [*batch[:-1], msgspec.structs.replace(last, message=redact(last.message, secrets), code=code)]
 
 
 def http_request(prepared: Prepared) -> HttpRequest:

@@ -591,9 +591,9 @@ class ConverseDecoder:
                 raise invalid_output(f"Bedrock began the tool call {given.tool_use_id} twice")
             self._called.add(given.tool_use_id)
             hosted = given.type == "server_tool_use"
-            call = self._blocks[index] = self._emit.open_call(given.tool_use_id, given.name, hosted=hosted)
+            begun_call = self._blocks[index] = self._emit.open_call(given.tool_use_id, given.name, hosted=hosted)
             if hosted:
-                self._hosted[given.tool_use_id] = call
+                self._hosted[given.tool_use_id] = begun_call
         elif begun.tool_result is not None:
             self._make_way(index)
             if (call := self._hosted.pop(begun.tool_result.tool_use_id, None)) is not None:
