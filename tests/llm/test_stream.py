@@ -262,6 +262,16 @@ async def test_unknown_events_and_missing_containers_do_no_harm(model: Model) ->
     assert await collect(model, play(sse(*HARMLESS[model.provider]) + data)) == plain
 
 
+async def test_half_a_character_is_replaced() -> None:
+    """LLM-361: gateways that count in UTF-16 cut an escaped character in two, each half in its own event."""
+    data = HELLO_CHAT.replace("Hé".encode(), b"a\\ud83d").replace(b"llo", b"\\ude00b \\\\ud83d \\ud83d\\ude00")
+    events = await collect(chat_model(), play(data))
+    assert [event.text for event in events if isinstance(event, ev.TextDelta)] == [
+        "a\ufffd",
+        "\ufffdb \\ud83d \U0001f600",
+    ]
+
+
 @pytest.mark.parametrize("model", MODELS)
 async def test_invalid_utf8_is_replaced(model: Model) -> None:
     """LLM-361"""
@@ -329,16 +339,22 @@ def test_framing_costs_in_proportion_to_bytes() -> None:
 
 
 async def test_arguments_in_many_deltas_cost_in_proportion() -> None:
-    """LLM-364"""
+    """LLM-364: sixteen times as many may not cost two hundred times as much."""
     piece = {"tool_calls": [{"index": 0, "function": {"arguments": "1234567890" * 10}}]}
     start = {"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": '{"a":"'}}]}
     end = {"tool_calls": [{"index": 0, "function": {"arguments": '"}'}}]}
-    data = sse(chunk(start)) + sse(chunk(piece)) * 50_000 + sse(chunk(end), chunk(finish="tool_calls"))
-    started = time.perf_counter()
-    events = await collect(chat_model(), play(data, 65_536))
-    assert time.perf_counter() - started < 5
-    (call,) = (event for event in events if isinstance(event, ev.ToolCall))
-    assert len(call.input["a"]) == 5_000_000
+
+    async def cost(deltas: int) -> float:
+        data = sse(chunk(start)) + sse(chunk(piece)) * deltas + sse(chunk(end), chunk(finish="tool_calls"))
+        started = time.process_time()
+        events = await collect(chat_model(), play(data, 65_536))
+        spent = time.process_time() - started
+        (call,) = (event for event in events if isinstance(event, ev.ToolCall))
+        assert len(call.input["a"]) == deltas * 100
+        return spent
+
+    few = min([await cost(2_500) for _ in range(3)])
+    assert await cost(40_000) < 80 * few
 
 
 @pytest.mark.parametrize("model", MODELS)

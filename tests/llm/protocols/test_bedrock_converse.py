@@ -986,6 +986,12 @@ def test_a_stream_without_an_end_was_truncated() -> None:
         assert (caught.value.reason, caught.value.kind) == ("Transport", "truncated")
 
 
+def test_half_a_character_is_replaced() -> None:
+    """LLM-361"""
+    cut = event("contentBlockDelta", b'{"contentBlockIndex":0,"delta":{"text":"a\\ud83d"}}')
+    assert ev.TextDelta("text-0", "a\ufffd") in decode(BEGIN, cut, end())
+
+
 # -- broken arguments --------------------------------------------------------------------------------------------
 
 

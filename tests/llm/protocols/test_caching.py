@@ -300,6 +300,13 @@ def test_chat_to_a_model_that_takes_them_inline() -> None:
     assert marked(body(model, make_request(messages=loop(2), cache=NO_CACHE))) == {}
 
 
+def test_chat_keeps_to_the_limit_of_markers_too() -> None:
+    """LLM-214, LLM-218: the newest stay."""
+    model = replace_capabilities(chat_model("anthropic/claude"), inline_cache=True)
+    sent = body(model, make_request(messages=loop(20), cache=CachePolicy(messages=9)))
+    assert set(marked(sent)) == {"34.0", "36.0", "38.0", "40.0"}
+
+
 # -- determinism -----------------------------------------------------------------------------------------------------
 
 

@@ -55,6 +55,14 @@ def decode(*chunks: Any, end: bool = True) -> list[ev.Event]:
 STOP = chunk(reason="STOP")
 
 
+def test_the_mark_at_the_end_of_other_streams_is_dropped() -> None:
+    """LLM-361: gateways send it here too."""
+    decoder = GeminiDecoder(lambda: "turn")
+    decoder.feed(msgspec.json.encode(STOP))
+    assert decoder.feed(b"[DONE]") == []
+    assert isinstance(decoder.finish()[-1], ev.Finish)
+
+
 def finishes(reason: str, usage: ev.Usage | None = None, **native: Any) -> list[ev.Event]:
     metadata = {"google": native}
     return [ev.StepFinish(reason, usage, metadata=metadata), ev.Finish(reason, usage, metadata)]

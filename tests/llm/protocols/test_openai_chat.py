@@ -206,6 +206,13 @@ def test_an_assistant_without_text_has_null_content() -> None:
     assert lowered(CHAT, user("a"), assistant(call("c")))[1]["content"] is None
 
 
+@pytest.mark.parametrize("given_input", ['{"a', ["no"], None])
+def test_input_that_is_no_object_goes_back_empty(given_input: Any) -> None:
+    """LLM-162, LLM-163"""
+    (sent,) = lowered(CHAT, user("x"), assistant(ToolCallPart(id="c", name="f", input=given_input)))[1]["tool_calls"]
+    assert sent["function"]["arguments"] == "{}"
+
+
 def test_reasoning_goes_back_only_to_who_takes_it() -> None:
     """LLM-242, LLM-244"""
     said = assistant(ReasoningPart(text="th"), ReasoningPart(text="ink"), TextPart(text="t"))

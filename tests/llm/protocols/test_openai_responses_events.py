@@ -747,6 +747,12 @@ def noisy_streams(draw: st.DrawFn) -> list[bytes]:
     return frames
 
 
+def test_half_a_character_is_replaced() -> None:
+    """LLM-361"""
+    events = decoded(text_delta("a\ud83d"), text_delta("\ude00"), completed())
+    assert [event.text for event in events if isinstance(event, ev.TextDelta)] == ["a\ufffd", "\ufffd"]
+
+
 @settings(max_examples=400, deadline=None)
 @given(noisy_streams(), st.booleans())
 def test_noise_never_breaks_the_order_of_events(frames: list[bytes], stored: bool) -> None:

@@ -567,8 +567,8 @@ class MessagesDecoder:
         if not isinstance(usage, dict):
             return
         given = {key: value for key, value in usage.items() if value is not None}
-        if any(not isinstance(given.get(key, 0), int) for key in _COUNTS):
-            raise TypeError("a count of tokens is not a number")
+        for key in _COUNTS:
+            ev.count(given.get(key))
         self._raw_usage |= given
 
     def _usage(self) -> ev.Usage | None:

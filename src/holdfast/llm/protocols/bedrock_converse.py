@@ -544,7 +544,7 @@ class ConverseDecoder:
         elif head.kind == "event" and (self._reason is None or head.type == "metadata"):
             try:
                 self._event(head)
-            except (msgspec.DecodeError, RecursionError) as error:
+            except msgspec.ValidationError as error:
                 raise invalid_output(f"Bedrock sent an event that cannot be read ({error})", head.payload) from error
         return self._emit.take()
 
@@ -567,18 +567,18 @@ class ConverseDecoder:
     def _event(self, frame: _Frame) -> None:
         match frame.type:
             case "contentBlockStart":
-                start = _START.decode(frame.payload)
+                start = read_frame(_START, "Bedrock", frame.payload)
                 self._block_start(start.content_block_index, start.start or _Begun())
             case "contentBlockDelta":
-                delta = _DELTA.decode(frame.payload)
+                delta = read_frame(_DELTA, "Bedrock", frame.payload)
                 self._block_delta(delta.content_block_index, delta.delta or _Delta())
             case "contentBlockStop":
-                self._block_stop(_STOP.decode(frame.payload).content_block_index)
+                self._block_stop(read_frame(_STOP, "Bedrock", frame.payload).content_block_index)
             case "messageStop":
-                self._stop(_MESSAGE_STOP.decode(frame.payload).stop_reason or "")
+                self._stop(read_frame(_MESSAGE_STOP, "Bedrock", frame.payload).stop_reason or "")
             case "metadata":
                 self._counted = True
-                self._note_usage(_METADATA.decode(frame.payload).usage)
+                self._note_usage(read_frame(_METADATA, "Bedrock", frame.payload).usage)
             case _:
                 pass
 

@@ -315,7 +315,7 @@ class GeminiDecoder:
         return self._emit.ended
 
     def feed(self, frame: bytes) -> list[ev.Event]:
-        if self._emit.ended:
+        if self._emit.ended or frame == b"[DONE]":
             return []
         chunk = read_frame(_CHUNK, "Gemini", frame)
         if chunk.error is not None:

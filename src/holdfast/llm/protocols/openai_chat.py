@@ -53,6 +53,7 @@ FINISH = {
     "function_call": "tool-calls",
     "content_filter": "content-filter",
 }
+MARKER_LIMIT = 4
 MARKER = b',"cache_control":{"type":"ephemeral"}'
 
 
@@ -87,6 +88,7 @@ class OpenAIChat(NamedTuple):
             body["tool_choice"] = _choice(request.tool_choice)
         draft = Draft(open_array(body, "messages"))
         draft.state = _State(lists=model.capabilities.inline_cache)
+        draft.spare = MARKER_LIMIT
         if system := [part.text for part in request.system if part.text]:
             _text_message(draft, "system", b'{"role":"system","content":', ["\n".join(system)])
         return draft
@@ -129,7 +131,7 @@ class OpenAIChat(NamedTuple):
                 {
                     "id": call.id,
                     "type": "function",
-                    "function": {"name": call.name, "arguments": to_json(call.input).decode()},
+                    "function": {"name": call.name, "arguments": to_json(_object(call.input)).decode()},
                 }
                 for call in calls
             ]
@@ -151,6 +153,10 @@ class OpenAIChat(NamedTuple):
 
     def decoder(self, model: Model, request: Request) -> ChatDecoder:
         return ChatDecoder(self.namespace)
+
+
+def _object(given: Any) -> dict[str, Any]:
+    return given if isinstance(given, dict) else {}
 
 
 class _State:
@@ -350,6 +356,8 @@ class ChatDecoder:
         self._text = self._reasoning = ""
         self._details: list[Any] = []
         self._calls: dict[int, OpenCall] = {}
+        self._ids: dict[int, str] = {}
+        """What the vendor calls the call at an index."""
         self._made = 0
         self._reason: str | None = None
         self._native: Any = None
@@ -409,12 +417,17 @@ class ChatDecoder:
         index = given.index if given.index is not None else position
         function = given.function or _Function()
         call = self._calls.get(index)
+        # Some vendors count every call as the first: another id with a name is another call.
+        if call is not None and function.name and given.id and self._ids[index] not in ("", given.id):
+            self._emit.close_call(call)
+            call = None
         if call is None:
             if not function.name:
                 raise invalid_output("Chat began a tool call with a missing id or name")
             self._close_blocks()
             self._made += 1
             call = self._calls[index] = self._emit.open_call(given.id or f"call_{self._made}", function.name)
+            self._ids[index] = given.id or ""
         arguments = function.arguments
         if arguments is not None and not isinstance(arguments, str):
             arguments = to_json(arguments).decode()

@@ -25,6 +25,7 @@ from holdfast.llm.protocols.base import (
     metadata_of,
     model_schema,
     open_array,
+    repaired,
     result_text,
     wrapped_update,
 )
@@ -506,8 +507,10 @@ class ResponsesDecoder:
         try:
             try:
                 self._dispatch(frame)
-            except UnicodeDecodeError:
-                self._dispatch(frame.decode("utf-8", "replace").encode())
+            except (UnicodeDecodeError, msgspec.DecodeError) as error:
+                if isinstance(error, msgspec.ValidationError):
+                    raise
+                self._dispatch(repaired(frame).encode())
         except (msgspec.DecodeError, RecursionError) as error:
             raise self._broken(f"an event that cannot be read ({error})") from error
         return self._emit.take()
