@@ -74,8 +74,12 @@ class Prepared(NamedTuple):
 def prepare(model: Model, request: Request) -> Prepared:
     """Merge options, check and lower. Raises LLMError before anything is sent."""
     resolved = resolve(model, request)
-    prepared = Prepared(model, resolved, model.route.protocol.start(model, resolved))
-    prepared.draft.begin_conversation()
+    try:
+        draft = model.route.protocol.start(model, resolved)
+    except RecursionError:
+        raise invalid_request("the schema of a tool, or an option, is nested too deeply", parameter="tools") from None
+    prepared = Prepared(model, resolved, draft)
+    draft.begin_conversation()
     prepared.extend(resolved.messages)
     return prepared
 

@@ -51,6 +51,7 @@ from holdfast.llm.request import (
     ToolResultPart,
     result_items,
 )
+from holdfast.llm.tool_schema import object_schema
 from holdfast.schema.codec import encode as to_json
 from holdfast.schema.session_message import FileContent, TextContent
 
@@ -309,7 +310,7 @@ def _tool_config(
         hint = tool.cache
         if hint is None and state.policy.tools and index == len(tools) - 1:
             hint = state.automatic()
-        schema = {**model_schema(model, tool), "type": "object"}
+        schema = object_schema(model_schema(model, tool))
         spec = {"name": tool.name, "description": tool.description or None, "inputSchema": {"json": schema}}
         lowered.append({"toolSpec": compact(spec)})
         if point := state.point(hint, after_text=False):
