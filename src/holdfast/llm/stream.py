@@ -63,7 +63,7 @@ class Prepared(NamedTuple):
         """The body as it will be sent, cache markers in place."""
         if self.draft.empty:
             raise invalid_request("a request needs at least one message")
-        marker, newest = self.model.route.protocol.markers(self.request)
+        marker, newest = self.model.route.protocol.markers(self.draft, self.request)
         return self.draft.chunks(marker=marker, newest=newest if self.model.capabilities.caching else 0)
 
     @property

@@ -12,7 +12,7 @@ from tests.llm.protocols.test_openai_chat_decoder import mutated
 from tests.llm.support import decode, refused, survive
 
 from holdfast.llm import event as ev
-from holdfast.llm.protocols.anthropic_messages import MessagesDecoder
+from holdfast.llm.protocols.anthropic_stream import MessagesDecoder
 from holdfast.llm.request import ToolResult
 from holdfast.schema.codec import encode
 

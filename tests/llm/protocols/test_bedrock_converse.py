@@ -20,7 +20,8 @@ from tests.llm.lifecycle_checker import check_lifecycle
 from holdfast.llm import event as ev
 from holdfast.llm.errors import LLMError, classify
 from holdfast.llm.model import Capabilities, Model
-from holdfast.llm.protocols.bedrock_converse import NO_OUTPUT, NO_TOOLS, WITHHELD, BedrockConverse, ConverseDecoder
+from holdfast.llm.protocols.bedrock_converse import NO_OUTPUT, NO_TOOLS, WITHHELD, BedrockConverse
+from holdfast.llm.protocols.bedrock_stream import ConverseDecoder
 from holdfast.llm.request import (
     NO_CACHE,
     CacheHint,

@@ -17,7 +17,8 @@ from tests.llm.protocols.test_gemini import WEATHER, contents, model
 
 from holdfast.llm import event as ev
 from holdfast.llm.errors import LLMError
-from holdfast.llm.protocols.gemini import Gemini, GeminiDecoder
+from holdfast.llm.protocols.gemini import Gemini
+from holdfast.llm.protocols.gemini_stream import GeminiDecoder
 from holdfast.llm.request import (
     Generation,
     Message,

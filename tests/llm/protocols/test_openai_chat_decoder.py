@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.llm.support import chunk, decode, refused, survive
 
 from holdfast.llm import event as ev
-from holdfast.llm.protocols.openai_chat import ChatDecoder
+from holdfast.llm.protocols.chat_stream import ChatDecoder
 from holdfast.schema.codec import encode
 
 

@@ -17,7 +17,8 @@ from tests.llm.lifecycle_checker import check_lifecycle
 from holdfast.llm import event as ev
 from holdfast.llm.errors import LLMError
 from holdfast.llm.model import Model
-from holdfast.llm.protocols.openai_responses import OpenAIResponses, ResponsesDecoder
+from holdfast.llm.protocols.openai_responses import OpenAIResponses
+from holdfast.llm.protocols.responses_stream import ResponsesDecoder
 from holdfast.llm.request import Message, ReasoningPart, ToolResult, make_request, user
 from holdfast.llm.response import fold
 from holdfast.llm.route.route import Route

@@ -88,7 +88,7 @@ class WireProtocol(Protocol):
     def extend(self, draft: Draft, model: Model, messages: Sequence[Message]) -> None:
         """Lower further messages into the draft. Lowering all at once or batch by batch gives the same bytes."""
 
-    def markers(self, request: Request) -> tuple[bytes, int]:
+    def markers(self, draft: Draft, request: Request) -> tuple[bytes, int]:
         """The cache marker of this protocol and how many of the newest messages get one."""
 
     def decoder(self, model: Model, request: Request) -> Decoder: ...
@@ -196,6 +196,10 @@ def metadata_of(part: Part, namespace: str) -> dict[str, Any]:
 
 def compact(fields: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in fields.items() if value is not None}
+
+
+def nonempty(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
 
 
 def open_array(body: dict[str, Any], key: str) -> bytes:
