@@ -329,10 +329,10 @@ def test_a_failure_is_classified_bounded_and_redacted() -> None:
             code="invalid_request_error",
         )
     ]
-    emit, started = Emitter(), time.perf_counter()
+    emit, started = Emitter(), time.process_time()
     emit.fail("api_key=sk-aaaaaaaa " + "x y " * 10_000_000, code="c" * 1_000_000)
     (failed,) = emit.take()
-    assert time.perf_counter() - started < 1
+    assert time.process_time() - started < 1
     assert isinstance(failed, ev.ProviderError)
     assert "sk-aaaaaaaa" not in failed.message
     assert len(failed.message) < 600

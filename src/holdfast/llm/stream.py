@@ -15,7 +15,6 @@ from holdfast.llm.event import Finish, ProviderError
 from holdfast.llm.model import Model, resolve
 from holdfast.llm.response import Response, fold
 from holdfast.llm.route.auth import refresh
-from holdfast.llm.route.eventstream import AwsFrames
 from holdfast.llm.route.executor import DEFAULT_RETRY, Retry, exchange, read_bounded
 from holdfast.llm.route.transport import HttpRequest, HttpResponse, Transport, content_type
 from holdfast.schema.codec import decode_any
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from holdfast.llm.event import Event, Usage
     from holdfast.llm.protocols.base import Decoder
     from holdfast.llm.request import Message, Request
+    from holdfast.llm.route.eventstream import AwsFrames
 
 FRAME_LIMIT = 16 * 1024 * 1024
 STREAM_TYPES = {
@@ -143,7 +143,7 @@ async def _stream(transport: Transport, prepared: Prepared, retry: Retry) -> Asy
     decoder = route.protocol.decoder(model, prepared.request)
     try:
         await _check_type(route.protocol.framing, response)
-        frames = SSEFrames(FRAME_LIMIT) if route.protocol.framing == "sse" else AwsFrames(FRAME_LIMIT)
+        frames = _frames(route.protocol.framing)
         async with aclosing(response.chunks()) as chunks:  # type: ignore[type-var]
             async for chunk in chunks:
                 events, failed = _decoded(decoder, frames.feed(chunk))
@@ -169,6 +169,14 @@ async def _stream(transport: Transport, prepared: Prepared, retry: Retry) -> Asy
         raise
     finally:
         await response.close()
+
+
+def _frames(framing: str) -> SSEFrames | AwsFrames:
+    if framing == "sse":
+        return SSEFrames(FRAME_LIMIT)
+    from holdfast.llm.route.eventstream import AwsFrames
+
+    return AwsFrames(FRAME_LIMIT)
 
 
 def _decoded(decoder: Decoder, frames: Sequence[bytes], *, last: bool = False) -> tuple[list[Event], LLMError | None]:

@@ -446,7 +446,7 @@ def test_every_body_is_json_and_pairs_calls_with_results(additions: list[list[Me
 def test_extending_costs_what_is_added() -> None:
     """LLM-364: a long history is not lowered again."""
     prepared = prepare(CHAT, make_request(messages=[user("x" * 200)] * 20_000))
-    started = time.perf_counter()
+    started = time.process_time()
     for _ in range(200):
         prepared.extend([user("more")])
-    assert time.perf_counter() - started < 1
+    assert time.process_time() - started < 1

@@ -24,7 +24,7 @@ from holdfast.llm.protocols.base import (
     result_text,
     wrapped_update,
 )
-from holdfast.llm.protocols.claude import Marker, Markers, clean_id, thinking
+from holdfast.llm.protocols.claude import Lifetime, Markers, clean_id, thinking
 from holdfast.llm.request import (
     CacheHint,
     MediaPart,
@@ -85,9 +85,11 @@ class AnthropicMessages(NamedTuple):
             ]
             if request.tool_choice is not None:
                 body["tool_choice"] = _choice(request.tool_choice)
-        system = [(part.text, state.markers.take(hint)) for part, hint in state.markers.of_system(request)]
-        if system:
-            body["system"] = [{"type": "text", "text": text, **_control(marker)} for text, marker in system]
+        if system := [
+            {"type": "text", "text": part.text, **_control(state.markers.take(hint))}
+            for part, hint in state.markers.of_system(request)
+        ]:
+            body["system"] = system
         draft = Draft(open_array(body, "messages"))
         draft.state = state
         draft.spare = state.markers.left
@@ -110,8 +112,8 @@ class AnthropicMessages(NamedTuple):
             state.previous = message
 
     def markers(self, draft: Draft, request: Request) -> tuple[bytes, int]:
-        marker, newest = draft.state.markers.moving
-        return b"," + to_json(_control(marker))[1:-1], newest
+        markers: Markers = draft.state.markers
+        return b"," + to_json(_control(markers.moving))[1:-1], markers.newest
 
     def _controls(self, model: Model, request: Request) -> dict[str, Any]:
         controls = request.generation
@@ -186,22 +188,23 @@ class _State:
         self.native_update: Message | None = None
 
 
-def _control(marker: Marker | None) -> dict[str, Any]:
-    if marker is None:
+def _control(lifetime: Lifetime | None) -> dict[str, Any]:
+    if lifetime is None:
         return {}
-    return {"cache_control": {"type": "ephemeral", "ttl": "1h"} if marker.long else {"type": "ephemeral"}}
+    return {"cache_control": {"type": "ephemeral", "ttl": "1h"} if lifetime == "1h" else {"type": "ephemeral"}}
 
 
-def _tool(model: Model, tool: ToolDefinition, marker: Marker | None) -> dict[str, Any]:
+def _tool(model: Model, tool: ToolDefinition, lifetime: Lifetime | None) -> dict[str, Any]:
     schema = object_schema(model_schema(model, tool))
-    return {"name": tool.name, "description": tool.description, "input_schema": schema, **_control(marker)}
+    return {"name": tool.name, "description": tool.description, "input_schema": schema, **_control(lifetime)}
 
 
 def _add(draft: Draft, block: dict[str, Any], hint: CacheHint | None) -> None:
-    marker = draft.state.markers.take(hint)
-    data = to_json({**block, **_control(marker)})
-    if marker is not None:
-        draft.state.markers.place(draft, marker)
+    markers: Markers = draft.state.markers
+    lifetime = markers.take(hint)
+    data = to_json({**block, **_control(lifetime)})
+    if lifetime is not None:
+        markers.place(draft, lifetime)
         draft.add(data)
     else:
         draft.add(data, mark=len(data) - 1, text=block["type"] == "text")

@@ -30,7 +30,7 @@ from holdfast.llm.protocols.base import (
     result_text,
     wrapped_update,
 )
-from holdfast.llm.protocols.claude import Marker, Markers, clean_id, thinking
+from holdfast.llm.protocols.claude import Lifetime, Markers, clean_id, thinking
 from holdfast.llm.request import (
     CacheHint,
     MediaPart,
@@ -123,8 +123,8 @@ class BedrockConverse(NamedTuple):
                     self._user(draft, model, message)
 
     def markers(self, draft: Draft, request: Request) -> tuple[bytes, int]:
-        marker, newest = draft.state.markers.moving
-        return b"," + _point(marker), newest
+        markers: Markers = draft.state.markers
+        return b"," + _point(markers.moving), markers.newest
 
     def _model_fields(self, model: Model, request: Request, overlay: dict[str, Any]) -> dict[str, Any]:
         given = options(request, self.namespace)
@@ -228,7 +228,7 @@ class _State:
         self.order = CallOrder()
         self._documents: set[str] = set()
 
-    def marker(self, hint: CacheHint | None, *, after_text: bool) -> Marker | None:
+    def point(self, hint: CacheHint | None, *, after_text: bool) -> Lifetime | None:
         return self.markers.take(hint) if after_text or self.anywhere else None
 
     def document_name(self, filename: str) -> str:
@@ -247,9 +247,9 @@ def _add(draft: Draft, role: str, block: dict[str, Any], hint: CacheHint | None)
         draft.begin(role, b'{"role":"%s","content":[' % role.encode(), b"]}")
     state: _State = draft.state
     data, is_text = to_json(block), "text" in block
-    if (marker := state.marker(hint, after_text=is_text)) is not None:
-        state.markers.place(draft, marker)
-        draft.add(data + b"," + _point(marker))
+    if (lifetime := state.point(hint, after_text=is_text)) is not None:
+        state.markers.place(draft, lifetime)
+        draft.add(data + b"," + _point(lifetime))
     else:
         draft.add(data, mark=len(data) if is_text or state.anywhere else None, text=is_text)
 
@@ -270,8 +270,8 @@ def _tool_config(
         schema = object_schema(model_schema(model, tool))
         spec = {"name": tool.name, "description": tool.description or None, "inputSchema": {"json": schema}}
         lowered.append({"toolSpec": compact(spec)})
-        if (marker := state.marker(hint, after_text=False)) is not None:
-            lowered.append(msgspec.Raw(_point(marker)))
+        if (lifetime := state.point(hint, after_text=False)) is not None:
+            lowered.append(msgspec.Raw(_point(lifetime)))
     chosen = {"toolChoice": _choice(request.tool_choice)} if choose and request.tool_choice is not None else {}
     return {"tools": lowered, **chosen}
 
@@ -301,8 +301,8 @@ def _system(request: Request, state: _State) -> list[Any]:
     lowered: list[Any] = []
     for part, hint in state.markers.of_system(request):
         lowered.append({"text": part.text})
-        if (marker := state.marker(hint, after_text=True)) is not None:
-            lowered.append(msgspec.Raw(_point(marker)))
+        if (lifetime := state.point(hint, after_text=True)) is not None:
+            lowered.append(msgspec.Raw(_point(lifetime)))
     return lowered
 
 
@@ -326,8 +326,8 @@ def _lacks_text(message: Message) -> bool:
     return not texts and any(not kind.startswith("image/") for kind in media)
 
 
-def _point(marker: Marker) -> bytes:
-    return to_json({"cachePoint": {"type": "default", "ttl": "1h"} if marker.long else {"type": "default"}})
+def _point(lifetime: Lifetime) -> bytes:
+    return to_json({"cachePoint": {"type": "default", "ttl": "1h"} if lifetime == "1h" else {"type": "default"}})
 
 
 def short_id(id: str) -> str:

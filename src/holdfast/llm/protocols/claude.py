@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from holdfast.llm.errors import invalid_request
 from holdfast.llm.request import CacheHint, CachePolicy, SystemPart, ToolDefinition
@@ -19,11 +19,9 @@ T = TypeVar("T", SystemPart, ToolDefinition)
 
 MARKER_LIMIT = 4
 HOUR = 3600
-_ID = re.compile(r"[^A-Za-z0-9_-]")
 
-
-class Marker(NamedTuple):
-    long: bool
+Lifetime = Literal["5m", "1h"]
+"""Of a marker."""
 
 
 class Markers:
@@ -35,18 +33,18 @@ class Markers:
         self._short = False
         self.left = MARKER_LIMIT if model.capabilities.caching else 0
 
-    def take(self, hint: CacheHint | None) -> Marker | None:
-        """One that stays where it is; None where there is no hint for it, or no more room."""
+    def take(self, hint: CacheHint | None) -> Lifetime | None:
+        """Of one that stays where it is; None where there is no hint for it, or no more room."""
         if hint is None or self.left == 0:
             return None
         self.left -= 1
         self._short = self._short or not _is_long(hint.ttl_seconds)
-        return Marker(long=not self._short)
+        return "5m" if self._short else "1h"
 
-    def place(self, draft: Draft, marker: Marker) -> None:
+    def place(self, draft: Draft, lifetime: Lifetime) -> None:
         """It is about to be put into the open message, in place of one that would move."""
         draft.spare = self.left
-        if marker.long and not self.moving[0].long:
+        if (lifetime, self.moving) == ("1h", "5m"):
             draft.unmark_all()
         else:
             draft.unmark()
@@ -58,9 +56,14 @@ class Markers:
         return self._hinted([part for part in request.system if part.text.strip()], automatic=self._policy.system)
 
     @property
-    def moving(self) -> tuple[Marker, int]:
-        """What the newest messages to the model get when the body is sent, and how many of them."""
-        return Marker(long=_is_long(self._policy.ttl_seconds) and not self._short), self._policy.messages
+    def moving(self) -> Lifetime:
+        """Of those that the newest messages to the model get when the body is sent."""
+        return "1h" if _is_long(self._policy.ttl_seconds) and not self._short else "5m"
+
+    @property
+    def newest(self) -> int:
+        """How many messages those are."""
+        return self._policy.messages
 
     def _hinted(self, items: Sequence[T], *, automatic: bool) -> Iterator[tuple[T, CacheHint | None]]:
         """Each with its own hint; the last has one by itself."""
@@ -86,7 +89,7 @@ def thinking(given: Any, model: Model, who: str) -> dict[str, Any] | None:
 
 def clean_id(id: str) -> str:
     """Ids of other providers, made acceptable here; call and result change alike."""
-    return _ID.sub("_", id)
+    return re.sub(r"[^A-Za-z0-9_-]", "_", id)
 
 
 def _is_long(ttl: int | None) -> bool:
