@@ -357,6 +357,11 @@ WORDS = st.sampled_from(["", "x", "{}", "{"])
 def test_no_order_of_requests_gives_events_out_of_order(data: st.DataObject) -> None:
     """LLM-062, LLM-072"""
     emit, checker, calls = Emitter(), LifecycleChecker(), []
+
+    def close_calls() -> None:
+        calls.clear()
+        emit.close_calls(cut=data.draw(st.booleans()))
+
     actions: dict[str, Callable[[], object]] = {
         "text": lambda: emit.text(data.draw(IDS), data.draw(WORDS)),
         "close text": lambda: emit.close_text(data.draw(IDS)),
@@ -365,7 +370,7 @@ def test_no_order_of_requests_gives_events_out_of_order(data: st.DataObject) -> 
         "call": lambda: calls.append(emit.open_call(data.draw(IDS) + "-call", "f")),
         "delta": lambda: emit.call_delta(calls[-1], data.draw(WORDS)) if calls else None,
         "stop call": lambda: emit.stop_call(calls.pop()) if calls else None,
-        "close calls": lambda: (calls.clear(), emit.close_calls(cut=data.draw(st.booleans()))),
+        "close calls": close_calls,
         "hosted": lambda: emit.whole_call(data.draw(IDS) + "-hosted", "h", {}, hosted=True),
         "result": lambda: emit.hosted_result(data.draw(IDS) + "-hosted", "h", ToolResult(type="json", value=1)),
         "close call": lambda: emit.close_call(calls.pop(), cut=data.draw(st.booleans())) if calls else None,
