@@ -13,7 +13,7 @@ from tests.llm.lifecycle_checker import LifecycleChecker, check_lifecycle
 
 from holdfast.llm import event as ev
 from holdfast.llm.errors import LLMError
-from holdfast.llm.lifecycle import Emitter, truncated
+from holdfast.llm.lifecycle import Emitter, OpenCall, truncated
 from holdfast.llm.request import ToolResult
 
 
@@ -356,7 +356,8 @@ WORDS = st.sampled_from(["", "x", "{}", "{"])
 @given(st.data())
 def test_no_order_of_requests_gives_events_out_of_order(data: st.DataObject) -> None:
     """LLM-062, LLM-072"""
-    emit, checker, calls = Emitter(), LifecycleChecker(), []
+    emit, checker = Emitter(), LifecycleChecker()
+    calls: list[OpenCall] = []
 
     def close_calls() -> None:
         calls.clear()

@@ -455,6 +455,41 @@ def test_damaged_bytes_give_an_error_or_events_in_order(
 # -- letting go ------------------------------------------------------------------------------------------------------
 
 
+class HeldOpen(Played):
+    """Says everything, and the end of it only when it is asked long enough; `ends` says whether that ever comes."""
+
+    ends = True
+    ended = False
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        async for piece in super().chunks():
+            yield piece
+        await asyncio.sleep(0)
+        if not self.ends:
+            await asyncio.Event().wait()
+        self.ended = True
+
+
+async def test_a_finished_answer_is_read_to_its_end_so_that_the_connection_can_serve_the_next() -> None:
+    """LLM-270, LLM-227: the last event is not the last byte."""
+    response = HeldOpen([HELLO_CLAUDE])
+    events = await collect(claude(), response)
+    assert isinstance(events[-1], ev.Finish)
+    assert response.ended
+
+
+async def test_a_finished_answer_that_stays_open_does_not_keep_the_turn() -> None:
+    """LLM-270, LLM-009: nor does what goes wrong after it."""
+    response = HeldOpen([HELLO_CLAUDE])
+    response.ends = False
+    async with asyncio.timeout(20):
+        assert isinstance((await collect(claude(), response))[-1], ev.Finish)
+    assert response.closed == 1
+    broken = Played([HELLO_CLAUDE, LLMError("Transport", "reset", kind="read")])
+    assert isinstance((await collect(claude(), broken))[-1], ev.Finish)
+    assert broken.closed == 1
+
+
 @pytest.mark.parametrize("model", MODELS)
 async def test_closing_early_stops_reading_and_releases(model: Model) -> None:
     """LLM-009"""

@@ -5,7 +5,7 @@ Nothing here runs a tool or continues on its own."""
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -21,7 +21,7 @@ from holdfast.schema.codec import decode_any
 from holdfast.schema.sse import FrameTooLarge, SSEFrames
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 
     from holdfast.llm.body import Draft
     from holdfast.llm.event import Event, Usage
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from holdfast.llm.route.eventstream import AwsFrames
 
 FRAME_LIMIT = 16 * 1024 * 1024
+# Less than another connection would take. The turn's events are all out by then.
+READ_OUT_SECONDS = 0.05
 STREAM_TYPES = {
     "sse": ("text/event-stream", "application/octet-stream", ""),
     "aws-eventstream": ("application/vnd.amazon.eventstream", "application/octet-stream", ""),
@@ -152,6 +154,7 @@ async def _stream(transport: Transport, prepared: Prepared, retry: Retry) -> Asy
                 if failed is not None:
                     raise failed
                 if decoder.done:
+                    await _read_out(chunks)
                     return
         events, failed = _decoded(decoder, frames.finish(), last=True)
         if events:
@@ -169,6 +172,15 @@ async def _stream(transport: Transport, prepared: Prepared, retry: Retry) -> Asy
         raise
     finally:
         await response.close()
+
+
+async def _read_out(chunks: AsyncIterator[bytes]) -> None:
+    """Only the end of the body is left, and it is mostly on its way already: a connection that was read to its end can
+    be used for the next turn."""
+    with suppress(LLMError, TimeoutError):
+        async with asyncio.timeout(READ_OUT_SECONDS):
+            async for _ in chunks:
+                pass
 
 
 def _frames(framing: str) -> SSEFrames | AwsFrames:

@@ -25,12 +25,14 @@ from tests.llm.support import (
 
 from holdfast.llm.errors import LLMError
 from holdfast.llm.media import NO_IMAGE
+from holdfast.llm.model import Capabilities
 from holdfast.llm.protocols.openai_chat import OpenAIChat
 from holdfast.llm.request import (
     CacheHint,
     Generation,
     MediaPart,
     Message,
+    Part,
     ReasoningPart,
     SystemPart,
     TextPart,
@@ -235,6 +237,24 @@ def test_reasoning_details_go_back_under_their_own_namespace() -> None:
         "content": "t",
         "reasoning_details": details,
     }
+
+
+def test_details_that_were_kept_in_pieces_go_back_as_one() -> None:
+    """LLM-147: also when a text came between them, and whatever shape they have."""
+    router = chat_model(protocol=OpenAIChat(namespace="openrouter"), capabilities=Capabilities(reasoning_replay=True))
+    one = {"type": "reasoning.text", "text": "a", "index": 0}
+    two = {"type": "reasoning.text", "signature": "s", "index": 0}
+    thoughts: list[Part] = [
+        ReasoningPart(text="a", provider_metadata={"openrouter": {"reasoningDetails": [one]}}),
+        TextPart(text="t"),
+        ReasoningPart(text="", provider_metadata={"openrouter": {"reasoningDetails": [two, 5, {"type": []}]}}),
+    ]
+    sent = lowered(router, user("x"), assistant(*thoughts))[1]
+    assert sent["reasoning_details"] == [
+        {"type": "reasoning.text", "text": "a", "index": 0, "signature": "s"},
+        5,
+        {"type": []},
+    ]
 
 
 def test_an_assistant_with_nothing_left_is_omitted_but_not_its_results() -> None:

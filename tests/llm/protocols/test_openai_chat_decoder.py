@@ -101,6 +101,29 @@ def test_details_of_reasoning_are_kept() -> None:
     assert ev.ReasoningEnd("reasoning-0", {"openrouter": {"reasoningDetails": [one, two]}}) in events
 
 
+def test_details_in_pieces_are_one_again() -> None:
+    """LLM-147, LLM-249: a signature is for the whole thought, which comes word by word under one index."""
+    more = {"format": "anthropic-claude-v1", "index": 0}
+    pieces = [
+        {"type": "reasoning.text", "text": "Let", "signature": None, **more},
+        {"type": "reasoning.text", "text": " me think", **more},
+        {"type": "reasoning.text", "signature": "sig", **more},
+        {"type": "reasoning.text", "text": "Again", "index": 1},
+        {"type": "reasoning.encrypted", "data": "d", "index": 2},
+        {"type": "reasoning.encrypted", "data": "e", "index": 2},
+    ]
+    events = decode(decoder("openrouter"), *(chunk({"reasoning_details": [piece]}) for piece in pieces), STOP)
+    (end,) = (event for event in events if isinstance(event, ev.ReasoningEnd))
+    assert end.metadata == {
+        "openrouter": {
+            "reasoningDetails": [
+                {"type": "reasoning.text", "text": "Let me think", "signature": "sig", **more},
+                *pieces[3:],
+            ]
+        }
+    }
+
+
 @pytest.mark.parametrize("late", [False, True])
 def test_details_without_text_are_kept_too(late: bool) -> None:
     """LLM-147, LLM-143: an encrypted thought has no text, and may come last."""

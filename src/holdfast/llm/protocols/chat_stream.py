@@ -10,6 +10,7 @@ from holdfast.llm import event as ev
 from holdfast.llm.errors import invalid_output
 from holdfast.llm.lifecycle import Emitter, OpenCall, truncated
 from holdfast.llm.protocols.base import compact, read_frame
+from holdfast.llm.protocols.openai_chat import join_details
 from holdfast.schema.codec import encode as to_json
 
 FINISH = {
@@ -153,7 +154,7 @@ class ChatDecoder:
 
     def _close_reasoning(self) -> None:
         if self._reasoning or self._details:
-            details = {self._namespace: {"reasoningDetails": self._details}} if self._details else None
+            details = {self._namespace: {"reasoningDetails": join_details(self._details)}} if self._details else None
             block = self._reasoning or self._emit.fresh("reasoning-0")
             self._emit.open_reasoning(block)  # details may come without any text
             self._emit.close_reasoning(block, details)

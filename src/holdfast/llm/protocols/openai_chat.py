@@ -5,6 +5,7 @@ sees one growing prefix. A chronological update joins the user message before it
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.llm.body import Draft
@@ -38,10 +39,11 @@ from holdfast.schema.codec import encode as to_json
 from holdfast.schema.session_message import TextContent
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from holdfast.llm.protocols.chat_stream import ChatDecoder
 
+DETAIL_TEXTS = {"reasoning.text": "text", "reasoning.summary": "summary"}
 MARKER_LIMIT = 4
 MARKER = b',"cache_control":{"type":"ephemeral"}'
 
@@ -108,10 +110,9 @@ class OpenAIChat(NamedTuple):
             thoughts = [part for part in message.content if isinstance(part, ReasoningPart)]
             if text := "".join(part.text for part in thoughts):
                 lowered["reasoning_content"] = text
-            if details := [
-                item for part in thoughts for item in metadata_of(part, self.namespace).get("reasoningDetails", ())
-            ]:
-                lowered["reasoning_details"] = details
+            details = [metadata_of(part, self.namespace).get("reasoningDetails", ()) for part in thoughts]
+            if joined := join_details(item for items in details for item in items):
+                lowered["reasoning_details"] = joined
         calls = [part for part in message.content if isinstance(part, ToolCallPart) and not part.provider_executed]
         if calls:
             lowered["tool_calls"] = [
@@ -142,6 +143,33 @@ class OpenAIChat(NamedTuple):
         from holdfast.llm.protocols.chat_stream import ChatDecoder
 
         return ChatDecoder(self.namespace)
+
+
+def join_details(fragments: Iterable[Any]) -> list[Any]:
+    """Reasoning details as they were before they were streamed: what came in pieces under one index is one item again.
+    Its signature is for the whole text, so that the pieces would be refused."""
+    joined: list[Any] = []
+    for place, run in groupby(fragments, key=_place):
+        items = list(run)
+        if place is None or len(items) == 1:
+            joined += items
+            continue
+        name = DETAIL_TEXTS[place[0]]
+        text = "".join(item[name] for item in items if isinstance(item.get(name), str))
+        known = {key: value for item in items for key, value in item.items() if value is not None}
+        joined.append({**known, name: text})
+    return joined
+
+
+def _place(item: Any) -> tuple[str, int] | None:
+    """Where a piece of a thought belongs; None for what is whole."""
+    if not isinstance(item, dict):
+        return None
+    match item.get("type"), item.get("index"):
+        case str(kind), int(index) if kind in DETAIL_TEXTS:
+            return kind, index
+        case _:
+            return None
 
 
 def _object(given: Any) -> dict[str, Any]:
