@@ -26,6 +26,7 @@ class LifecycleChecker:
         self._inputs: dict[str, str] = {}
         self._complete: dict[str, str] = {}
         self._calls: set[str] = set()
+        self._awaited: dict[str, str] = {}
 
     def see(self, event: ev.Event) -> None:
         assert not self.ended, f"{event} after the end"
@@ -61,15 +62,19 @@ class LifecycleChecker:
             case ev.ToolCall():
                 assert self._complete.pop(event.id, None) == event.name, f"{event} without complete input"
                 self._calls.add(event.id)
+                if event.provider_executed:
+                    self._awaited[event.id] = event.name
                 assert not (event.invalid and event.input), "an invalid call has input"
             case ev.ToolResultEvent():
                 assert event.provider_executed, f"{event} is not the provider's"
+                assert self._awaited.pop(event.id, None) == event.name, f"{event} of no call that waits for it"
             case ev.StepFinish():
                 assert not self._open, f"still open at the finish: {self._open}"
                 assert not self._inputs, f"inputs still open at the finish: {self._inputs}"
                 self._step = event
             case ev.ProviderError():
                 assert not self._open, f"still open at the failure: {self._open}"
+                assert not self._inputs, f"inputs still open at the failure: {self._inputs}"
                 self.ended = True
             case ev.Finish():
                 raise AssertionError("a finish without its step-finish")

@@ -124,9 +124,10 @@ class Played:
         self.read = 0
         self.closed = 0
         self.released = False
+        self.kept = 0
 
     def release(self) -> None:
-        pass
+        self.kept += 1
 
     async def chunks(self) -> AsyncIterator[bytes]:
         try:

@@ -245,6 +245,8 @@ def test_no_shape_of_an_error_breaks_its_classification(status: int | None, body
     [
         "prompt is too long: " + "9" * 10_000,
         "input length " * 1000,
+        "input length exceeds " * 800,
+        "input token count " * 900,
         "token " * 3000 + "exceeds the limit of",
         "context " * 2000,
         "A" * 16_384,
@@ -255,18 +257,18 @@ def test_no_shape_of_an_error_breaks_its_classification(status: int | None, body
 )
 def test_no_text_takes_long(text: str) -> None:
     """LLM-338: a whole body is searched and redacted, so its shape may not matter."""
-    started = time.perf_counter()
+    started = time.process_time()
     classify(400, None, text)
     excerpt(text)
-    assert time.perf_counter() - started < 1
+    assert time.process_time() - started < 1
 
 
 def test_unreadable_output_is_shown_bounded_and_redacted() -> None:
     """LLM-073, LLM-339"""
     frame = b'{"api_key":"sk-0123456789", "x": "\xff\xfe"} ' + b"A" * 10_000_000
-    started = time.perf_counter()
+    started = time.process_time()
     shown = invalid_output("bad", frame)
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 2
     assert shown.reason == "InvalidProviderOutput"
     assert "sk-0123456789" not in shown.message + (shown.raw or "")
     assert len(shown.message) < 600

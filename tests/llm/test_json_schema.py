@@ -110,3 +110,17 @@ def test_every_value_fits_itself_and_any_schema_has_an_answer(schema: Any, value
     assert violation({"const": value}, value) is None
     assert violation({"enum": [schema, value]}, value) is None
     violation(schema, value)
+
+
+def test_alternatives_that_multiply_end() -> None:
+    """They come from servers that somebody else wrote, and the loop waits for this."""
+    schema = {"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}
+    assert violation(schema, {}) is None
+
+
+def test_a_value_without_a_bottom_is_a_violation() -> None:
+    schema = {"additionalProperties": {"$ref": "#"}}
+    value: dict[str, object] = {}
+    for _ in range(900):
+        value = {"a": value}
+    assert violation(schema, value) == "$: is nested too deeply"

@@ -13,7 +13,7 @@ from tests.llm.lifecycle_checker import LifecycleChecker, check_lifecycle
 
 from holdfast.llm import event as ev
 from holdfast.llm.errors import LLMError
-from holdfast.llm.lifecycle import Emitter, truncated
+from holdfast.llm.lifecycle import Emitter, OpenCall, truncated
 from holdfast.llm.request import ToolResult
 
 
@@ -191,6 +191,50 @@ def test_a_call_cut_by_the_limit_is_dropped_and_a_complete_one_kept() -> None:
     assert closed('{"a": 1}', cut=True) == [ev.ToolInputEnd("c", "f"), ev.ToolCall("c", "f", {"a": 1})]
 
 
+def test_a_call_cut_before_its_arguments_is_not_a_call_without_any() -> None:
+    """LLM-162: a tool that takes no arguments would be executed."""
+    assert closed("", cut=True) == closed(" ", cut=True) == [ev.ToolInputEnd("c", "f")]
+
+
+@pytest.mark.parametrize("arguments", ["", '{"a": 1'])
+def test_a_stopped_call_without_an_object_waits_for_what_comes_next(arguments: str) -> None:
+    """LLM-162, LLM-068: the end of a block does not tell whether the output limit cut it; what follows does."""
+
+    def stopped() -> Emitter:
+        emit = Emitter()
+        call = emit.open_call("c", "f")
+        emit.call_delta(call, arguments)
+        emit.stop_call(call)
+        assert not any(isinstance(event, ev.ToolInputEnd) for event in emit.take())
+        return emit
+
+    emit = stopped()
+    emit.text("t", "another block")
+    assert [type(event) for event in emit.take()][:2] == [ev.ToolInputEnd, ev.ToolCall]
+    emit = stopped()
+    emit.close_calls(cut=True)
+    assert emit.take() == [ev.ToolInputEnd("c", "f")]
+    emit = stopped()
+    emit.close_calls(cut=False)
+    assert [type(event) for event in emit.take()] == [ev.ToolInputEnd, ev.ToolCall]
+    emit = stopped()
+    emit.fail("broken")
+    assert [type(event) for event in emit.take()] == [ev.ToolInputEnd, ev.ProviderError]
+
+
+def test_a_stopped_call_with_an_object_is_made_at_once() -> None:
+    """LLM-068"""
+    emit = Emitter()
+    call = emit.open_call("c", "f")
+    emit.call_delta(call, '{"a": 1}')
+    emit.take()
+    emit.stop_call(call)
+    assert emit.take() == [ev.ToolInputEnd("c", "f"), ev.ToolCall("c", "f", {"a": 1})]
+    emit.close_calls(cut=False)
+    emit.close_call(call)
+    assert emit.take() == []
+
+
 def test_given_arguments_count_instead_of_the_deltas() -> None:
     assert closed('{"a": 1}', arguments='{"a": 2}')[1] == ev.ToolCall("c", "f", {"a": 2})
 
@@ -234,6 +278,45 @@ def test_hosted_calls_and_results_say_so() -> None:
     assert result == ev.ToolResultEvent("h", "web_search", ToolResult(type="json", value=[]), provider_executed=True)
 
 
+def test_a_result_that_no_hosted_call_waits_for_is_left_out() -> None:
+    """LLM-067, LLM-382: one without its call, a second one, and one for a call that is ours."""
+    emit = Emitter()
+    nothing = ToolResult(type="json", value=[])
+    emit.hosted_result("h", "web_search", nothing)
+    emit.whole_call("h", "web_search", {}, hosted=True)
+    emit.whole_call("l", "read", {})
+    for id in ("h", "h", "l"):
+        emit.hosted_result(id, "web_search", nothing)
+    emit.finish("stop", None)
+    events = emit.take()
+    check_lifecycle(events)
+    assert [event.id for event in events if isinstance(event, ev.ToolResultEvent)] == ["h"]
+
+
+def test_a_failure_ends_what_is_open() -> None:
+    """LLM-062: inputs too, without making calls of them."""
+    emit = Emitter()
+    emit.text("t", "a")
+    emit.open_call("c", "f")
+    emit.open_call("d", "f")
+    emit.take()
+    emit.fail("broken")
+    assert emit.take()[:3] == [ev.TextEnd("t"), ev.ToolInputEnd("c", "f"), ev.ToolInputEnd("d", "f")]
+
+
+def test_many_blocks_and_calls_of_one_name_cost_no_more_than_others() -> None:
+    """LLM-364: what a provider repeats may not make decoding quadratic."""
+    emit = Emitter()
+    ids = [emit.open_call("c", "f").id for _ in range(20_000)]
+    assert len(set(ids)) == 20_000
+    assert ids[:3] == ["c", "c~1", "c~2"]
+    for _ in range(20_000):
+        block = emit.fresh("text-0")
+        emit.text(block, "x")
+        emit.close_text(block)
+    assert block == "text-0~19999"
+
+
 def test_a_failure_is_classified_bounded_and_redacted() -> None:
     """LLM-342, LLM-336, LLM-339"""
     emit = Emitter()
@@ -246,10 +329,10 @@ def test_a_failure_is_classified_bounded_and_redacted() -> None:
             code="invalid_request_error",
         )
     ]
-    emit, started = Emitter(), time.perf_counter()
+    emit, started = Emitter(), time.process_time()
     emit.fail("api_key=sk-aaaaaaaa " + "x y " * 10_000_000, code="c" * 1_000_000)
     (failed,) = emit.take()
-    assert time.perf_counter() - started < 1
+    assert time.process_time() - started < 1
     assert isinstance(failed, ev.ProviderError)
     assert "sk-aaaaaaaa" not in failed.message
     assert len(failed.message) < 600
@@ -273,7 +356,13 @@ WORDS = st.sampled_from(["", "x", "{}", "{"])
 @given(st.data())
 def test_no_order_of_requests_gives_events_out_of_order(data: st.DataObject) -> None:
     """LLM-062, LLM-072"""
-    emit, checker, calls = Emitter(), LifecycleChecker(), []
+    emit, checker = Emitter(), LifecycleChecker()
+    calls: list[OpenCall] = []
+
+    def close_calls() -> None:
+        calls.clear()
+        emit.close_calls(cut=data.draw(st.booleans()))
+
     actions: dict[str, Callable[[], object]] = {
         "text": lambda: emit.text(data.draw(IDS), data.draw(WORDS)),
         "close text": lambda: emit.close_text(data.draw(IDS)),
@@ -281,6 +370,10 @@ def test_no_order_of_requests_gives_events_out_of_order(data: st.DataObject) -> 
         "close reasoning": lambda: emit.close_reasoning(data.draw(IDS).upper()),
         "call": lambda: calls.append(emit.open_call(data.draw(IDS) + "-call", "f")),
         "delta": lambda: emit.call_delta(calls[-1], data.draw(WORDS)) if calls else None,
+        "stop call": lambda: emit.stop_call(calls.pop()) if calls else None,
+        "close calls": close_calls,
+        "hosted": lambda: emit.whole_call(data.draw(IDS) + "-hosted", "h", {}, hosted=True),
+        "result": lambda: emit.hosted_result(data.draw(IDS) + "-hosted", "h", ToolResult(type="json", value=1)),
         "close call": lambda: emit.close_call(calls.pop(), cut=data.draw(st.booleans())) if calls else None,
         "whole": lambda: emit.whole_call("a-call", "f", {}),
         "close all": emit.close_all,

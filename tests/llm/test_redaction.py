@@ -7,13 +7,23 @@ from urllib.parse import quote
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.llm.support import KEY, Playback, Played, chat_model, claude, failure, play, sse
+from tests.llm.support import KEY, Playback, Played, chat_model, claude, collect, failure, play, sse
 
 from holdfast.llm import event as ev
-from holdfast.llm.errors import BODY_LIMIT, REDACTED, LLMError, excerpt, redact, redact_headers, redact_url
+from holdfast.llm.errors import (
+    BODY_LIMIT,
+    REDACTED,
+    LLMError,
+    excerpt,
+    redact,
+    redact_headers,
+    redact_url,
+    sent_secrets,
+)
 from holdfast.llm.model import Model
-from holdfast.llm.request import make_request
-from holdfast.llm.route.auth import KeyAuth
+from holdfast.llm.request import HttpOverlay, make_request
+from holdfast.llm.route.auth import KeyAuth, NoAuth
+from holdfast.llm.route.transport import HttpResponse
 from holdfast.llm.stream import stream
 from holdfast.schema.codec import encode
 
@@ -25,7 +35,7 @@ JSON_TYPE = {"content-type": "application/json"}
     [
         *("Authorization", "proxy-authorization", "cf-aig-authorization", "x-api-key", "api-key", "X-Goog-Api-Key"),
         *("x-amz-security-token", "access_token", "refresh-token", "id_token", "x-token", "client-secret"),
-        *("x-credential", "x-amz-signature"),
+        *("x-credential", "x-amz-signature", "set-cookie", "Cookie", "x-password"),
     ],
 )
 def test_a_header_with_such_a_name_is_not_shown(name: str) -> None:
@@ -60,6 +70,7 @@ def test_a_query_with_such_a_name_is_not_shown(name: str) -> None:
         ("signature=AbC/d+f== end", "signature=<redacted> end"),
         ('{"max_tokens": 4096, "total_tokens":12.5}', '{"max_tokens": 4096, "total_tokens":12.5}'),
         ('{"token": null, "secret": true}', '{"token": null, "secret": true}'),
+        ('{"password": "hunter2"}', '{"password": "<redacted>"}'),
         ("monkey=banana", "monkey=banana"),
         ("too many tokens: reduce the prompt", "too many tokens: reduce the prompt"),
     ],
@@ -81,6 +92,25 @@ def test_a_secret_that_comes_back_is_not_shown(secret: str, before: str, after: 
         shown = redact(before + form + after, [secret])
         assert REDACTED in shown
         assert secret not in shown.replace(REDACTED, "\0") or secret in REDACTED
+
+
+def test_a_secret_that_is_part_of_another_leaves_nothing_of_it() -> None:
+    """LLM-339: in whichever order they are given."""
+    for secrets in (["abcd", "abcd-efgh"], ["abcd-efgh", "abcd"]):
+        assert redact("got abcd-efgh and abcd", secrets) == f"got {REDACTED} and {REDACTED}"
+
+
+def test_a_password_in_the_address_is_not_shown() -> None:
+    """LLM-339"""
+    assert redact_url("https://me:hunter22@h:8/v1?a=b") == f"https://{REDACTED}@h:8/v1?a=b"
+    assert redact_url("https://h/v1/@me?a=x@y") == "https://h/v1/@me?a=x@y"
+
+
+def test_what_was_sent_under_a_telling_name() -> None:
+    """LLM-339"""
+    url = "https://me:hunter%32@h/v1?key=k-123&a=b&access_token=t%2F1"
+    headers = {"authorization": "Bearer sk-1", "x-secret": "s-1", "accept": "a"}
+    assert sent_secrets(url, headers) == {"Bearer sk-1", "sk-1", "s-1", "k-123", "t/1", "hunter2"}
 
 
 def test_short_words_are_not_secrets() -> None:
@@ -116,6 +146,7 @@ def shown_by(error: LLMError) -> str:
         Played([f'{{"error":{{"message":"Incorrect key: {KEY}"}}}}'.encode()], 400, JSON_TYPE),
         Played([b"x" * (BODY_LIMIT - 10) + KEY.encode()], 500, JSON_TYPE),
         Played([b"x"], 500, {"x-echo": f"got {KEY}", "x-token": "other"}),
+        Played([b"x"], 500, {"x-request-id": f"r-{KEY}", "x-ratelimit-limit-requests": KEY, "x-amzn-errortype": KEY}),
         Played([f"<html>{KEY}</html>".encode()], 200, {"content-type": "text/html"}),
         Played([f'{{"error":{{"message":"key {KEY}"}}}}'.encode()], 200, JSON_TYPE),
         play(f"data: not json {KEY}\n\n".encode()),
@@ -140,6 +171,40 @@ async def test_an_error_inside_the_stream_does_not_show_the_key(model: Model) ->
         for event in batch:
             assert isinstance(event, ev.ProviderError)
             assert KEY not in encode(event).decode()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Played([f"bad key {KEY}".encode()], 401, JSON_TYPE),
+        Played([f'{{"error":{{"message":"key {KEY}"}}}}'.encode()], 200, JSON_TYPE),
+        play(f"data: not json {KEY}\n\n".encode()),
+        Played([LLMError("Transport", f"broke at {KEY}", kind="read")]),
+    ],
+)
+async def test_a_key_that_was_configured_as_a_header_is_a_key_too(answer: Played) -> None:
+    """LLM-339: whatever was sent as one, not only what a credential says of itself."""
+    model = chat_model(auth=NoAuth(), http=HttpOverlay(headers={"X-Custom-Token": f"Token {KEY}"}))
+    assert KEY[:8] not in shown_by(await failure(model, Playback(answer)))
+
+
+@pytest.mark.anyio
+async def test_such_a_key_is_not_shown_by_an_error_inside_the_stream() -> None:
+    """LLM-339"""
+    model = chat_model(auth=NoAuth(), http=HttpOverlay(query={"key": KEY}))
+    events = await collect(model, play(sse({"error": {"message": f"upstream refused {KEY}", "code": KEY}})))
+    assert KEY not in encode(events).decode()
+
+
+@pytest.mark.anyio
+async def test_a_failure_to_connect_does_not_show_the_key() -> None:
+    """LLM-339"""
+
+    async def broken() -> HttpResponse:
+        raise LLMError("Transport", f"cannot connect to proxy with {KEY}", kind="connect")
+
+    assert KEY not in shown_by(await failure(chat_model(), Playback(broken)))
 
 
 @pytest.mark.anyio

@@ -262,6 +262,16 @@ async def test_unknown_events_and_missing_containers_do_no_harm(model: Model) ->
     assert await collect(model, play(sse(*HARMLESS[model.provider]) + data)) == plain
 
 
+async def test_half_a_character_is_replaced() -> None:
+    """LLM-361: gateways that count in UTF-16 cut an escaped character in two, each half in its own event."""
+    data = HELLO_CHAT.replace("Hé".encode(), b"a\\ud83d").replace(b"llo", b"\\ude00b \\\\ud83d \\ud83d\\ude00")
+    events = await collect(chat_model(), play(data))
+    assert [event.text for event in events if isinstance(event, ev.TextDelta)] == [
+        "a\ufffd",
+        "\ufffdb \\ud83d \U0001f600",
+    ]
+
+
 @pytest.mark.parametrize("model", MODELS)
 async def test_invalid_utf8_is_replaced(model: Model) -> None:
     """LLM-361"""
@@ -282,14 +292,14 @@ async def test_a_single_frame_of_ten_megabytes(model: Model) -> None:
             {"type": "message_delta", "delta": {"stop_reason": "end_turn"}},
         )
     )
-    started = time.perf_counter()
+    started = time.process_time()
     events = await collect(model, play(frames, 65_536))
     assert ev.TextDelta("text-0", long) in events
     for junk in (b"A" * 10_000_000, b'{"a":"' + b"token " * 1_600_000, b"[" * 10_000_000, b"api_key=" * 1_250_000):
         error = await failure(model, play(b"data: " + junk + b"\n\n", 65_536))
         assert error.reason == "InvalidProviderOutput"
         bounded(error)
-    assert time.perf_counter() - started < 8
+    assert time.process_time() - started < 60
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -318,27 +328,33 @@ def test_framing_costs_in_proportion_to_bytes() -> None:
 
     def cost(lines: int) -> float:
         frames = SSEFrames(FRAME_LIMIT)
-        started = time.perf_counter()
+        started = time.process_time()
         for _ in range(lines):
             frames.feed(b"data: " + b"x" * 90 + b"\n")
         assert len(frames.feed(b"\n")) == 1
-        return time.perf_counter() - started
+        return time.process_time() - started
 
     cost(1000)
     assert cost(80_000) < 2
 
 
 async def test_arguments_in_many_deltas_cost_in_proportion() -> None:
-    """LLM-364"""
+    """LLM-364: sixteen times as many may not cost two hundred times as much."""
     piece = {"tool_calls": [{"index": 0, "function": {"arguments": "1234567890" * 10}}]}
     start = {"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": '{"a":"'}}]}
     end = {"tool_calls": [{"index": 0, "function": {"arguments": '"}'}}]}
-    data = sse(chunk(start)) + sse(chunk(piece)) * 50_000 + sse(chunk(end), chunk(finish="tool_calls"))
-    started = time.perf_counter()
-    events = await collect(chat_model(), play(data, 65_536))
-    assert time.perf_counter() - started < 5
-    (call,) = (event for event in events if isinstance(event, ev.ToolCall))
-    assert len(call.input["a"]) == 5_000_000
+
+    async def cost(deltas: int) -> float:
+        data = sse(chunk(start)) + sse(chunk(piece)) * deltas + sse(chunk(end), chunk(finish="tool_calls"))
+        started = time.process_time()
+        events = await collect(chat_model(), play(data, 65_536))
+        spent = time.process_time() - started
+        (call,) = (event for event in events if isinstance(event, ev.ToolCall))
+        assert len(call.input["a"]) == deltas * 100
+        return spent
+
+    few = min([await cost(2_500) for _ in range(3)])
+    assert await cost(40_000) < 80 * few
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -437,6 +453,17 @@ def test_damaged_bytes_give_an_error_or_events_in_order(
 
 
 # -- letting go ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_finished_answer_leaves_its_connection_for_the_next() -> None:
+    """LLM-270, LLM-227, LLM-009: the last event is not the last byte, and what goes wrong after it is nobody's."""
+    for response in (Played([HELLO_CLAUDE]), Played([HELLO_CLAUDE, LLMError("Transport", "reset", kind="read")])):
+        assert isinstance((await collect(claude(), response))[-1], ev.Finish)
+        assert (response.kept, response.closed) == (1, 1)
+    cut = Played([HELLO_CLAUDE[:400], LLMError("Transport", "reset", kind="read")])
+    with pytest.raises(LLMError):
+        await collect(claude(), cut)
+    assert (cut.kept, cut.closed) == (0, 1)
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from holdfast.llm.errors import LLMError
 from holdfast.llm.model import Model
 from holdfast.llm.protocols.base import WireProtocol
 from holdfast.llm.protocols.gemini import Gemini
@@ -23,10 +24,11 @@ from holdfast.llm.tool_schema import (
     gemini_schema,
     inline_refs,
     moonshot_schema,
+    object_schema,
     openai_schema,
     schema_of,
 )
-from holdfast.schema.codec import decode_any
+from holdfast.schema.codec import decode_any, encode
 
 STRING = {"type": "string"}
 NULL = {"type": "null"}
@@ -105,6 +107,62 @@ def test_openai_alternatives_at_the_top_are_merged() -> None:
         "required": ["own", "a"],
         "additionalProperties": False,
     }
+
+
+def test_every_combination_at_the_top_is_merged() -> None:
+    """LLM-167, LLM-300: a provider refuses the whole request for any of them, whichever tool it would call."""
+    choices = {"oneOf": [thing(a=STRING), {**thing(b=STRING), "required": ["b"]}], "not": {}, "enum": []}
+    assert object_schema(choices) == {**thing(a=STRING, b=STRING), "additionalProperties": False}
+    both = {
+        "allOf": [{**thing(a=STRING), "required": ["a"]}, {"$ref": "#/$defs/more"}],
+        "$defs": {"more": {**thing(b=STRING), "required": ["b", "gone"]}},
+        "required": ["a"],
+    }
+    merged = object_schema(both)
+    assert merged.pop("$defs") == both["$defs"]
+    assert merged == {**thing(a=STRING, b=STRING), "required": ["a", "b"]}
+    either = {**thing(a=STRING, b=STRING), "anyOf": [{"required": ["a"]}, {"required": ["b"]}]}
+    assert object_schema(either) == thing(a=STRING, b=STRING)
+
+
+def test_without_a_combination_the_top_stays_as_it_is() -> None:
+    """LLM-167, LLM-219: in the order of its keys too."""
+    schema = {"$schema": "x", "required": ["a", "else"], "type": "object", "properties": {"b": STRING, "a": STRING}}
+    assert list(object_schema(schema).items()) == list(schema.items())
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": None, "required": None},
+        {"properties": None, "anyOf": [{"type": "object"}]},
+        {"required": None, "anyOf": [thing(a=STRING)]},
+        {"anyOf": [{"properties": 5}, {"type": "object", "properties": None}]},
+        {"required": [["a"], {"a": 1}], **thing(a=STRING), "anyOf": [{"type": "object"}]},
+        thing(x={"anyOf": [{"type": "object", "properties": None}, NULL]}),
+        thing(x={"type": [{"x": 1}], "enum": [1]}),
+        thing(x={"type": {"a": 1}, "enum": 5, "items": 5}),
+        thing(x=True, y={"$ref": 5}),
+    ],
+)
+def test_a_malformed_schema_spoils_no_request(schema: dict[str, Any]) -> None:
+    """LLM-167, LLM-168: they come from servers that somebody else wrote."""
+    for project in (openai_schema, object_schema, gemini_schema, moonshot_schema, closed, inline_refs):
+        encode(project(schema))
+    top = object_schema(schema)
+    assert isinstance(top.get("properties", {}), dict)
+    assert all(isinstance(name, str) for name in top.get("required", []))
+
+
+def test_a_schema_without_a_bottom_is_refused_here() -> None:
+    """LLM-006"""
+    schema: dict[str, Any] = STRING
+    for _ in range(900):
+        schema = thing(a=schema)
+    for protocol in (OpenAIChat(), Gemini()):
+        with pytest.raises(LLMError, match="nested too deeply") as caught:
+            sent(protocol, None, schema)
+        assert caught.value.reason == "InvalidRequest"
 
 
 def test_openai_alternatives_may_be_references() -> None:

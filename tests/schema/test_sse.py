@@ -92,6 +92,15 @@ def test_an_event_without_end_is_refused_at_the_limit(size: int) -> None:
         read(*chunks, limit=len(stream) - 1)
 
 
+def test_events_before_one_that_is_too_long_count() -> None:
+    """LLM-363: also when they arrived together; the next look at the stream says what is wrong."""
+    for proceed in (lambda frames: frames.feed(b"x"), SSEFrames.finish):
+        frames = SSEFrames(20)
+        assert frames.feed(b"data: one\n\ndata: " + b"x" * 30) == [b"one"]
+        with pytest.raises(FrameTooLarge):
+            proceed(frames)
+
+
 def test_the_limit_is_for_one_event_not_for_the_stream() -> None:
     """LLM-363."""
     assert len(read(*[b"data: 123456\n\n"] * 1000, limit=20)) == 1000

@@ -94,6 +94,10 @@ class Draft:
         if self._marked:
             self._marks.pop()
 
+    def unmark_all(self) -> None:
+        """No message so far has one: a marker that was set for good may not follow shorter-lived ones."""
+        self._marks.clear()
+
     def drop(self) -> None:
         """Take the open message back; only while nothing else depends on it."""
         assert self.role is not None

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 import string
 from typing import TYPE_CHECKING, Any, Literal
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import msgspec
 
@@ -95,6 +95,7 @@ class LLMError(Exception):
         secrets = tuple(secrets)
         self.message = redact(self.message, secrets)
         self.raw = redact(self.raw, secrets) if self.raw is not None else None
+        self.code = redact(self.code, secrets) if self.code is not None else None
         self.args = (self.message,)
 
     def encode(self) -> dict[str, Any]:
@@ -171,8 +172,8 @@ def classify(status: int | None, body: Any, text: str, code: str | None = None) 
         return known
     low = text.lower()
     if status == 429:
-        return Verdict("QuotaExceeded") if _QUOTA.search(low) else Verdict("RateLimit", retryable=True)
-    if status == 402 or _CREDIT.search(low):
+        return Verdict("QuotaExceeded") if re.search(_QUOTA, low) else Verdict("RateLimit", retryable=True)
+    if status == 402 or re.search(_CREDIT, low):
         return Verdict("QuotaExceeded")
     if status == 401:
         return Verdict("Authentication", kind="invalid")
@@ -181,19 +182,19 @@ def classify(status: int | None, body: Any, text: str, code: str | None = None) 
     if status == 408:
         return Verdict("Transport", kind="timeout", retryable=True)
     if status in REFUSED:
-        return Verdict("ContentPolicy") if _POLICY.search(low) else Verdict("InvalidRequest")
+        return Verdict("ContentPolicy") if re.search(_POLICY, low) else Verdict("InvalidRequest")
     if status is not None and status >= 500:
         return Verdict("ProviderInternal", retryable=True)
-    if _POLICY.search(low):
+    if re.search(_POLICY, low):
         return Verdict("ContentPolicy")
     return known or Verdict("UnknownProvider")
 
 
 def is_overflow(text: str) -> bool:
     """Whether a provider's sentence says that the context was too long."""
-    if _NEVER_OVERFLOW.search(text):
+    if re.search(_NEVER_OVERFLOW, text, re.IGNORECASE):
         return False
-    return _OVERFLOW.search(text) is not None
+    return re.search(_OVERFLOW, text, re.IGNORECASE | re.DOTALL) is not None
 
 
 def _overflow(words: list[str], text: str, status: int | None) -> Verdict | None:
@@ -202,7 +203,7 @@ def _overflow(words: list[str], text: str, status: int | None) -> Verdict | None
     bare = status in (400, 413) and not text.strip()
     if not (named or spoken or bare):
         return None
-    numbers = tuple(int(number.replace(",", "")) for number in _NUMBER.findall(text))[:4]
+    numbers = tuple(int(number.replace(",", "")) for number in re.findall(_NUMBER, text))[:4]
     return Verdict("InvalidRequest", classification=OVERFLOW, tokens=numbers)
 
 
@@ -224,7 +225,7 @@ def retry_info(body: Any) -> int | None:
     """How many milliseconds to wait, as Google says it in the body: `retryDelay: "12s"`."""
     for detail in _details(body):
         delay = detail.get("retryDelay")
-        if isinstance(delay, str) and (match := _SECONDS.fullmatch(delay)):
+        if isinstance(delay, str) and (match := re.fullmatch(_SECONDS, delay)):
             return round(float(match[1]) * 1000)
     return None
 
@@ -235,7 +236,7 @@ def _exhausted(body: Any, text: str) -> Verdict:
     violations = [item for detail in _details(body) for item in _list(detail.get("violations"))]
     if any("PerDay" in str(item.get("quotaId")) for item in violations if isinstance(item, dict)):
         return Verdict("QuotaExceeded")
-    if retry_info(body) is None and _QUOTA.search(text.lower()):
+    if retry_info(body) is None and re.search(_QUOTA, text.lower()):
         return Verdict("QuotaExceeded")
     return _RATE
 
@@ -301,29 +302,27 @@ _BY_CODE: dict[str, Verdict] = {
     "request_too_large": Verdict("InvalidRequest"),
 }
 
-_QUOTA = re.compile(r"insufficient[ _]quota|quota exceeded|exceeded your (current )?quota")
-_CREDIT = re.compile(r"credit balance|insufficient (credits|funds|balance)")
-_POLICY = re.compile(r"content[ _]policy|content management policy|usage polic(y|ies)|safety (system|policy)")
-_NEVER_OVERFLOW = re.compile(
-    r"^\s*(throttling error:|service unavailable:)|rate limit|too many requests|wait before trying again",
-    re.IGNORECASE,
-)
-_SECONDS = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)s")
-_NUMBER = re.compile(r"\b\d[\d,]{2,15}\b")
-_OVERFLOW = re.compile(
+# Compiled when they are first needed, which is never in a turn that goes well. What `.` spans is bounded: a body may be
+# long and anything.
+_QUOTA = r"insufficient[ _]quota|quota exceeded|exceeded your (current )?quota"
+_CREDIT = r"credit balance|insufficient (credits|funds|balance)"
+_POLICY = r"content[ _]policy|content management policy|usage polic(y|ies)|safety (system|policy)"
+_NEVER_OVERFLOW = r"^\s*(throttling error:|service unavailable:)|rate limit|too many requests|wait before trying again"
+_SECONDS = r"(\d{1,9}(?:\.\d{1,9})?)s"
+_NUMBER = r"\b\d[\d,]{2,15}\b"
+_OVERFLOW = (
     r"prompt is too long|request_too_large|input is too long for requested model|exceeds the context window"
-    r"|exceeds (the )?(model'?s )?maximum context length|input token count.*exceeds the maximum"
+    r"|exceeds (the )?(model'?s )?maximum context length|input token count.{0,200}exceeds the maximum"
     r"|tokens in request more than max tokens allowed|maximum prompt length is \d|reduce the length of the messages"
     r"|maximum context length is [\d,]+ tokens|exceeds (the )?maximum allowed input length of [\d,]+ tokens"
     r"|input \([\d,]+ tokens\) is longer than the model'?s context length"
     r"|(token|context)[^.]{0,60}exceeds the limit of [\d,]+|exceeds the limit of [\d,]+[^.]{0,20}token"
     r"|exceeds the available context size|greater than the context length|context window exceeds limit"
     r"|exceeded model token limit|context[_ ]length[_ ]exceeded|request entity too large"
-    r"|context length is only [\d,]+ tokens|input length.*exceeds.*context length|prompt too long"
+    r"|context length is only [\d,]+ tokens|input length.{0,100}exceeds.{0,100}context length|prompt too long"
     r"|exceeded (max )?context length|too large for model with [\d,]+ maximum context length"
     r"|prompt has [\d,]+ tokens, but the configured context size is [\d,]+ tokens|model_context_window_exceeded"
-    r"|too many tokens|token limit exceeded|^\s*(400|413)?\s*\(no body\)",
-    re.IGNORECASE | re.DOTALL,
+    r"|too many tokens|token limit exceeded|^\s*(400|413)?\s*\(no body\)"
 )
 
 
@@ -342,10 +341,11 @@ def _cut(text: str, limit: int) -> str:
 
 
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
-    for secret in secrets:
+    # The longest first: another that is part of it would leave the rest of it standing.
+    for secret in sorted(secrets, key=len, reverse=True):
         if len(secret) >= 4:
             text = text.replace(secret, REDACTED).replace(quote(secret, safe=""), REDACTED)
-    return _CREDENTIAL.sub(lambda found: f"{found[1]}{found[2] or ''}{REDACTED}", text)
+    return re.sub(_CREDENTIAL, lambda found: f"{found[1]}{found[2] or ''}{REDACTED}", text, flags=re.IGNORECASE)
 
 
 def redact_headers(headers: Mapping[str, str], names: Iterable[str] = ()) -> dict[str, str]:
@@ -354,9 +354,10 @@ def redact_headers(headers: Mapping[str, str], names: Iterable[str] = ()) -> dic
 
 def redact_url(url: str, names: Iterable[str] = ()) -> str:
     base, mark, query = url.partition("?")
+    base = re.sub(_USER, rf"\1{REDACTED}@", base)
     pairs = [pair.partition("=") for pair in query.split("&")] if mark else []
     shown = [
-        f"{name}={REDACTED}" if is_secret_name(name, (*names, "key", "sig")) else f"{name}{equals}{value}"
+        f"{name}={REDACTED}" if is_secret_name(name, (*names, *_QUERY_NAMES)) else f"{name}{equals}{value}"
         for name, equals, value in pairs
     ]
     return base + mark + "&".join(shown)
@@ -364,15 +365,29 @@ def redact_url(url: str, names: Iterable[str] = ()) -> str:
 
 def is_secret_name(name: str, more: Iterable[str] = ()) -> bool:
     low = name.lower()
-    return _SECRET_NAME.search(low) is not None or low in {word.lower() for word in more}
+    return re.search(_SECRET_NAME, low) is not None or low in {word.lower() for word in more}
+
+
+def sent_secrets(url: str, headers: Mapping[str, str]) -> set[str]:
+    """What a request carries under a name that says so, wherever it was configured: values of headers, with and without
+    the scheme before them, of the query, and a password in the address."""
+    values = [value for name, value in headers.items() if is_secret_name(name)]
+    found = {word for value in values for word in (value, value.rpartition(" ")[2])}
+    pairs = (pair.partition("=") for pair in url.partition("?")[2].split("&"))
+    found |= {unquote(value) for name, _, value in pairs if is_secret_name(name, _QUERY_NAMES)}
+    if (user := re.match(_USER, url)) is not None:
+        found.add(unquote(user[2].rpartition(":")[2]))
+    return found
 
 
 _WORD = string.ascii_letters + string.digits + "+/=_-.%~"
-_SECRET_NAME = re.compile(r"authorization|api[-_]?key|token|secret|credential|signature")
+_QUERY_NAMES = ("key", "sig")
+_SECRET_NAME = r"authorization|api[-_]?key|token|secret|credential|signature|password|cookie"
+_USER = r"^([A-Za-z][A-Za-z0-9+.-]*://)([^/@]*)@"
 # Repetitions before the value are bounded: what this reads may be long and anything. Counts of tokens are no secret.
-_CREDENTIAL = re.compile(
-    r"""((?:(?:authorization|api[-_]?key|token(?!s)|secret|credential|signature)[\w-]{0,64}|\bkey)\\?["']?\s{0,8}[:=]\s{0,8})"""
+_CREDENTIAL = (
+    r"""((?:(?:authorization|api[-_]?key|token(?!s)|secret|credential|signature|password)[\w-]{0,64}|\bkey)"""
+    r"""\\?["']?\s{0,8}[:=]\s{0,8})"""
     r"""(?:(\\?["'])(?:bearer\s|basic\s)?[^"'\\]{4,}|(?:bearer\s|basic\s)?(?!\d+(?:\.\d+)?(?![\w-])|null\b|true\b|false\b)"""
-    r"""[^\s"',;&{}\[\]\\]{4,})""",
-    re.IGNORECASE,
+    r"""[^\s"',;&{}\[\]\\]{4,})"""
 )

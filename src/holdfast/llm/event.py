@@ -176,7 +176,11 @@ def usage(
     namespace: str,
     raw: Any,
 ) -> Usage:
-    """Completes what a provider reports: the side it leaves out is computed, differences stop at zero."""
+    """Completes what a provider reports: the side it leaves out is computed, differences stop at zero. Raises TypeError
+    for what is no number."""
+    input, non_cached, output = count(input), count(non_cached), count(output)
+    cache_read, cache_write = count(cache_read), count(cache_write)
+    reasoning, total = count(reasoning), count(total)
     read, write = cache_read or 0, cache_write or 0
     if input is None and non_cached is not None:
         input = non_cached + read + write
@@ -194,3 +198,13 @@ def usage(
         reasoning=reasoning if reasoning is None or output is None else min(reasoning, output),
         metadata={namespace: raw} if isinstance(raw, dict) else None,
     )
+
+
+def count(value: Any) -> int | None:
+    """A count of tokens as a provider gives it; one below zero says nothing."""
+    if value is None:
+        return None
+    whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    if isinstance(value, bool) or not whole:
+        raise TypeError(f"{value!r:.40} is no count of tokens")
+    return int(value) if value >= 0 else None

@@ -13,18 +13,27 @@ if TYPE_CHECKING:
 
 DEPTH = 64
 """Of references into references: a schema that only names itself says nothing."""
+STEPS = 200_000
+"""Alternatives of alternatives multiply. A value that takes longer than this is not checked to the end."""
 
 
 def violation(schema: Any, value: Any) -> str | None:
     """The first thing wrong with the value, with its place; None when it keeps to the schema."""
-    return next(_Check(schema).violations(schema, value, "$", 0), None)
+    try:
+        return next(_Check(schema).violations(schema, value, "$", 0), None)
+    except RecursionError:
+        return "$: is nested too deeply"
 
 
 class _Check:
     def __init__(self, root: Any) -> None:
         self._root = root
+        self._left = STEPS
 
     def violations(self, schema: Any, value: Any, at: str, depth: int) -> Iterator[str]:
+        self._left -= 1
+        if self._left < 0:
+            return
         if schema is False:
             yield f"{at}: nothing is allowed here"
         if not isinstance(schema, dict) or depth > DEPTH:

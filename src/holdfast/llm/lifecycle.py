@@ -34,8 +34,12 @@ class Emitter:
         self._started = False
         self._texts: dict[str, None] = {}
         self._reasonings: dict[str, None] = {}
-        self._reasoning_metadata: dict[str, ProviderMetadata] = {}
+        self._calls: dict[str, OpenCall] = {}
+        self._doubtful: list[OpenCall] = []
+        self._awaited: set[str] = set()
+        """Hosted calls without a result."""
         self._used: set[str] = set()
+        self._variants: dict[str, int] = {}
         self.called = False
         """A local call was made."""
         self.ended = False
@@ -50,9 +54,11 @@ class Emitter:
         """`id`, or a variant of it when a closed block already had that name."""
         if id not in self._used:
             return id
-        count = 1
+        # Counted on from the last one: looking from the first each time would be quadratic in what a provider repeats.
+        count = self._variants.get(id, 1)
         while f"{id}~{count}" in self._used:
             count += 1
+        self._variants[id] = count
         return f"{id}~{count}"
 
     def open_text(self, id: str, metadata: ProviderMetadata | None = None) -> None:
@@ -82,49 +88,52 @@ class Emitter:
             self.open_reasoning(id)
             self._out.append(ev.ReasoningDelta(id, text))
 
-    def note_reasoning(self, id: str, metadata: ProviderMetadata) -> None:
-        """Metadata for the end of an open reasoning block, whenever that comes."""
-        self._reasoning_metadata[id] = metadata
-
     def close_reasoning(self, id: str, metadata: ProviderMetadata | None = None) -> None:
         if id in self._reasonings:
             del self._reasonings[id]
-            self._out.append(ev.ReasoningEnd(id, metadata or self._reasoning_metadata.pop(id, None)))
-
-    def close_all(self) -> None:
-        for id in list(self._reasonings):
-            self.close_reasoning(id)
-        for id in list(self._texts):
-            self.close_text(id)
-
-    def close_texts(self) -> None:
-        for id in list(self._texts):
-            self.close_text(id)
+            self._out.append(ev.ReasoningEnd(id, metadata))
 
     def close_reasonings(self) -> None:
         for id in list(self._reasonings):
             self.close_reasoning(id)
 
+    def close_all(self) -> None:
+        self.close_reasonings()
+        for id in list(self._texts):
+            self.close_text(id)
+
     # -- calls ---------------------------------------------------------------------------------------------------
 
     def open_call(self, id: str, name: str, *, hosted: bool = False) -> OpenCall:
         """Under its id, or a variant of it when another call of the turn has that."""
-        id = self.fresh(id)
-        self._used.add(id)
-        self._start()
-        self._out.append(ev.ToolInputStart(id, name))
-        return OpenCall(id, name, hosted=hosted)
+        call = OpenCall(self.fresh(id), name, hosted=hosted)
+        self._begin(call.id)
+        self._calls[call.id] = call
+        self._out.append(ev.ToolInputStart(call.id, name))
+        return call
 
     def call_delta(self, call: OpenCall, text: str) -> None:
         if text:
             call.pieces.append(text)
             self._out.append(ev.ToolInputDelta(call.id, call.name, text))
 
+    def stop_call(self, call: OpenCall) -> None:
+        """No more arguments will come, which also follows when the output limit cuts them. Those that make no call wait
+        for what comes next: only another block, or the reason of the stop, tells whether the model wrote them so."""
+        if _is_object("".join(call.pieces)):
+            self.close_call(call)
+        else:
+            self._doubtful.append(call)
+
     def close_call(self, call: OpenCall, *, arguments: str | None = None, cut: bool = False) -> None:
         """The arguments are complete. `arguments`, when given, counts instead of the deltas; `cut` says that the output
-        limit ended them, in which case a broken call is dropped."""
+        limit ended them, in which case what is no whole object is dropped."""
+        if call.id not in self._calls:
+            return
         raw = "".join(call.pieces) if arguments is None else arguments
-        self._out.append(ev.ToolInputEnd(call.id, call.name))
+        self.drop_call(call)
+        if cut and not raw.strip():
+            return  # cut before the first argument, which is not a call without any
         try:
             given = _OBJECT.decode(raw) if raw.strip() else {}
             invalid = None
@@ -132,7 +141,10 @@ class Emitter:
             if cut:
                 return
             given, invalid = {}, f"the arguments are not a JSON object ({error})"
-        self.called = self.called or not call.hosted
+        if call.hosted:
+            self._awaited.add(call.id)
+        else:
+            self.called = True
         self._out.append(
             ev.ToolCall(
                 call.id,
@@ -145,9 +157,16 @@ class Emitter:
             )
         )
 
+    def close_calls(self, *, cut: bool) -> None:
+        """All that are still open, in the order in which they began."""
+        self._doubtful.clear()
+        for call in list(self._calls.values()):
+            self.close_call(call, cut=cut)
+
     def drop_call(self, call: OpenCall) -> None:
-        """The turn ended inside the arguments: there is no call."""
-        self._out.append(ev.ToolInputEnd(call.id, call.name))
+        """The input ends; by itself that is no call."""
+        if self._calls.pop(call.id, None) is not None:
+            self._out.append(ev.ToolInputEnd(call.id, call.name))
 
     def whole_call(
         self, id: str, name: str, given: Any, *, hosted: bool = False, metadata: ProviderMetadata | None = None
@@ -159,8 +178,11 @@ class Emitter:
         self.close_call(call)
 
     def hosted_result(self, id: str, name: str, result: ToolResult, metadata: ProviderMetadata | None = None) -> None:
-        self._start()
-        self._out.append(ev.ToolResultEvent(id, name, result, metadata=metadata))
+        """Of a hosted call that waits for one; any other is nobody's and is left out."""
+        self._close_doubtful()
+        if id in self._awaited:
+            self._awaited.discard(id)
+            self._out.append(ev.ToolResultEvent(id, name, result, metadata=metadata))
 
     # -- the end -------------------------------------------------------------------------------------------------
 
@@ -170,6 +192,7 @@ class Emitter:
             return
         self._start()
         self.close_all()
+        self._drop_calls()
         if reason == "stop" and self.called:
             reason = "tool-calls"
         self.ended = True
@@ -190,6 +213,7 @@ class Emitter:
         if self.ended:
             return
         self.close_all()
+        self._drop_calls()
         self.ended = True
         message = message[:BODY_LIMIT]
         verdict = classify(status, body, message, code)
@@ -210,11 +234,32 @@ class Emitter:
             raise invalid_output(f"block {id} was opened twice")
         self._used.add(id)
         self._start()
+        self._close_doubtful()
+
+    def _close_doubtful(self) -> None:
+        """Something else began, so the limit did not cut them."""
+        if self._doubtful:
+            calls, self._doubtful = self._doubtful, []
+            for call in calls:
+                self.close_call(call)
+
+    def _drop_calls(self) -> None:
+        """The turn ended inside their arguments."""
+        for call in list(self._calls.values()):
+            self.drop_call(call)
 
     def _start(self) -> None:
         if not self._started:
             self._started = True
             self._out.append(ev.StepStart())
+
+
+def _is_object(text: str) -> bool:
+    try:
+        _OBJECT.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True
 
 
 def truncated(what: str, usage: ev.Usage | None = None) -> LLMError:

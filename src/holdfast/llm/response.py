@@ -79,7 +79,7 @@ def fold(events: Iterable[ev.Event]) -> Response:
                         id=event.id,
                         name=event.name,
                         result=event.result,
-                        provider_executed=True,
+                        provider_executed=event.provider_executed,
                         provider_metadata=event.metadata,
                     )
                 )

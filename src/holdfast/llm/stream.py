@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from holdfast.llm.errors import LLMError, classify, excerpt, invalid_output, invalid_request, redact
+from holdfast.llm.errors import LLMError, classify, excerpt, invalid_output, invalid_request, redact, sent_secrets
 from holdfast.llm.event import Finish, ProviderError
 from holdfast.llm.model import Model, resolve
 from holdfast.llm.response import Response, fold
 from holdfast.llm.route.auth import refresh
-from holdfast.llm.route.eventstream import AwsFrames
 from holdfast.llm.route.executor import DEFAULT_RETRY, Retry, exchange, read_bounded
 from holdfast.llm.route.transport import HttpRequest, HttpResponse, Transport, content_type
 from holdfast.schema.codec import decode_any
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from holdfast.llm.event import Event, Usage
     from holdfast.llm.protocols.base import Decoder
     from holdfast.llm.request import Message, Request
+    from holdfast.llm.route.eventstream import AwsFrames
 
 FRAME_LIMIT = 16 * 1024 * 1024
 STREAM_TYPES = {
@@ -63,7 +63,7 @@ class Prepared(NamedTuple):
         """The body as it will be sent, cache markers in place."""
         if self.draft.empty:
             raise invalid_request("a request needs at least one message")
-        marker, newest = self.model.route.protocol.markers(self.request)
+        marker, newest = self.model.route.protocol.markers(self.draft, self.request)
         return self.draft.chunks(marker=marker, newest=newest if self.model.capabilities.caching else 0)
 
     @property
@@ -74,8 +74,12 @@ class Prepared(NamedTuple):
 def prepare(model: Model, request: Request) -> Prepared:
     """Merge options, check and lower. Raises LLMError before anything is sent."""
     resolved = resolve(model, request)
-    prepared = Prepared(model, resolved, model.route.protocol.start(model, resolved))
-    prepared.draft.begin_conversation()
+    try:
+        draft = model.route.protocol.start(model, resolved)
+    except RecursionError:
+        raise invalid_request("the schema of a tool, or an option, is nested too deeply", parameter="tools") from None
+    prepared = Prepared(model, resolved, draft)
+    draft.begin_conversation()
     prepared.extend(resolved.messages)
     return prepared
 
@@ -95,20 +99,20 @@ async def stream(
     deadline = None if total is None else asyncio.get_running_loop().time() + total
     async with aclosing(_stream(transport, prepared, retry, before)) as batches:
         if deadline is None:
-            async for part in batches:
-                yield _redacted(part, model.route.auth.secrets())
+            async for batch in batches:
+                yield batch
             return
         while True:
             try:
                 # Around each step, not around the yield: what the caller does meanwhile is not ours to cancel.
                 async with asyncio.timeout_at(deadline):
-                    batch = await anext(batches, None)
+                    step = await anext(batches, None)
             except TimeoutError as error:
                 message = f"the turn took longer than {total:g} s (total limit)"
                 raise LLMError("Transport", message, kind="timeout") from error
-            if batch is None:
+            if step is None:
                 return
-            yield _redacted(batch, model.route.auth.secrets())
+            yield step
 
 
 async def generate(transport: Transport, model: Model, request: Request, *, retry: Retry = DEFAULT_RETRY) -> Response:
@@ -129,6 +133,7 @@ async def _stream(
     model, route = prepared.model, prepared.model.route
     await refresh(route.auth)
     request = http_request(prepared)
+    secrets = (*route.auth.secrets(), *sent_secrets(request.url, request.headers))
     if before is not None:
         await before()
     if route.transport == "websocket":
@@ -137,23 +142,23 @@ async def _stream(
         try:
             async with aclosing(socket_turn(transport, prepared, request)) as batches:
                 async for batch in batches:
-                    yield batch
+                    yield _redacted(batch, secrets)
             return
         except LLMError as error:
             if error.kind != "open":
-                error.redact(route.auth.secrets())
+                error.redact(secrets)
                 raise
             # There was no socket and nothing was sent: this turn goes over HTTP.
-    response = await exchange(transport, request, route.auth.secrets(), retry)
+    response = await exchange(transport, request, secrets, retry)
     decoder = route.protocol.decoder(model, prepared.request)
     try:
         await _check_type(route.protocol.framing, response)
-        frames = SSEFrames(FRAME_LIMIT) if route.protocol.framing == "sse" else AwsFrames(FRAME_LIMIT)
+        frames = _frames(route.protocol.framing)
         async with aclosing(response.chunks()) as chunks:  # type: ignore[type-var]
             async for chunk in chunks:
                 events, failed = _decoded(decoder, frames.feed(chunk))
                 if events:
-                    yield events
+                    yield _redacted(events, secrets)
                 if failed is not None:
                     raise failed
                 if decoder.done:
@@ -161,7 +166,7 @@ async def _stream(
                     return
         events, failed = _decoded(decoder, frames.finish(), last=True)
         if events:
-            yield events
+            yield _redacted(events, secrets)
         if failed is not None:
             raise failed
     except FrameTooLarge as error:
@@ -171,10 +176,18 @@ async def _stream(
             error.message = f"Failed to read {model.provider}/{route.id} stream: {error.message}"
         if error.usage is None and error.reason == "Transport":
             error.usage = _used(decoder)
-        error.redact(route.auth.secrets())
+        error.redact(secrets)
         raise
     finally:
         await response.close()
+
+
+def _frames(framing: str) -> SSEFrames | AwsFrames:
+    if framing == "sse":
+        return SSEFrames(FRAME_LIMIT)
+    from holdfast.llm.route.eventstream import AwsFrames
+
+    return AwsFrames(FRAME_LIMIT)
 
 
 def _decoded(decoder: Decoder, frames: Sequence[bytes], *, last: bool = False) -> tuple[list[Event], LLMError | None]:
@@ -200,11 +213,11 @@ def _used(decoder: Decoder) -> Usage | None:
 
 
 def _redacted(batch: list[Event], secrets: tuple[str, ...]) -> list[Event]:
-    *before, last = batch
+    last = batch[-1]
     if not isinstance(last, ProviderError):
         return batch
     code = redact(last.code, secrets) if last.code else None
-    return [*before, msgspec.structs.replace(last, message=redact(last.message, secrets), code=code)]
+    return [*batch[:-1], msgspec.structs.replace(last, message=redact(last.message, secrets), code=code)]
 
 
 def http_request(prepared: Prepared) -> HttpRequest:

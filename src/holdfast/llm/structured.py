@@ -219,7 +219,7 @@ def _said(given: Round) -> dict[str, Any]:
     text = given.response.text
     try:
         value = decode_any(text)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise _Misfit(f"it is not JSON ({error}; finish reason {given.response.reason})", text) from error
     if not isinstance(value, dict):
         raise _Misfit("it is not a JSON object", text)

@@ -29,6 +29,7 @@ _SINGLE = frozenset(
         *_CONDITIONS,
     )
 )
+_REFUSED_AT_THE_TOP = frozenset((*_COMBINERS, "not", "enum"))
 _GEMINI_KEYS = (
     *("description", "required", "format", "type", "nullable", "enum", "properties", "items"),
     *("allOf", "anyOf", "oneOf", "minLength"),
@@ -55,18 +56,25 @@ def openai_schema(schema: Schema) -> Schema:
 
 
 def object_schema(schema: Schema) -> Schema:
-    """The top level as one object: providers refuse alternatives there, so those of objects are merged."""
-    top = {**open_root(schema), "type": "object"}
-    alternatives = [_target(schema, item) for item in _list(top.get("anyOf"))]
-    if variants := [item for item in alternatives if _is_object(item)]:
-        properties = dict(top.get("properties", {}))
-        for variant in variants:
-            for name, value in variant.get("properties", {}).items():
-                properties.setdefault(name, value)
-        del top["anyOf"]
-        top |= {"properties": properties, "additionalProperties": False}
-        if "required" in top:
-            top["required"] = [name for name in top["required"] if name in properties]
+    """The top level as one object. Providers refuse the whole request for a combination there, so the objects in it are
+    merged: what all of them must have stays required, what one of several may have becomes optional."""
+    root = open_root(schema)
+    top = {key: value for key, value in root.items() if key not in _REFUSED_AT_THE_TOP} | {"type": "object"}
+    properties, required = dict(_dict(top.get("properties"))), _names(top)
+    parts = [(key, _target(schema, item)) for key in _COMBINERS for item in _list(root.get(key))]
+    for key, part in parts:
+        if not _is_object(part):
+            continue
+        for name, value in _dict(part.get("properties")).items():
+            properties.setdefault(name, value)
+        if key == "allOf":
+            required += _names(part)
+        else:
+            top["additionalProperties"] = False
+    if parts or not isinstance(top.get("properties", {}), dict):
+        top["properties"] = properties
+    if "required" in top or required:
+        top["required"] = [name for name in dict.fromkeys(required) if name in properties] if parts else required
     return top
 
 
@@ -76,7 +84,7 @@ def _without_null(schema: Schema) -> Schema:
         return node
     kept = [item for item in node.pop("anyOf") if not _is_null(item)]
     if len(kept) == 1 and _is_object(kept[0]):
-        properties = {**kept[0].get("properties", {}), **node.get("properties", {})}
+        properties = {**_dict(kept[0].get("properties")), **_dict(node.get("properties"))}
         return {**kept[0], **node, **({"properties": properties} if properties else {})}
     return {**node, "anyOf": kept} if kept else node
 
@@ -96,7 +104,7 @@ def gemini_sanitise(schema: Schema) -> Schema:
         node["enum"] = [_text(value) for value in node["enum"]]
         node |= {"type": _textual(node["type"])} if "type" in node else {}
     if isinstance(node.get("required"), list) and isinstance(node.get("properties"), dict):
-        node["required"] = [name for name in node["required"] if name in node["properties"]]
+        node["required"] = [name for name in _names(node) if name in node["properties"]]
     kinds = _kinds(node)
     if not combined and "array" in kinds:
         items = _single_items(node)
@@ -114,7 +122,7 @@ def _projected(schema: Schema) -> Schema | None:
     given = node["properties"] if isinstance(node.get("properties"), dict) else {}
     below = {name: _projected(value if isinstance(value, dict) else {}) for name, value in given.items()}
     node["properties"] = {name: value for name, value in below.items() if value is not None}
-    node["required"] = [name for name in _list(node.get("required")) if name in node["properties"]]
+    node["required"] = [name for name in _names(node) if name in node["properties"]]
     items = node.pop("items", None)
     if isinstance(items, dict):
         node["items"] = _projected(items) or {"type": "object"}
@@ -302,7 +310,7 @@ def _kinds(node: Schema) -> list[Any]:
 
 def _textual(kind: Any) -> Any:
     if isinstance(kind, list):
-        return list(dict.fromkeys(_textual(item) for item in kind))
+        return list(dict.fromkeys(_textual(item) for item in kind if isinstance(item, str)))
     return "string" if kind in ("integer", "number") else kind
 
 
@@ -312,6 +320,15 @@ def _is_object(schema: Any) -> bool:
 
 def _is_null(schema: Any) -> bool:
     return isinstance(schema, dict) and schema.get("type") == "null"
+
+
+def _names(schema: Schema) -> list[str]:
+    """What it requires."""
+    return [name for name in _list(schema.get("required")) if isinstance(name, str)]
+
+
+def _dict(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def _list(value: Any) -> list[Any]:

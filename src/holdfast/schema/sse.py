@@ -30,12 +30,14 @@ class SSEFrames:
             self._hold(chunk)
             return []
         head, _, tail = b"".join([*self._parts, chunk]).rpartition(b"\n\n")
-        self._parts, self._size = [], 0
-        self._hold(tail)
+        # If this is already too long, the next piece says so: the frames before it count.
+        self._parts, self._size = [tail] if tail else [], len(tail)
         return _frames(head)
 
     def finish(self) -> list[bytes]:
         """A last frame without its closing blank line still counts."""
+        if self._size > self._limit:
+            raise FrameTooLarge(self._limit)
         buffer = b"".join(self._parts) + (b"" if self._started else self._start)
         self._parts, self._size = [], 0
         return _frames(buffer)

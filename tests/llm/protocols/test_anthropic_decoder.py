@@ -12,7 +12,7 @@ from tests.llm.protocols.test_openai_chat_decoder import mutated
 from tests.llm.support import decode, refused, survive
 
 from holdfast.llm import event as ev
-from holdfast.llm.protocols.anthropic_messages import MessagesDecoder
+from holdfast.llm.protocols.anthropic_stream import MessagesDecoder
 from holdfast.llm.request import ToolResult
 from holdfast.schema.codec import encode
 
@@ -219,17 +219,53 @@ def test_malformed_arguments_do_not_fail_the_turn() -> None:
         assert events[-1].usage is not None
 
 
-def test_a_call_cut_by_the_limit_is_dropped() -> None:
-    """LLM-162"""
+@pytest.mark.parametrize("reason", ["max_tokens", "model_context_window_exceeded"])
+@pytest.mark.parametrize("stopped", [False, True])
+@pytest.mark.parametrize("arguments", ["", '{"x'])
+def test_a_call_cut_by_the_limit_is_dropped(reason: str, stopped: bool, arguments: str) -> None:
+    """LLM-162, LLM-103: the provider ends the block of a call that it cut like any other."""
     events = said(
         begin(0, type="tool_use", id="c", name="f"),
-        delta(0, "input_json_delta", partial_json='{"x'),
-        ended("max_tokens"),
+        delta(0, "input_json_delta", partial_json=arguments),
+        *([stop(0)] if stopped else []),
+        ended(reason),
     )
     assert not any(isinstance(event, ev.ToolCall) for event in events)
     assert ev.ToolInputEnd("c", "f") in events
     assert isinstance(events[-1], ev.Finish)
     assert events[-1].reason == "length"
+
+
+def test_a_broken_call_before_another_block_was_not_cut() -> None:
+    """LLM-162"""
+    events = said(
+        begin(0, type="tool_use", id="c", name="f"),
+        delta(0, "input_json_delta", partial_json='{"x'),
+        stop(0),
+        begin(1, type="text", text="and"),
+        ended("max_tokens"),
+    )
+    (call,) = (event for event in events if isinstance(event, ev.ToolCall))
+    assert call.invalid
+
+
+def test_arguments_of_a_block_of_another_kind_are_ignored() -> None:
+    """LLM-073: a kind that is not known is not an error, and neither is what it holds."""
+    events = said(
+        begin(0, type="something_new", id="x"),
+        delta(0, "input_json_delta", partial_json="{}"),
+        stop(0),
+        begin(1, type="text", text="a"),
+        stop(1),
+        ended(),
+    )
+    assert ev.TextDelta("text-1", "a") in events
+
+
+def test_a_block_that_replaces_an_open_one_ends_it_first() -> None:
+    """LLM-062, LLM-230: with what is known of it."""
+    events = said(begin(0, type="thinking", thinking="h", signature="s"), begin(0, type="text", text="t"), ended())
+    assert events[3:5] == [ev.ReasoningEnd("reasoning-0", {"anthropic": {"signature": "s"}}), ev.TextStart("text-0")]
 
 
 # -- hosted tools ----------------------------------------------------------------------------------------------------
@@ -290,6 +326,43 @@ def test_a_failed_hosted_call() -> None:
     )
     (result,) = (event for event in events if isinstance(event, ev.ToolResultEvent))
     assert result.result == ToolResult(type="error", value=content)
+
+
+@pytest.mark.parametrize("id", ["other", "c"])
+def test_a_result_for_no_hosted_call_is_left_out(id: str) -> None:
+    """LLM-067, LLM-382: it would have no call to settle."""
+    events = said(
+        begin(0, type="tool_use", id="c", name="f", input={}),
+        stop(0),
+        begin(1, type="web_search_tool_result", tool_use_id=id, content=[]),
+        stop(1),
+        ended(),
+    )
+    assert not any(isinstance(event, ev.ToolResultEvent) for event in events)
+
+
+def test_a_hosted_result_that_is_repeated_counts_once() -> None:
+    """LLM-067, LLM-382"""
+    result = begin(1, type="web_search_tool_result", tool_use_id="s", content=[])
+    events = said(begin(0, type="server_tool_use", id="s", name="web_search"), stop(0), result, result, ended())
+    assert sum(isinstance(event, ev.ToolResultEvent) for event in events) == 1
+
+
+def test_a_call_of_a_remote_server_is_hosted_too() -> None:
+    """LLM-067, LLM-231: and keeps what its replay needs."""
+    events = said(
+        begin(0, type="mcp_tool_use", id="m", name="echo", server_name="tools", input={}),
+        delta(0, "input_json_delta", partial_json='{"a":1}'),
+        stop(0),
+        begin(1, type="mcp_tool_result", tool_use_id="m", is_error=False, content=[]),
+        stop(1),
+        ended(),
+    )
+    native = {"anthropic": {"blockType": "mcp_tool_use", "serverName": "tools"}}
+    assert ev.ToolCall("m", "echo", {"a": 1}, provider_executed=True, metadata=native) in events
+    (result,) = (event for event in events if isinstance(event, ev.ToolResultEvent))
+    assert (result.name, result.metadata) == ("echo", {"anthropic": {"blockType": "mcp_tool_result"}})
+    assert events[-1].reason == "stop"  # type: ignore[union-attr]
 
 
 # -- the end ---------------------------------------------------------------------------------------------------------
@@ -372,6 +445,25 @@ def test_an_error_in_the_stream(error: Any, message: str, reason: str, retryable
     assert last.code == (error or {}).get("type")
     assert last.usage is not None
     assert last.usage.input == 9
+
+
+def test_an_error_ends_the_input_of_an_open_call() -> None:
+    """LLM-062, LLM-232"""
+    events = said(
+        begin(0, type="tool_use", id="c", name="f"),
+        delta(0, "input_json_delta", partial_json='{"x'),
+        {"type": "error", "error": {"type": "overloaded_error", "message": "busy"}},
+    )
+    assert events[-2] == ev.ToolInputEnd("c", "f")
+    assert not any(isinstance(event, ev.ToolCall) for event in events)
+
+
+@pytest.mark.parametrize("error", ["down", {"type": 5, "message": "down"}, None, []])
+def test_an_error_of_another_shape_is_still_the_providers(error: Any) -> None:
+    """LLM-232, LLM-073"""
+    (event,) = said({"type": "error", "error": error})
+    assert isinstance(event, ev.ProviderError)
+    assert event.message.endswith("down") or not error
 
 
 def test_overflow_inside_a_stream() -> None:

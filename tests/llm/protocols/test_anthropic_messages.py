@@ -289,6 +289,23 @@ def test_the_known_hosted_tools(name: str) -> None:
     assert answered(part)[0]["type"] == f"{name}_tool_result"
 
 
+def test_a_call_of_a_remote_server_goes_back_as_it_came() -> None:
+    """LLM-231"""
+    native = {"anthropic": {"blockType": "mcp_tool_use", "serverName": "tools"}}
+    call = ToolCallPart(id="m", name="echo", input={"a": 1}, provider_executed=True, provider_metadata=native)
+    result = ToolResultPart(
+        id="m",
+        name="echo",
+        result=ToolResult(type="json", value=[]),
+        provider_executed=True,
+        provider_metadata={"anthropic": {"blockType": "mcp_tool_result"}},
+    )
+    assert answered(call, result) == [
+        {"type": "mcp_tool_use", "id": "m", "name": "echo", "server_name": "tools", "input": {"a": 1}},
+        {"type": "mcp_tool_result", "tool_use_id": "m", "content": []},
+    ]
+
+
 def test_another_hosted_tool_is_refused() -> None:
     """LLM-223"""
     part = ToolResultPart(id="s", name="file_search", result=ToolResult(type="json", value=1), provider_executed=True)

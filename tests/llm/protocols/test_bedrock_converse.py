@@ -20,7 +20,8 @@ from tests.llm.lifecycle_checker import check_lifecycle
 from holdfast.llm import event as ev
 from holdfast.llm.errors import LLMError, classify
 from holdfast.llm.model import Capabilities, Model
-from holdfast.llm.protocols.bedrock_converse import NO_OUTPUT, NO_TOOLS, WITHHELD, BedrockConverse, ConverseDecoder
+from holdfast.llm.protocols.bedrock_converse import NO_OUTPUT, NO_TOOLS, WITHHELD, BedrockConverse
+from holdfast.llm.protocols.bedrock_stream import ConverseDecoder
 from holdfast.llm.request import (
     NO_CACHE,
     CacheHint,
@@ -689,7 +690,7 @@ def _sendable(history: list[Message]) -> list[Message]:
     is_open = False
     for message in history:
         calls = any(isinstance(part, ToolCallPart) for part in message.content)
-        said = any(not isinstance(part, TextPart) or part.text for part in message.content)
+        said = any(not isinstance(part, TextPart) or part.text.strip() for part in message.content)
         is_open = (is_open or calls) and not (message.role == "user" and said)
         if message.role != "system" or not is_open:
             kept.append(message)
@@ -986,6 +987,12 @@ def test_a_stream_without_an_end_was_truncated() -> None:
         assert (caught.value.reason, caught.value.kind) == ("Transport", "truncated")
 
 
+def test_half_a_character_is_replaced() -> None:
+    """LLM-361"""
+    cut = event("contentBlockDelta", b'{"contentBlockIndex":0,"delta":{"text":"a\\ud83d"}}')
+    assert ev.TextDelta("text-0", "a\ufffd") in decode(BEGIN, cut, end())
+
+
 # -- broken arguments --------------------------------------------------------------------------------------------
 
 
@@ -1146,8 +1153,8 @@ def test_a_failure_in_the_middle_of_blocks() -> None:
     )
     assert events[4:] == [
         ev.ToolInputDelta("a", "x", "{"),
-        ev.ToolInputEnd("a", "x"),
         ev.ReasoningEnd("reasoning-0", {"bedrock": {"signature": "s"}}),
+        ev.ToolInputEnd("a", "x"),
         ev.ProviderError(
             "throttlingException: slow down", reason="RateLimit", retryable=True, code="throttlingException"
         ),

@@ -254,10 +254,25 @@ def test_longer_markers_do_not_follow_shorter_ones() -> None:
         ),
         make_request(system=[SystemPart(text="a", cache=short)], prompt="x", cache=CachePolicy(ttl_seconds=3600)),
         make_request(system="a", messages=[user(TextPart(text="c", cache=long))]),
+        make_request(messages=[user("a"), assistant("b"), user(TextPart(text="c", cache=long))]),
+        make_request(
+            messages=[user("a"), assistant("b"), user(TextPart(text="c", cache=long)), assistant("d"), user("e")]
+        ),
     ]
     for request in cases:
         controls = list(marked(body(CLAUDE, request)).values())
         assert controls == sorted(controls, key=lambda control: "ttl" not in control), request
+
+
+def test_a_hint_that_comes_later_counts_as_if_it_had_been_there() -> None:
+    """LLM-217, LLM-219: a conversation that grew sends what a cold load would."""
+    policy = CachePolicy(ttl_seconds=3600)
+    later = [assistant("b"), user(TextPart(text="c", cache=CacheHint())), assistant("d"), user("e")]
+    grown = prepare(CLAUDE, make_request(system="s", prompt="a", cache=policy))
+    grown.extend(later)
+    cold = prepare(CLAUDE, make_request(system="s", messages=[user("a"), *later], cache=policy))
+    assert grown.body == cold.body
+    assert marked(decode_any(grown.body))["4.0"] == PLAIN
 
 
 # -- other protocols -------------------------------------------------------------------------------------------------
@@ -298,6 +313,13 @@ def test_chat_to_a_model_that_takes_them_inline() -> None:
     sent = body(model, make_request(messages=loop(20)))
     assert set(marked(sent)) == {"38.0", "40.0"}
     assert marked(body(model, make_request(messages=loop(2), cache=NO_CACHE))) == {}
+
+
+def test_chat_keeps_to_the_limit_of_markers_too() -> None:
+    """LLM-214, LLM-218: the newest stay."""
+    model = replace_capabilities(chat_model("anthropic/claude"), inline_cache=True)
+    sent = body(model, make_request(messages=loop(20), cache=CachePolicy(messages=9)))
+    assert set(marked(sent)) == {"34.0", "36.0", "38.0", "40.0"}
 
 
 # -- determinism -----------------------------------------------------------------------------------------------------

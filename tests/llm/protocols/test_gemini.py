@@ -402,7 +402,8 @@ def test_a_model_without_eyes_reads_that_an_image_was_left_out() -> None:
 
 def test_nothing_here_takes_a_cache_marker() -> None:
     """LLM-211"""
-    assert Gemini().markers(make_request(prompt="hi")) == (b"", 0)
+    prepared = prepare(model(), make_request(system="s", prompt="hi"))
+    assert Gemini().markers(prepared.draft, prepared.request) == (b"", 0)
 
 
 # -- properties ----------------------------------------------------------------------------------------------------

@@ -17,7 +17,8 @@ from tests.llm.protocols.test_gemini import WEATHER, contents, model
 
 from holdfast.llm import event as ev
 from holdfast.llm.errors import LLMError
-from holdfast.llm.protocols.gemini import Gemini, GeminiDecoder
+from holdfast.llm.protocols.gemini import Gemini
+from holdfast.llm.protocols.gemini_stream import GeminiDecoder
 from holdfast.llm.request import (
     Generation,
     Message,
@@ -53,6 +54,14 @@ def decode(*chunks: Any, end: bool = True) -> list[ev.Event]:
 
 
 STOP = chunk(reason="STOP")
+
+
+def test_the_mark_at_the_end_of_other_streams_is_dropped() -> None:
+    """LLM-361: gateways send it here too."""
+    decoder = GeminiDecoder(lambda: "turn")
+    decoder.feed(msgspec.json.encode(STOP))
+    assert decoder.feed(b"[DONE]") == []
+    assert isinstance(decoder.finish()[-1], ev.Finish)
 
 
 def finishes(reason: str, usage: ev.Usage | None = None, **native: Any) -> list[ev.Event]:

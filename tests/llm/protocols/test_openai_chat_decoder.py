@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.llm.support import chunk, decode, refused, survive
 
 from holdfast.llm import event as ev
-from holdfast.llm.protocols.openai_chat import ChatDecoder
+from holdfast.llm.protocols.chat_stream import ChatDecoder
 from holdfast.schema.codec import encode
 
 
@@ -99,6 +99,29 @@ def test_details_of_reasoning_are_kept() -> None:
         STOP,
     )
     assert ev.ReasoningEnd("reasoning-0", {"openrouter": {"reasoningDetails": [one, two]}}) in events
+
+
+def test_details_in_pieces_are_one_again() -> None:
+    """LLM-147, LLM-249: a signature is for the whole thought, which comes word by word under one index."""
+    more = {"format": "anthropic-claude-v1", "index": 0}
+    pieces = [
+        {"type": "reasoning.text", "text": "Let", "signature": None, **more},
+        {"type": "reasoning.text", "text": " me think", **more},
+        {"type": "reasoning.text", "signature": "sig", **more},
+        {"type": "reasoning.text", "text": "Again", "index": 1},
+        {"type": "reasoning.encrypted", "data": "d", "index": 2},
+        {"type": "reasoning.encrypted", "data": "e", "index": 2},
+    ]
+    events = decode(decoder("openrouter"), *(chunk({"reasoning_details": [piece]}) for piece in pieces), STOP)
+    (end,) = (event for event in events if isinstance(event, ev.ReasoningEnd))
+    assert end.metadata == {
+        "openrouter": {
+            "reasoningDetails": [
+                {"type": "reasoning.text", "text": "Let me think", "signature": "sig", **more},
+                *pieces[3:],
+            ]
+        }
+    }
 
 
 @pytest.mark.parametrize("late", [False, True])
@@ -219,6 +242,28 @@ def test_an_id_may_be_repeated_missing_or_shared() -> None:
         chunk(call_delta(0, "call_2", "f", "{}")), chunk(call_delta(1, None, "g", "{}")), chunk(finish="tool_calls")
     )
     assert len({event.id for event in shared if isinstance(event, ev.ToolCall)}) == 2
+
+
+@pytest.mark.parametrize("index", [0, None])
+def test_calls_that_all_count_as_the_first_are_told_apart_by_their_ids(index: int | None) -> None:
+    """LLM-249, LLM-066: each whole, or in pieces that repeat its id or leave it out."""
+    events = said(
+        chunk(call_delta(index, "a", "f", '{"n":1}')),
+        chunk(call_delta(index, "b", "f", '{"n"')),
+        chunk(call_delta(index, None, None, ":")),
+        chunk(call_delta(index, "b", "f", "2}")),
+        chunk(finish="tool_calls"),
+    )
+    assert [(event.id, event.input) for event in events if isinstance(event, ev.ToolCall)] == [
+        ("a", {"n": 1}),
+        ("b", {"n": 2}),
+    ]
+
+
+def test_an_id_that_changes_without_a_name_is_no_other_call() -> None:
+    """LLM-249"""
+    events = said(chunk(call_delta(0, "a", "f", "{")), chunk(call_delta(0, "b", None, "}")), chunk(finish="tool_calls"))
+    assert [event.id for event in events if isinstance(event, ev.ToolCall)] == ["a"]
 
 
 def test_arguments_may_be_an_object() -> None:
@@ -452,6 +497,24 @@ def test_groq_only_when_there_is_nothing_else() -> None:
         usage = used(*frames)
         assert usage is not None
         assert usage.input == 100
+
+
+def test_counts_below_zero_say_nothing_and_whole_ones_may_have_a_point() -> None:
+    """LLM-081, LLM-082"""
+    raw = {"prompt_tokens": -5, "completion_tokens": 3.0, "total_tokens": -1}
+    events = said(STOP, chunk(usage=raw))
+    usage = events[-1].usage  # type: ignore[union-attr]
+    assert usage == ev.Usage(output=3, total=3, metadata={"openai": raw})
+    assert isinstance(usage.output, int)
+
+
+@pytest.mark.parametrize("count", ["12", 1.5, True, []])
+def test_what_is_no_count_is_unreadable(count: Any) -> None:
+    """LLM-073: nor does it become durable."""
+    for name in ("prompt_tokens", "completion_tokens", "total_tokens"):
+        given = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2, name: count}
+        _, error = refused(decoder(), chunk({"content": "a"}), chunk(usage=given))
+        assert error.reason == "InvalidProviderOutput"
 
 
 def test_more_reasoning_than_output_is_clamped() -> None:

@@ -14,7 +14,8 @@ from tests.llm.lifecycle_checker import check_lifecycle
 from holdfast.llm import event as ev
 from holdfast.llm.errors import LLMError
 from holdfast.llm.model import Capabilities, Model
-from holdfast.llm.protocols.openai_responses import CLOSING, OpenAIResponses, ResponsesDecoder
+from holdfast.llm.protocols.openai_responses import CLOSING, OpenAIResponses
+from holdfast.llm.protocols.responses_stream import ResponsesDecoder
 from holdfast.llm.providers.openai import openai_model
 from holdfast.llm.request import (
     Generation,
@@ -232,7 +233,7 @@ def test_no_marker_is_ever_spliced_in() -> None:
     """LLM-211: caching is the provider's own here."""
     prepared = prepare(bare(), make_request(system="s", prompt="hi", tools=[WEATHER]))
     assert b"cache_control" not in prepared.body
-    assert OpenAIResponses().markers(prepared.request) == (b"", 0)
+    assert OpenAIResponses().markers(prepared.draft, prepared.request) == (b"", 0)
 
 
 # -- history -------------------------------------------------------------------------------------------------------

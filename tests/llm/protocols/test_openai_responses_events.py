@@ -17,7 +17,8 @@ from tests.llm.lifecycle_checker import check_lifecycle
 from holdfast.llm import event as ev
 from holdfast.llm.errors import LLMError
 from holdfast.llm.model import Model
-from holdfast.llm.protocols.openai_responses import OpenAIResponses, ResponsesDecoder
+from holdfast.llm.protocols.openai_responses import OpenAIResponses
+from holdfast.llm.protocols.responses_stream import ResponsesDecoder
 from holdfast.llm.request import Message, ReasoningPart, ToolResult, make_request, user
 from holdfast.llm.response import fold
 from holdfast.llm.route.route import Route
@@ -748,6 +749,12 @@ def noisy_streams(draw: st.DrawFn) -> list[bytes]:
         data = json.dumps(event).encode()
         frames.append(data[: draw(st.integers(0, len(data)))] if change == "cut" else data)
     return frames
+
+
+def test_half_a_character_is_replaced() -> None:
+    """LLM-361"""
+    events = decoded(text_delta("a\ud83d"), text_delta("\ude00"), completed())
+    assert [event.text for event in events if isinstance(event, ev.TextDelta)] == ["a\ufffd", "\ufffd"]
 
 
 @settings(max_examples=400, deadline=None)

@@ -157,6 +157,31 @@ def test_a_frame_beyond_the_limit_is_not_collected() -> None:
     assert AwsFrames(1016).feed(frame({":event-type": "x"}, b"1" * 900))
 
 
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+@pytest.mark.parametrize("position", [0, -1])
+def test_frames_before_a_damaged_one_count_however_they_arrived(position: int, size: int) -> None:
+    """LLM-294"""
+    frames, found = AwsFrames(LIMIT), []
+    data = STREAM + damaged(STOP, position)
+
+    def read() -> None:
+        for start in range(0, len(data), size):
+            found.extend(frames.feed(data[start : start + size]))
+        frames.finish()
+
+    with pytest.raises(LLMError, match="checksum"):
+        read()
+    assert [decode_any(item) for item in found] == FOUND
+
+
+def test_frames_before_one_that_is_too_long_count() -> None:
+    """LLM-363"""
+    frames = AwsFrames(1000)
+    assert len(frames.feed(STOP + raw_frame(b"", bytes(1000)))) == 1
+    with pytest.raises(FrameTooLarge):
+        frames.finish()
+
+
 @given(st.binary(max_size=200), st.integers(0, 200))
 def test_garbage_is_an_error_of_ours(garbage: bytes, at: int) -> None:
     data = STREAM[:at] + garbage + STREAM[at:]

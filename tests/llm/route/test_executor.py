@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from email.utils import formatdate
 from typing import Any
 
@@ -156,6 +157,25 @@ async def test_the_wait_never_exceeds_ten_seconds_by_itself() -> None:
 def test_what_the_server_asks_for(headers: dict[str, str], millis: int | None) -> None:
     """LLM-351"""
     assert retry_after(headers, None, NOW) == millis
+
+
+@pytest.mark.parametrize("zone", ["-0000", ""])
+def test_a_date_without_a_zone_is_greenwichs(zone: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """LLM-351: wherever this runs."""
+    date = formatdate(NOW + 3, usegmt=True).removesuffix("GMT") + zone
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        assert retry_after({"retry-after": date.strip()}, None, NOW) == 3000
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+def test_a_header_that_says_nothing_leaves_it_to_the_body() -> None:
+    """LLM-351, LLM-332"""
+    body = {"error": {"details": [{"retryDelay": "2s"}]}}
+    assert retry_after({"retry-after": "soon"}, body, NOW) == 2000
 
 
 @settings(deadline=None)

@@ -471,6 +471,25 @@ async def test_fetching_for_real() -> None:
     assert caught.value.reason == "Authentication"
 
 
+async def test_an_endpoint_that_does_not_speak_http_is_a_failure_to_reach_it() -> None:
+    """LLM-330"""
+    async with plain_server(b"SSH-2.0-OpenSSH\r\n\r\n") as url:
+        environment = {"AWS_CONTAINER_CREDENTIALS_FULL_URI": url}
+        with pytest.raises(LLMError, match="does not speak HTTP") as caught:
+            await ContainerCredentials(environment, fetch_url).load()
+    assert (caught.value.reason, caught.value.kind) == ("Transport", "connect")
+
+
+async def test_a_token_that_is_no_text_is_a_missing_credential(tmp_path: Path) -> None:
+    """LLM-341"""
+    path = tmp_path / "token"
+    path.write_bytes(b"\xff\xfe")
+    environment = {"AWS_WEB_IDENTITY_TOKEN_FILE": str(path), "AWS_ROLE_ARN": "arn"}
+    with pytest.raises(LLMError) as caught:
+        await WebIdentityCredentials(environment, Recorded(b"")).load()
+    assert (caught.value.reason, caught.value.kind) == ("Authentication", "missing")
+
+
 # -- helpers -----------------------------------------------------------------------------------------------------
 
 

@@ -6,15 +6,10 @@ what makes it hit."""
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgspec
-
-from holdfast.llm import event as ev
 from holdfast.llm.body import Draft
-from holdfast.llm.errors import invalid_output, invalid_request
-from holdfast.llm.lifecycle import Emitter, OpenCall, truncated
+from holdfast.llm.errors import invalid_request
 from holdfast.llm.media import NO_IMAGE, PDF, read_media, unsupported
 from holdfast.llm.model import Model, effort, options, output_limit
 from holdfast.llm.protocols.base import (
@@ -26,13 +21,12 @@ from holdfast.llm.protocols.base import (
     metadata_of,
     model_schema,
     open_array,
-    read_frame,
     result_text,
     wrapped_update,
 )
+from holdfast.llm.protocols.claude import Lifetime, Markers, clean_id, thinking
 from holdfast.llm.request import (
     CacheHint,
-    CachePolicy,
     MediaPart,
     Message,
     Part,
@@ -41,6 +35,7 @@ from holdfast.llm.request import (
     TextPart,
     ToolCallPart,
     ToolChoice,
+    ToolDefinition,
     ToolResult,
     ToolResultPart,
     result_items,
@@ -52,26 +47,17 @@ from holdfast.schema.session_message import FileContent, TextContent
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from holdfast.llm.protocols.anthropic_stream import MessagesDecoder
+
 VERSION = "2023-06-01"
 HEADERS = (("anthropic-version", VERSION),)
-MARKER_LIMIT = 4
-HOUR = 3600
+SERVER_TOOL = "server_tool_use"
 HOSTED_RESULTS = {
     "web_search": "web_search_tool_result",
     "code_execution": "code_execution_tool_result",
     "web_fetch": "web_fetch_tool_result",
 }
-FINISH = {
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "pause_turn": "stop",
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "tool_use": "tool-calls",
-    "refusal": "content-filter",
-}
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
-_ID = re.compile(r"[^A-Za-z0-9_-]")
 
 
 class AnthropicMessages(NamedTuple):
@@ -82,8 +68,6 @@ class AnthropicMessages(NamedTuple):
 
     def path(self, model_id: str) -> str:
         return "/messages"
-
-    # -- encoding ------------------------------------------------------------------------------------------------
 
     def start(self, model: Model, request: Request) -> Draft:
         check_tools(self, request)
@@ -96,14 +80,19 @@ class AnthropicMessages(NamedTuple):
             **((request.http and request.http.body) or {}),
         }
         if request.tools and (request.tool_choice is None or request.tool_choice.type != "none" or _has_calls(request)):
-            body["tools"] = self._tools(model, request, state)
+            body["tools"] = [
+                _tool(model, tool, state.markers.take(hint)) for tool, hint in state.markers.of_tools(request.tools)
+            ]
             if request.tool_choice is not None:
                 body["tool_choice"] = _choice(request.tool_choice)
-        if system := self._system(request, state):
+        if system := [
+            {"type": "text", "text": part.text, **_control(state.markers.take(hint))}
+            for part, hint in state.markers.of_system(request)
+        ]:
             body["system"] = system
         draft = Draft(open_array(body, "messages"))
         draft.state = state
-        draft.spare = state.left
+        draft.spare = state.markers.left
         return draft
 
     def extend(self, draft: Draft, model: Model, messages: Sequence[Message]) -> None:
@@ -122,11 +111,9 @@ class AnthropicMessages(NamedTuple):
                     _user_blocks(draft, model, message)
             state.previous = message
 
-    def markers(self, request: Request) -> tuple[bytes, int]:
-        """Longer-lived markers may not follow shorter-lived ones, so one short hint makes the moving ones short."""
-        policy = request.cache or CachePolicy()
-        long = _is_long(policy.ttl_seconds) and all(_is_long(hint.ttl_seconds) for hint in _hints(request))
-        return b',"cache_control":' + to_json(_control(long=long)), policy.messages
+    def markers(self, draft: Draft, request: Request) -> tuple[bytes, int]:
+        markers: Markers = draft.state.markers
+        return b"," + to_json(_control(markers.moving))[1:-1], markers.newest
 
     def _controls(self, model: Model, request: Request) -> dict[str, Any]:
         controls = request.generation
@@ -143,7 +130,7 @@ class AnthropicMessages(NamedTuple):
             {
                 **sampling,
                 "stop_sequences": controls.stop if controls else None,
-                "thinking": _thinking(given.get("thinking"), model),
+                "thinking": _thinking(given.get("thinking"), model, self.name),
                 "output_config": compact(
                     {"effort": strength, "format": _format(request), "task_budget": given.get("taskBudget")}
                 )
@@ -151,27 +138,6 @@ class AnthropicMessages(NamedTuple):
                 "metadata": _metadata(given.get("metadata")),
             }
         )
-
-    def _tools(self, model: Model, request: Request, state: _State) -> list[dict[str, Any]]:
-        lowered = []
-        for index, tool in enumerate(request.tools):
-            hint = tool.cache
-            if hint is None and state.policy_tools and index == len(request.tools) - 1:
-                hint = CacheHint(ttl_seconds=state.ttl)
-            schema = object_schema(model_schema(model, tool))
-            fields = {"name": tool.name, "description": tool.description, "input_schema": schema}
-            lowered.append({**fields, **state.marker(hint)})
-        return lowered
-
-    def _system(self, request: Request, state: _State) -> list[dict[str, Any]]:
-        parts = [part for part in request.system if part.text.strip()]
-        lowered = []
-        for index, part in enumerate(parts):
-            hint = part.cache
-            if hint is None and state.policy_system and index == len(parts) - 1:
-                hint = CacheHint(ttl_seconds=state.ttl)
-            lowered.append({"type": "text", "text": part.text, **state.marker(hint)})
-        return lowered
 
     def _assistant(self, draft: Draft, message: Message) -> None:
         # The provider refuses text after a tool_use block, so calls come last.
@@ -194,7 +160,9 @@ class AnthropicMessages(NamedTuple):
             case ReasoningPart():
                 return _thought(part, native)
             case ToolCallPart() if part.provider_executed:
-                return {"type": "server_tool_use", "id": part.id, "name": part.name, "input": part.input}
+                kind = native.get("blockType", SERVER_TOOL)
+                server = {"server_name": native["serverName"]} if "serverName" in native else {}
+                return {"type": kind, "id": part.id, "name": part.name, **server, "input": part.input}
             case ToolCallPart():
                 given = part.input if isinstance(part.input, dict) else {}
                 return {"type": "tool_use", "id": clean_id(part.id), "name": part.name, "input": given}
@@ -207,52 +175,36 @@ class AnthropicMessages(NamedTuple):
                 return None
 
     def decoder(self, model: Model, request: Request) -> MessagesDecoder:
+        from holdfast.llm.protocols.anthropic_stream import MessagesDecoder
+
         return MessagesDecoder()
 
 
 class _State:
     def __init__(self, model: Model, request: Request) -> None:
-        policy = request.cache
-        caching = model.capabilities.caching
-        self.policy_tools = caching and (policy is None or policy.tools)
-        self.policy_system = caching and (policy is None or policy.system)
-        self.ttl = policy.ttl_seconds if policy else None
-        self.short = False
-        self.left = MARKER_LIMIT if caching else 0
+        self.markers = Markers(model, request)
         self.order = CallOrder()
         self.previous: Message | None = None
         self.native_update: Message | None = None
 
-    def marker(self, hint: CacheHint | None) -> dict[str, Any]:
-        """A marker that stays where it is, within the provider's limit."""
-        if hint is None or self.left == 0:
-            return {}
-        self.left -= 1
-        self.short = self.short or not _is_long(hint.ttl_seconds)
-        return {"cache_control": _control(long=not self.short)}
+
+def _control(lifetime: Lifetime | None) -> dict[str, Any]:
+    if lifetime is None:
+        return {}
+    return {"cache_control": {"type": "ephemeral", "ttl": "1h"} if lifetime == "1h" else {"type": "ephemeral"}}
 
 
-def _control(*, long: bool) -> dict[str, str]:
-    return {"type": "ephemeral", "ttl": "1h"} if long else {"type": "ephemeral"}
-
-
-def _is_long(ttl: int | None) -> bool:
-    return ttl is not None and ttl >= HOUR
-
-
-def _hints(request: Request) -> list[CacheHint]:
-    given = [tool.cache for tool in request.tools] + [part.cache for part in request.system]
-    for message in request.messages:
-        given += [part.cache for part in message.content if isinstance(part, TextPart | ToolResultPart)]
-    return [hint for hint in given if hint is not None]
+def _tool(model: Model, tool: ToolDefinition, lifetime: Lifetime | None) -> dict[str, Any]:
+    schema = object_schema(model_schema(model, tool))
+    return {"name": tool.name, "description": tool.description, "input_schema": schema, **_control(lifetime)}
 
 
 def _add(draft: Draft, block: dict[str, Any], hint: CacheHint | None) -> None:
-    own = draft.state.marker(hint)
-    data = to_json({**block, **own})
-    if own:
-        draft.spare = draft.state.left
-        draft.unmark()
+    markers: Markers = draft.state.markers
+    lifetime = markers.take(hint)
+    data = to_json({**block, **_control(lifetime)})
+    if lifetime is not None:
+        markers.place(draft, lifetime)
         draft.add(data)
     else:
         draft.add(data, mark=len(data) - 1, text=block["type"] == "text")
@@ -349,23 +301,11 @@ def _format(request: Request) -> dict[str, Any] | None:
     return {"type": "json_schema", "schema": closed(asked[1])} if asked else None
 
 
-def _thinking(given: Any, model: Model) -> dict[str, Any] | None:
-    if not isinstance(given, dict):
-        return None
-    match given.get("type"):
-        case "disabled":
-            return {"type": "disabled"}
-        case "adaptive":
-            return compact({"type": "adaptive", "display": given.get("display")})
-        case "enabled":
-            if model.capabilities.thinking == "adaptive":
-                return compact({"type": "adaptive", "display": given.get("display")})
-            budget = given.get("budgetTokens", given.get("budget_tokens"))
-            if not isinstance(budget, int):
-                raise invalid_request("Anthropic Messages: thinking needs a budget", parameter="thinking")
-            return {"type": "enabled", "budget_tokens": budget}
-        case _:
-            return None
+def _thinking(given: Any, model: Model, who: str) -> dict[str, Any] | None:
+    control = thinking(given, model, who)
+    if control is None or control["type"] != "adaptive":
+        return control
+    return compact({**control, "display": given.get("display")})
 
 
 def _may_follow(previous: Message | None) -> bool:
@@ -390,192 +330,3 @@ def _choice(choice: ToolChoice) -> dict[str, Any]:
             return {"type": "tool", "name": choice.name}
         case _:
             return {"type": choice.type}
-
-
-def clean_id(id: str) -> str:
-    """Ids of other providers, made acceptable here; call and result change alike."""
-    return _ID.sub("_", id)
-
-
-# -- decoding ----------------------------------------------------------------------------------------------------
-
-_EVENT = msgspec.json.Decoder(dict[str, Any])
-_COUNTS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
-
-
-class _Thinking:
-    def __init__(self, id: str) -> None:
-        self.id = id
-        self.signature: list[str] = []
-        self.redacted: str | None = None
-
-    @property
-    def metadata(self) -> dict[str, dict[str, Any]] | None:
-        found = compact({"signature": "".join(self.signature) or None, "redactedData": self.redacted})
-        return {"anthropic": found} if found else None
-
-
-class MessagesDecoder:
-    def __init__(self) -> None:
-        self._emit = Emitter()
-        self._blocks: dict[int, OpenCall | _Thinking | str | None] = {}
-        self._citations: dict[str, list[Any]] = {}
-        self._hosted: dict[str, str] = {}
-        self._raw_usage: dict[str, Any] = {}
-        self._begun = False
-
-    @property
-    def done(self) -> bool:
-        return self._emit.ended
-
-    def feed(self, frame: bytes) -> list[ev.Event]:
-        if self._emit.ended or frame == b"[DONE]":
-            return []
-        event = read_frame(_EVENT, "Anthropic", frame)
-        try:
-            self._handle(event)
-        except (KeyError, TypeError, AttributeError) as error:
-            raise invalid_output(f"Anthropic sent an event of the wrong shape ({error!r})", frame) from error
-        return self._emit.take()
-
-    def finish(self) -> list[ev.Event]:
-        if not self._emit.ended:
-            raise truncated("Anthropic", self._usage())
-        return []
-
-    def _handle(self, event: dict[str, Any]) -> None:
-        match event.get("type"):
-            case "message_start":
-                self._note_usage((event.get("message") or {}).get("usage"))
-            case "content_block_start":
-                self._block_start(event["index"], event["content_block"])
-            case "content_block_delta":
-                self._block_delta(event["index"], event.get("delta") or {})
-            case "content_block_stop":
-                self._block_stop(event["index"])
-            case "message_delta":
-                self._message_delta(event)
-            case "error":
-                self._error(event.get("error") or {})
-            case _:
-                pass
-
-    def _block_start(self, index: int, block: dict[str, Any]) -> None:
-        kind = block.get("type", "")
-        if isinstance(self._blocks.get(index), OpenCall):
-            raise invalid_output(f"Anthropic began another block inside the tool call of block {index}")
-        match kind:
-            case "text":
-                id = f"text-{index}"
-                self._blocks[index] = id
-                self._emit.open_text(id)
-                self._emit.text(id, _string(block.get("text")))
-            case "thinking" | "redacted_thinking":
-                thinking = _Thinking(f"reasoning-{index}")
-                thinking.redacted = _string(block.get("data")) or None
-                thinking.signature.append(_string(block.get("signature")))
-                self._blocks[index] = thinking
-                self._emit.open_reasoning(thinking.id)
-                self._emit.reasoning(thinking.id, _string(block.get("thinking")))
-            case "tool_use" | "server_tool_use":
-                hosted = kind == "server_tool_use"
-                call = self._emit.open_call(_string(block["id"]), _string(block["name"]), hosted=hosted)
-                self._blocks[index] = call
-                if hosted:
-                    self._hosted[call.id] = call.name
-                if block.get("input"):
-                    self._emit.call_delta(call, to_json(block["input"]).decode())
-            case _ if kind.endswith("_tool_result"):
-                self._hosted_result(block)
-            case _:
-                self._blocks[index] = None
-
-    def _block_delta(self, index: int, delta: dict[str, Any]) -> None:
-        block = self._blocks.get(index)
-        match delta.get("type"):
-            case "text_delta":
-                if isinstance(block, str):
-                    self._emit.text(block, _string(delta["text"]))
-            case "thinking_delta":
-                if isinstance(block, _Thinking):
-                    self._emit.reasoning(block.id, _string(delta["thinking"]))
-            case "signature_delta":
-                if isinstance(block, _Thinking):
-                    block.signature.append(_string(delta["signature"]))
-            case "input_json_delta":
-                if not isinstance(block, OpenCall):
-                    raise invalid_output("Anthropic sent arguments for an unknown tool call")
-                self._emit.call_delta(block, _string(delta.get("partial_json")))
-            case "citations_delta":
-                if isinstance(block, str):
-                    self._citations.setdefault(block, []).append(delta.get("citation"))
-            case _:
-                pass
-
-    def _block_stop(self, index: int) -> None:
-        match self._blocks.pop(index, None):
-            case str(id):
-                cited = self._citations.pop(id, None)
-                self._emit.close_text(id, {"anthropic": {"citations": cited}} if cited else None)
-            case _Thinking() as thinking:
-                self._emit.close_reasoning(thinking.id, thinking.metadata)
-            case OpenCall() as call:
-                self._emit.close_call(call)
-            case _:
-                pass
-
-    def _hosted_result(self, block: dict[str, Any]) -> None:
-        content = block.get("content")
-        failed = isinstance(content, dict) and str(content.get("type", "")).endswith("_tool_result_error")
-        id = _string(block["tool_use_id"])
-        name = self._hosted.get(id) or block["type"].removesuffix("_tool_result")
-        result = ToolResult(type="error" if failed else "json", value=content)
-        self._emit.hosted_result(id, name, result, {"anthropic": {"blockType": block["type"]}})
-
-    def _message_delta(self, event: dict[str, Any]) -> None:
-        self._note_usage(event.get("usage"))
-        delta = event.get("delta") or {}
-        reason = _string(delta.get("stop_reason"))
-        if not reason:
-            return
-        for index, block in list(self._blocks.items()):
-            if isinstance(block, OpenCall):
-                self._emit.close_call(block, cut=reason == "max_tokens")
-                self._blocks.pop(index)
-            else:
-                self._block_stop(index)
-        native = compact({"stopReason": reason, "stopSequence": delta.get("stop_sequence")})
-        self._emit.finish(FINISH.get(reason, "unknown"), self._usage(), {"anthropic": native})
-
-    def _error(self, error: dict[str, Any]) -> None:
-        kind, message = error.get("type"), error.get("message")
-        text = ": ".join(str(item) for item in (kind, message) if item) or "Anthropic Messages stream error"
-        self._emit.fail(text, body={"error": error}, code=kind, usage=self._usage())
-
-    def _note_usage(self, usage: Any) -> None:
-        if not isinstance(usage, dict):
-            return
-        given = {key: value for key, value in usage.items() if value is not None}
-        if any(not isinstance(given.get(key, 0), int) for key in _COUNTS):
-            raise TypeError("a count of tokens is not a number")
-        self._raw_usage |= given
-
-    def _usage(self) -> ev.Usage | None:
-        raw = self._raw_usage
-        if not raw:
-            return None
-        return ev.usage(
-            non_cached=raw.get("input_tokens"),
-            cache_read=raw.get("cache_read_input_tokens"),
-            cache_write=raw.get("cache_creation_input_tokens"),
-            output=raw.get("output_tokens"),
-            namespace="anthropic",
-            raw=dict(raw),
-        )
-
-
-def _string(value: Any) -> str:
-    """Absent is empty."""
-    if value is not None and not isinstance(value, str):
-        raise TypeError(f"{type(value).__name__} where text belongs")
-    return value or ""

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+# Every escape is read in its turn: a backslash that is escaped itself begins none.
+_ESCAPE = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<half>\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\."
 _KINDS: dict[type, str] = {
     TextPart: "text",
     MediaPart: "media",
@@ -86,7 +88,7 @@ class WireProtocol(Protocol):
     def extend(self, draft: Draft, model: Model, messages: Sequence[Message]) -> None:
         """Lower further messages into the draft. Lowering all at once or batch by batch gives the same bytes."""
 
-    def markers(self, request: Request) -> tuple[bytes, int]:
+    def markers(self, draft: Draft, request: Request) -> tuple[bytes, int]:
         """The cache marker of this protocol and how many of the newest messages get one."""
 
     def decoder(self, model: Model, request: Request) -> Decoder: ...
@@ -196,20 +198,33 @@ def compact(fields: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in fields.items() if value is not None}
 
 
+def nonempty(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
 def open_array(body: dict[str, Any], key: str) -> bytes:
     """The body's bytes up to and with the opening bracket of its last member."""
     return to_json({**body, key: []})[:-2]
 
 
-def read_frame(decoder: msgspec.json.Decoder[T], who: str, frame: bytes) -> T:
-    """One frame of a stream. Bytes that are not UTF-8 are replaced; what else cannot be read ends the stream."""
+def read_frame(decoder: msgspec.json.Decoder[T], who: str, frame: bytes | str) -> T:
+    """One frame of a stream. Bytes that are not UTF-8 and halves of characters are replaced; what else cannot be read
+    ends the stream."""
     try:
         try:
             return decoder.decode(frame)
-        except UnicodeDecodeError:
-            return decoder.decode(frame.decode("utf-8", "replace"))
+        except (UnicodeDecodeError, msgspec.DecodeError) as error:
+            if isinstance(error, msgspec.ValidationError):
+                raise
+            return decoder.decode(repaired(frame))
     except (msgspec.DecodeError, RecursionError) as error:
         raise invalid_output(f"{who} sent a frame that cannot be read ({error})", frame) from error
+
+
+def repaired(frame: bytes | str) -> str:
+    """A frame as JSON without what no text may hold. Some gateways cut between the two escapes of a character."""
+    text = frame.decode("utf-8", "replace") if isinstance(frame, bytes) else frame
+    return re.sub(_ESCAPE, lambda found: r"\ufffd" if found["half"] else found[0], text)
 
 
 def _blank(part: Part, *, visible: bool) -> bool:

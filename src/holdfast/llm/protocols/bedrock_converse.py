@@ -7,19 +7,15 @@ is not taken is refused."""
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
 import re
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 import msgspec
 
-from holdfast.llm import event as ev
 from holdfast.llm.body import Draft
-from holdfast.llm.errors import invalid_output, invalid_request
-from holdfast.llm.lifecycle import Emitter, OpenCall, truncated
+from holdfast.llm.errors import invalid_request
 from holdfast.llm.media import NO_IMAGE, Media, read_media, unsupported
 from holdfast.llm.model import Model, deep_merge, options
 from holdfast.llm.protocols.base import (
@@ -31,13 +27,12 @@ from holdfast.llm.protocols.base import (
     metadata_of,
     model_schema,
     open_array,
-    read_frame,
     result_text,
     wrapped_update,
 )
+from holdfast.llm.protocols.claude import Lifetime, Markers, clean_id, thinking
 from holdfast.llm.request import (
     CacheHint,
-    CachePolicy,
     MediaPart,
     Message,
     Part,
@@ -51,14 +46,15 @@ from holdfast.llm.request import (
     ToolResultPart,
     result_items,
 )
+from holdfast.llm.tool_schema import object_schema
 from holdfast.schema.codec import encode as to_json
 from holdfast.schema.session_message import FileContent, TextContent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
-POINT_LIMIT = 4
-HOUR = 3600
+    from holdfast.llm.protocols.bedrock_stream import ConverseDecoder
+
 ID_LIMIT = 64
 NAME_LIMIT = 180
 DOCUMENTS = {
@@ -72,20 +68,10 @@ DOCUMENTS = {
     "text/plain": "txt",
     "text/markdown": "md",
 }
-FINISH = {
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "tool_use": "tool-calls",
-    "content_filtered": "content-filter",
-    "guardrail_intervened": "content-filter",
-}
 NO_OUTPUT = "(no output)"
 NO_TOOLS = "Tools cannot be called in this turn: answer in text."
 ATTACHED = "See the attached document."
 WITHHELD = "Not available in this turn."
-_ID = re.compile(r"[^A-Za-z0-9_-]")
 _NAME = re.compile(r"[^A-Za-z0-9\s()\[\]-]+", re.ASCII)
 
 
@@ -97,8 +83,6 @@ class BedrockConverse(NamedTuple):
 
     def path(self, model_id: str) -> str:
         return f"/model/{quote(model_id, safe='')}/converse-stream"
-
-    # -- encoding ------------------------------------------------------------------------------------------------
 
     def start(self, model: Model, request: Request) -> Draft:
         check_tools(self, request)
@@ -121,7 +105,7 @@ class BedrockConverse(NamedTuple):
             body["system"] = system
         draft = Draft(open_array(body, "messages"))
         draft.state = state
-        draft.spare = state.left
+        draft.spare = state.markers.left
         if tools and withheld:
             draft.trailer = b"," + to_json({"text": NO_TOOLS})
         return draft
@@ -138,11 +122,9 @@ class BedrockConverse(NamedTuple):
                 case _:
                     self._user(draft, model, message)
 
-    def markers(self, request: Request) -> tuple[bytes, int]:
-        """Longer-lived points may not follow shorter-lived ones, so one short hint makes the moving points short."""
-        policy = request.cache or CachePolicy()
-        long = _is_long(policy.ttl_seconds) and all(_is_long(hint.ttl_seconds) for hint in _hints(request))
-        return b"," + _point(long=long), policy.messages
+    def markers(self, draft: Draft, request: Request) -> tuple[bytes, int]:
+        markers: Markers = draft.state.markers
+        return b"," + _point(markers.moving), markers.newest
 
     def _model_fields(self, model: Model, request: Request, overlay: dict[str, Any]) -> dict[str, Any]:
         given = options(request, self.namespace)
@@ -150,7 +132,7 @@ class BedrockConverse(NamedTuple):
         top_k = controls.top_k if controls and model.capabilities.sampling else None
         return deep_merge(
             _dict(given.get("additionalModelRequestFields")),
-            compact({"thinking": _thinking(given.get("thinking"), model), "top_k": top_k}),
+            compact({"thinking": thinking(given.get("thinking"), model, self.name), "top_k": top_k}),
             _dict(overlay.pop("additionalModelRequestFields", None)),
         )
 
@@ -171,7 +153,7 @@ class BedrockConverse(NamedTuple):
 
     def _result(self, part: ToolResultPart, model: Model) -> dict[str, Any]:
         return {
-            "toolUseId": clean_id(part.id),
+            "toolUseId": short_id(part.id),
             "content": self._result_content(part.result, model) or [{"text": NO_OUTPUT}],
             "status": "error" if part.result.type == "error" else "success",
         }
@@ -229,33 +211,25 @@ class BedrockConverse(NamedTuple):
                 return (thought, None) if thought else None
             case ToolCallPart() if not part.provider_executed:
                 given = part.input if isinstance(part.input, dict) else {}
-                return {"toolUse": {"toolUseId": clean_id(part.id), "name": part.name, "input": given}}, None
+                return {"toolUse": {"toolUseId": short_id(part.id), "name": part.name, "input": given}}, None
             case _:
                 return None
 
     def decoder(self, model: Model, request: Request) -> ConverseDecoder:
+        from holdfast.llm.protocols.bedrock_stream import ConverseDecoder
+
         return ConverseDecoder()
 
 
 class _State:
     def __init__(self, model: Model, request: Request) -> None:
-        self.policy = request.cache or CachePolicy()
-        self.left = POINT_LIMIT if model.capabilities.caching else 0
+        self.markers = Markers(model, request)
         self.anywhere = model.capabilities.cache_points == "anywhere"
         self.order = CallOrder()
-        self._short = False
         self._documents: set[str] = set()
 
-    def point(self, hint: CacheHint | None, *, after_text: bool) -> bytes:
-        """A point that stays where it is, within the provider's limit; empty where there is none."""
-        if hint is None or self.left == 0 or not (after_text or self.anywhere):
-            return b""
-        self.left -= 1
-        self._short = self._short or not _is_long(hint.ttl_seconds)
-        return _point(long=not self._short)
-
-    def automatic(self) -> CacheHint:
-        return CacheHint(ttl_seconds=self.policy.ttl_seconds)
+    def point(self, hint: CacheHint | None, *, after_text: bool) -> Lifetime | None:
+        return self.markers.take(hint) if after_text or self.anywhere else None
 
     def document_name(self, filename: str) -> str:
         """In the provider's alphabet, and no name twice."""
@@ -273,10 +247,9 @@ def _add(draft: Draft, role: str, block: dict[str, Any], hint: CacheHint | None)
         draft.begin(role, b'{"role":"%s","content":[' % role.encode(), b"]}")
     state: _State = draft.state
     data, is_text = to_json(block), "text" in block
-    if point := state.point(hint, after_text=is_text):
-        draft.spare = state.left
-        draft.unmark()
-        draft.add(data + b"," + point)
+    if (lifetime := state.point(hint, after_text=is_text)) is not None:
+        state.markers.place(draft, lifetime)
+        draft.add(data + b"," + _point(lifetime))
     else:
         draft.add(data, mark=len(data) if is_text or state.anywhere else None, text=is_text)
 
@@ -289,31 +262,16 @@ def _inference(model: Model, request: Request) -> dict[str, Any]:
     return compact({"maxTokens": controls.max_tokens, **sampling, "stopSequences": controls.stop})
 
 
-def _thinking(given: Any, model: Model) -> dict[str, Any] | None:
-    """Claude's own field, which Converse passes on."""
-    if not isinstance(given, dict) or given.get("type") not in ("enabled", "adaptive", "disabled"):
-        return None
-    if given["type"] == "enabled" and model.capabilities.thinking != "adaptive":
-        budget = given.get("budgetTokens", given.get("budget_tokens"))
-        if not isinstance(budget, int):
-            raise invalid_request("Bedrock Converse: thinking needs a budget", parameter="thinking")
-        return {"type": "enabled", "budget_tokens": budget}
-    return {"type": "disabled"} if given["type"] == "disabled" else {"type": "adaptive"}
-
-
 def _tool_config(
     model: Model, request: Request, tools: Sequence[ToolDefinition], state: _State, *, choose: bool
 ) -> dict[str, Any]:
     lowered: list[Any] = []
-    for index, tool in enumerate(tools):
-        hint = tool.cache
-        if hint is None and state.policy.tools and index == len(tools) - 1:
-            hint = state.automatic()
-        schema = {**model_schema(model, tool), "type": "object"}
+    for tool, hint in state.markers.of_tools(tools):
+        schema = object_schema(model_schema(model, tool))
         spec = {"name": tool.name, "description": tool.description or None, "inputSchema": {"json": schema}}
         lowered.append({"toolSpec": compact(spec)})
-        if point := state.point(hint, after_text=False):
-            lowered.append(msgspec.Raw(point))
+        if (lifetime := state.point(hint, after_text=False)) is not None:
+            lowered.append(msgspec.Raw(_point(lifetime)))
     chosen = {"toolChoice": _choice(request.tool_choice)} if choose and request.tool_choice is not None else {}
     return {"tools": lowered, **chosen}
 
@@ -340,15 +298,11 @@ def _called(request: Request) -> tuple[ToolDefinition, ...]:
 
 
 def _system(request: Request, state: _State) -> list[Any]:
-    parts = [part for part in request.system if part.text.strip()]
     lowered: list[Any] = []
-    for index, part in enumerate(parts):
-        hint = part.cache
-        if hint is None and state.policy.system and index == len(parts) - 1:
-            hint = state.automatic()
+    for part, hint in state.markers.of_system(request):
         lowered.append({"text": part.text})
-        if point := state.point(hint, after_text=True):
-            lowered.append(msgspec.Raw(point))
+        if (lifetime := state.point(hint, after_text=True)) is not None:
+            lowered.append(msgspec.Raw(_point(lifetime)))
     return lowered
 
 
@@ -372,25 +326,13 @@ def _lacks_text(message: Message) -> bool:
     return not texts and any(not kind.startswith("image/") for kind in media)
 
 
-def _hints(request: Request) -> Iterator[CacheHint]:
-    holders: list[Any] = [*request.tools, *request.system]
-    holders += [part for message in request.messages for part in message.content]
-    for holder in holders:
-        if (hint := getattr(holder, "cache", None)) is not None:
-            yield hint
+def _point(lifetime: Lifetime) -> bytes:
+    return to_json({"cachePoint": {"type": "default", "ttl": "1h"} if lifetime == "1h" else {"type": "default"}})
 
 
-def _is_long(ttl: int | None) -> bool:
-    return ttl is not None and ttl >= HOUR
-
-
-def _point(*, long: bool) -> bytes:
-    return to_json({"cachePoint": {"type": "default", "ttl": "1h"} if long else {"type": "default"}})
-
-
-def clean_id(id: str) -> str:
-    """Ids of other providers, made acceptable here; call and result change alike."""
-    clean = _ID.sub("_", id)
+def short_id(id: str) -> str:
+    """Not longer than the provider takes, and still like no other."""
+    clean = clean_id(id)
     if len(clean) <= ID_LIMIT:
         return clean
     return f"{clean[: ID_LIMIT - 17]}_{hashlib.sha256(id.encode()).hexdigest()[:16]}"
@@ -402,346 +344,3 @@ def _named(name: str, fields: dict[str, Any]) -> dict[str, Any]:
 
 def _dict(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
-
-
-# -- decoding ----------------------------------------------------------------------------------------------------
-
-
-class _Payload(msgspec.Struct, rename="camel"):
-    pass
-
-
-class _Frame(msgspec.Struct):
-    kind: str
-    type: str
-    payload: str
-
-
-class _ToolUse(_Payload):
-    tool_use_id: str
-    name: str
-    type: str | None = None
-
-
-class _HostedResult(_Payload):
-    tool_use_id: str
-    status: str | None = None
-
-
-class _Begun(_Payload):
-    tool_use: _ToolUse | None = None
-    tool_result: _HostedResult | None = None
-
-
-class _BlockStart(_Payload):
-    content_block_index: int
-    start: _Begun | None = None
-
-
-class _Arguments(_Payload):
-    input: str | None = None
-
-
-class _Reasoning(_Payload):
-    text: str | None = None
-    signature: str | None = None
-    redacted_content: str | None = None
-
-
-class _Delta(_Payload):
-    text: str | None = None
-    tool_use: _Arguments | None = None
-    tool_result: list[dict[str, Any]] | None = None
-    reasoning_content: _Reasoning | None = None
-    citation: Any = None
-
-
-class _BlockDelta(_Payload):
-    content_block_index: int
-    delta: _Delta | None = None
-
-
-class _BlockStop(_Payload):
-    content_block_index: int
-
-
-class _MessageStop(_Payload):
-    stop_reason: str | None = None
-
-
-class _Usage(_Payload):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    total_tokens: int | None = None
-    cache_read_input_tokens: int | None = None
-    cache_write_input_tokens: int | None = None
-
-
-class _Metadata(_Payload):
-    usage: dict[str, Any] | None = None
-
-
-_FRAME = msgspec.json.Decoder(_Frame)
-_START = msgspec.json.Decoder(_BlockStart)
-_DELTA = msgspec.json.Decoder(_BlockDelta)
-_STOP = msgspec.json.Decoder(_BlockStop)
-_MESSAGE_STOP = msgspec.json.Decoder(_MessageStop)
-_METADATA = msgspec.json.Decoder(_Metadata)
-_OBJECT = msgspec.json.Decoder(dict[str, Any])
-
-
-class _Text:
-    def __init__(self, id: str) -> None:
-        self.id = id
-        self.citations: list[Any] = []
-
-    @property
-    def metadata(self) -> dict[str, dict[str, Any]] | None:
-        return {"bedrock": {"citations": self.citations}} if self.citations else None
-
-
-class _Thinking:
-    def __init__(self, id: str) -> None:
-        self.id = id
-        self.signature: list[str] = []
-        self.redacted: list[str] = []
-
-    @property
-    def metadata(self) -> dict[str, dict[str, Any]] | None:
-        found = compact({"signature": "".join(self.signature) or None, "redactedContent": _joined(self.redacted)})
-        return {"bedrock": found} if found else None
-
-
-class _Result:
-    """What a tool of the provider's own gave."""
-
-    def __init__(self, call: OpenCall, status: str | None) -> None:
-        self.call = call
-        self.failed = status == "error"
-        self.pieces: list[dict[str, Any]] = []
-
-
-class ConverseDecoder:
-    def __init__(self) -> None:
-        self._emit = Emitter()
-        self._blocks: dict[int, OpenCall | _Text | _Thinking | _Result] = {}
-        self._broken: list[OpenCall] = []
-        self._called: set[str] = set()
-        self._hosted: dict[str, OpenCall] = {}
-        self._reason: str | None = None
-        self._counted = False
-        self._usage: ev.Usage | None = None
-
-    @property
-    def done(self) -> bool:
-        return self._emit.ended
-
-    def feed(self, frame: bytes) -> list[ev.Event]:
-        if self._emit.ended:
-            return []
-        head = read_frame(_FRAME, "Bedrock", frame)
-        if head.kind in ("exception", "error"):
-            self._fail(head)
-        elif head.kind == "event" and (self._reason is None or head.type == "metadata"):
-            try:
-                self._event(head)
-            except (msgspec.DecodeError, RecursionError) as error:
-                raise invalid_output(f"Bedrock sent an event that cannot be read ({error})", head.payload) from error
-        return self._emit.take()
-
-    def finish(self) -> list[ev.Event]:
-        """Usage follows the stop, so the end waits for the end of the stream. Usage without a stop counts as one."""
-        if self._emit.ended:
-            return []
-        if self._reason is None and not self._counted:
-            raise truncated("Bedrock", self._usage)
-        reason = self._reason
-        if reason is None:
-            self._stop("end_turn")
-        self._emit.finish(
-            FINISH.get(reason, "unknown") if reason is not None else "stop",
-            self._usage,
-            {"bedrock": {"stopReason": reason}} if reason else None,
-        )
-        return self._emit.take()
-
-    def _event(self, frame: _Frame) -> None:
-        match frame.type:
-            case "contentBlockStart":
-                start = _START.decode(frame.payload)
-                self._block_start(start.content_block_index, start.start or _Begun())
-            case "contentBlockDelta":
-                delta = _DELTA.decode(frame.payload)
-                self._block_delta(delta.content_block_index, delta.delta or _Delta())
-            case "contentBlockStop":
-                self._block_stop(_STOP.decode(frame.payload).content_block_index)
-            case "messageStop":
-                self._stop(_MESSAGE_STOP.decode(frame.payload).stop_reason or "")
-            case "metadata":
-                self._counted = True
-                self._note_usage(_METADATA.decode(frame.payload).usage)
-            case _:
-                pass
-
-    def _block_start(self, index: int, begun: _Begun) -> None:
-        """Only tools announce themselves; text and reasoning begin with their first delta."""
-        if begun.tool_use is not None:
-            self._make_way(index)
-            given = begun.tool_use
-            if given.tool_use_id in self._called:
-                raise invalid_output(f"Bedrock began the tool call {given.tool_use_id} twice")
-            self._called.add(given.tool_use_id)
-            hosted = given.type == "server_tool_use"
-            self._blocks[index] = self._emit.open_call(given.tool_use_id, given.name, hosted=hosted)
-        elif begun.tool_result is not None:
-            self._make_way(index)
-            if (call := self._hosted.pop(begun.tool_result.tool_use_id, None)) is not None:
-                self._blocks[index] = _Result(call, begun.tool_result.status)
-
-    def _block_delta(self, index: int, delta: _Delta) -> None:
-        if delta.text or delta.citation is not None:
-            text = self._text(index)
-            self._emit.text(text.id, delta.text or "")
-            text.citations += [delta.citation] if delta.citation is not None else []
-        if (reasoning := delta.reasoning_content) is not None:
-            self._reasoning(index, reasoning)
-        if delta.tool_use is not None:
-            call = self._blocks.get(index)
-            if not isinstance(call, OpenCall):
-                raise invalid_output("Bedrock sent arguments for an unknown tool call")
-            self._emit.call_delta(call, delta.tool_use.input or "")
-        if delta.tool_result is not None:
-            result = self._blocks.get(index)
-            if isinstance(result, _Result):
-                result.pieces += delta.tool_result
-
-    def _text(self, index: int) -> _Text:
-        block = self._blocks.get(index)
-        if not isinstance(block, _Text):
-            self._make_way(index)
-            block = self._blocks[index] = _Text(self._emit.fresh(f"text-{index}"))
-            self._emit.open_text(block.id)
-        return block
-
-    def _reasoning(self, index: int, given: _Reasoning) -> None:
-        if not (given.text or given.signature or given.redacted_content):
-            return
-        block = self._blocks.get(index)
-        if not isinstance(block, _Thinking):
-            self._make_way(index)
-            block = self._blocks[index] = _Thinking(self._emit.fresh(f"reasoning-{index}"))
-            self._emit.open_reasoning(block.id)
-        self._emit.reasoning(block.id, given.text or "")
-        block.signature += [given.signature] if given.signature else []
-        block.redacted += [given.redacted_content] if given.redacted_content else []
-
-    def _make_way(self, index: int) -> None:
-        """A block begins: the one in its place ends, and so do texts elsewhere and calls that were left broken."""
-        for other, block in list(self._blocks.items()):
-            if other == index or isinstance(block, _Text):
-                self._block_stop(other)
-        self._close_broken(cut=False)
-
-    def _block_stop(self, index: int) -> None:
-        match self._blocks.pop(index, None):
-            case _Text() as text:
-                self._emit.close_text(text.id, text.metadata)
-            case _Thinking() as thinking:
-                self._emit.close_reasoning(thinking.id, thinking.metadata)
-            case OpenCall() as call if _is_object(call) or not "".join(call.pieces).strip():
-                self._close_call(call)
-            case OpenCall() as call:
-                # Only the stop reason tells whether the model wrote this or the output limit cut it.
-                self._broken.append(call)
-            case _Result() as result:
-                self._hosted_result(result)
-            case _:
-                pass
-
-    def _hosted_result(self, result: _Result) -> None:
-        texts = [piece["text"] for piece in result.pieces if isinstance(piece.get("text"), str)]
-        values = [piece["json"] for piece in result.pieces if "json" in piece]
-        value = values[0] if len(values) == 1 and not texts else "".join(texts) if not values else result.pieces
-        kind: Literal["error", "text", "json"] = "text" if isinstance(value, str) else "json"
-        given = ToolResult(type="error" if result.failed else kind, value=value)
-        self._emit.hosted_result(result.call.id, result.call.name, given)
-
-    def _stop(self, reason: str) -> None:
-        cut = FINISH.get(reason) == "length"
-        for index, block in list(self._blocks.items()):
-            if isinstance(block, OpenCall) and cut and not _is_object(block):
-                self._emit.drop_call(block)
-            else:
-                self._block_stop(index)
-        self._blocks.clear()
-        self._close_broken(cut=cut)
-        self._reason = reason
-
-    def _close_broken(self, *, cut: bool) -> None:
-        for call in self._broken:
-            self._close_call(call, cut=cut)
-        self._broken.clear()
-
-    def _close_call(self, call: OpenCall, *, cut: bool = False) -> None:
-        self._emit.close_call(call, cut=cut)
-        if call.hosted:
-            self._hosted[call.id] = call
-
-    def _note_usage(self, raw: dict[str, Any] | None) -> None:
-        if raw is None:
-            return
-        seen = _usage(raw)
-        if self._usage is None or seen.input or seen.output:
-            self._usage = seen
-
-    def _fail(self, frame: _Frame) -> None:
-        """An exception carries JSON, an error only its message."""
-        try:
-            body = _OBJECT.decode(frame.payload)
-        except (msgspec.DecodeError, RecursionError):
-            body = {}
-        message = body.get("message") or body.get("Message") or body.get("originalMessage") or frame.payload
-        text = ": ".join(str(item) for item in (frame.type, message) if item) or "Bedrock Converse stream error"
-        for block in (*self._blocks.values(), *self._broken):
-            if isinstance(block, OpenCall):
-                self._emit.drop_call(block)
-            elif isinstance(block, _Thinking) and (metadata := block.metadata):
-                self._emit.note_reasoning(block.id, metadata)
-        self._emit.fail(text, body=body, code=frame.type or None, usage=self._usage)
-
-
-def _usage(raw: dict[str, Any]) -> ev.Usage:
-    """`inputTokens` leaves cached tokens out, except where the total says that it does not."""
-    seen = msgspec.convert(raw, _Usage)
-    given, cached = seen.input_tokens, (seen.cache_read_input_tokens or 0) + (seen.cache_write_input_tokens or 0)
-    inclusive = (
-        cached > 0 and given is not None and given >= cached and seen.total_tokens == given + (seen.output_tokens or 0)
-    )
-    return ev.usage(
-        input=given if inclusive else None,
-        non_cached=None if inclusive else given,
-        cache_read=seen.cache_read_input_tokens,
-        cache_write=seen.cache_write_input_tokens,
-        output=seen.output_tokens,
-        total=seen.total_tokens,
-        namespace="bedrock",
-        raw=raw,
-    )
-
-
-def _is_object(call: OpenCall) -> bool:
-    try:
-        _OBJECT.decode("".join(call.pieces))
-    except (msgspec.DecodeError, RecursionError):
-        return False
-    return True
-
-
-def _joined(pieces: list[str]) -> str | None:
-    """Base64 that came in several pieces, each padded for itself, as one."""
-    if len(pieces) < 2:
-        return pieces[0] if pieces else None
-    try:
-        return base64.b64encode(b"".join(base64.b64decode(piece, validate=True) for piece in pieces)).decode()
-    except binascii.Error as error:
-        raise invalid_output(f"Bedrock sent redacted content that is not base64 ({error})") from error

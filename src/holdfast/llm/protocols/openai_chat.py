@@ -5,14 +5,10 @@ sees one growing prefix. A chronological update joins the user message before it
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgspec
-
-from holdfast.llm import event as ev
 from holdfast.llm.body import Draft
-from holdfast.llm.errors import invalid_output
-from holdfast.llm.lifecycle import Emitter, OpenCall, truncated
 from holdfast.llm.media import NO_IMAGE, Media, read_media, unsupported
 from holdfast.llm.model import Model, effort, options
 from holdfast.llm.protocols.base import (
@@ -24,7 +20,6 @@ from holdfast.llm.protocols.base import (
     metadata_of,
     model_schema,
     open_array,
-    read_frame,
     result_text,
     wrapped_update,
 )
@@ -44,15 +39,12 @@ from holdfast.schema.codec import encode as to_json
 from holdfast.schema.session_message import TextContent
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-FINISH = {
-    "stop": "stop",
-    "length": "length",
-    "tool_calls": "tool-calls",
-    "function_call": "tool-calls",
-    "content_filter": "content-filter",
-}
+    from holdfast.llm.protocols.chat_stream import ChatDecoder
+
+DETAIL_TEXTS = {"reasoning.text": "text", "reasoning.summary": "summary"}
+MARKER_LIMIT = 4
 MARKER = b',"cache_control":{"type":"ephemeral"}'
 
 
@@ -67,8 +59,6 @@ class OpenAIChat(NamedTuple):
 
     def path(self, model_id: str) -> str:
         return "/chat/completions"
-
-    # -- encoding ------------------------------------------------------------------------------------------------
 
     def start(self, model: Model, request: Request) -> Draft:
         check_tools(self, request)
@@ -87,6 +77,7 @@ class OpenAIChat(NamedTuple):
             body["tool_choice"] = _choice(request.tool_choice)
         draft = Draft(open_array(body, "messages"))
         draft.state = _State(lists=model.capabilities.inline_cache)
+        draft.spare = MARKER_LIMIT
         if system := [part.text for part in request.system if part.text]:
             _text_message(draft, "system", b'{"role":"system","content":', ["\n".join(system)])
         return draft
@@ -109,7 +100,7 @@ class OpenAIChat(NamedTuple):
             if not state.order.waiting:
                 _flush_images(draft, model, state)
 
-    def markers(self, request: Request) -> tuple[bytes, int]:
+    def markers(self, draft: Draft, request: Request) -> tuple[bytes, int]:
         return MARKER, request.cache.messages if request.cache else 2
 
     def _assistant(self, draft: Draft, model: Model, message: Message) -> None:
@@ -119,17 +110,16 @@ class OpenAIChat(NamedTuple):
             thoughts = [part for part in message.content if isinstance(part, ReasoningPart)]
             if text := "".join(part.text for part in thoughts):
                 lowered["reasoning_content"] = text
-            if details := [
-                item for part in thoughts for item in metadata_of(part, self.namespace).get("reasoningDetails", ())
-            ]:
-                lowered["reasoning_details"] = details
+            details = [metadata_of(part, self.namespace).get("reasoningDetails", ()) for part in thoughts]
+            if joined := join_details(item for items in details for item in items):
+                lowered["reasoning_details"] = joined
         calls = [part for part in message.content if isinstance(part, ToolCallPart) and not part.provider_executed]
         if calls:
             lowered["tool_calls"] = [
                 {
                     "id": call.id,
                     "type": "function",
-                    "function": {"name": call.name, "arguments": to_json(call.input).decode()},
+                    "function": {"name": call.name, "arguments": to_json(_object(call.input)).decode()},
                 }
                 for call in calls
             ]
@@ -150,7 +140,40 @@ class OpenAIChat(NamedTuple):
         }
 
     def decoder(self, model: Model, request: Request) -> ChatDecoder:
+        from holdfast.llm.protocols.chat_stream import ChatDecoder
+
         return ChatDecoder(self.namespace)
+
+
+def join_details(fragments: Iterable[Any]) -> list[Any]:
+    """Reasoning details as they were before they were streamed: what came in pieces under one index is one item again.
+    Its signature is for the whole text, so that the pieces would be refused."""
+    joined: list[Any] = []
+    for place, run in groupby(fragments, key=_place):
+        items = list(run)
+        if place is None or len(items) == 1:
+            joined += items
+            continue
+        name = DETAIL_TEXTS[place[0]]
+        text = "".join(item[name] for item in items if isinstance(item.get(name), str))
+        known = {key: value for item in items for key, value in item.items() if value is not None}
+        joined.append({**known, name: text})
+    return joined
+
+
+def _place(item: Any) -> tuple[str, int] | None:
+    """Where a piece of a thought belongs; None for what is whole."""
+    if not isinstance(item, dict):
+        return None
+    match item.get("type"), item.get("index"):
+        case str(kind), int(index) if kind in DETAIL_TEXTS:
+            return kind, index
+        case _:
+            return None
+
+
+def _object(given: Any) -> dict[str, Any]:
+    return given if isinstance(given, dict) else {}
 
 
 class _State:
@@ -302,184 +325,3 @@ def _tool(model: Model, tool: Any) -> dict[str, Any]:
 
 def _choice(choice: ToolChoice) -> Any:
     return choice.type if choice.type != "tool" else {"type": "function", "function": {"name": choice.name}}
-
-
-# -- decoding ----------------------------------------------------------------------------------------------------
-
-
-class _Function(msgspec.Struct):
-    name: str | None = None
-    arguments: Any = None
-
-
-class _Call(msgspec.Struct):
-    index: int | None = None
-    id: str | None = None
-    function: _Function | None = None
-
-
-class _Delta(msgspec.Struct):
-    content: str | None = None
-    refusal: str | None = None
-    reasoning_content: str | None = None
-    reasoning: str | None = None
-    reasoning_details: list[Any] | None = None
-    tool_calls: list[_Call] | None = None
-
-
-class _Choice(msgspec.Struct):
-    delta: _Delta | None = None
-    finish_reason: str | None = None
-    native_finish_reason: Any = None
-
-
-class _Chunk(msgspec.Struct):
-    choices: list[_Choice] | None = None
-    usage: Any = None
-    error: Any = None
-    x_groq: Any = None
-
-
-_CHUNK = msgspec.json.Decoder(_Chunk)
-
-
-class ChatDecoder:
-    def __init__(self, namespace: str) -> None:
-        self._namespace = namespace
-        self._emit = Emitter()
-        self._text = self._reasoning = ""
-        self._details: list[Any] = []
-        self._calls: dict[int, OpenCall] = {}
-        self._made = 0
-        self._reason: str | None = None
-        self._native: Any = None
-        self._refused = False
-        self._usage: ev.Usage | None = None
-
-    @property
-    def done(self) -> bool:
-        return self._emit.ended
-
-    def feed(self, frame: bytes) -> list[ev.Event]:
-        if self._emit.ended or frame == b"[DONE]":
-            return []
-        chunk = read_frame(_CHUNK, "Chat", frame)
-        if chunk.error is not None:
-            self._fail(chunk.error)
-            return self._emit.take()
-        try:
-            self._note_usage(chunk)
-        except (TypeError, AttributeError) as error:
-            raise invalid_output(f"Chat sent usage of the wrong shape ({error})", frame) from error
-        if chunk.choices:
-            choice = chunk.choices[0]
-            if choice.delta is not None and self._reason is None:
-                self._delta(choice.delta)
-            if choice.finish_reason and self._reason is None:
-                self._finish_reason(choice.finish_reason, choice.native_finish_reason)
-        return self._emit.take()
-
-    def finish(self) -> list[ev.Event]:
-        if self._emit.ended:
-            return []
-        if self._reason is None:
-            raise truncated("Chat", self._usage)
-        reason = "content-filter" if self._refused else FINISH.get(self._reason, "unknown")
-        self._emit.finish(
-            reason, self._usage, {self._namespace: compact({"finishReason": self._reason, "native": self._native})}
-        )
-        return self._emit.take()
-
-    def _delta(self, delta: _Delta) -> None:
-        emit = self._emit
-        if delta.reasoning_details:
-            self._details += delta.reasoning_details
-        if thought := delta.reasoning_content or delta.reasoning:
-            self._reasoning = self._reasoning or emit.fresh("reasoning-0")
-            emit.reasoning(self._reasoning, thought)
-        if text := delta.content or delta.refusal:
-            self._refused = self._refused or not delta.content
-            self._close_reasoning()
-            self._text = self._text or emit.fresh("text-0")
-            emit.text(self._text, text)
-        for position, call in enumerate(delta.tool_calls or ()):
-            self._call_delta(call, position)
-
-    def _call_delta(self, given: _Call, position: int) -> None:
-        index = given.index if given.index is not None else position
-        function = given.function or _Function()
-        call = self._calls.get(index)
-        if call is None:
-            if not function.name:
-                raise invalid_output("Chat began a tool call with a missing id or name")
-            self._close_blocks()
-            self._made += 1
-            call = self._calls[index] = self._emit.open_call(given.id or f"call_{self._made}", function.name)
-        arguments = function.arguments
-        if arguments is not None and not isinstance(arguments, str):
-            arguments = to_json(arguments).decode()
-        self._emit.call_delta(call, arguments or "")
-
-    def _finish_reason(self, reason: str, native: Any) -> None:
-        if reason == "error":
-            self._emit.fail("the provider ended the turn with an error", usage=self._usage)
-            return
-        self._close_blocks()
-        for _, call in sorted(self._calls.items()):
-            self._emit.close_call(call, cut=reason == "length")
-        self._calls.clear()
-        self._reason, self._native = reason, native
-
-    def _close_reasoning(self) -> None:
-        if self._reasoning or self._details:
-            details = {self._namespace: {"reasoningDetails": self._details}} if self._details else None
-            block = self._reasoning or self._emit.fresh("reasoning-0")
-            self._emit.open_reasoning(block)  # details may come without any text
-            self._emit.close_reasoning(block, details)
-            self._reasoning, self._details = "", []
-
-    def _close_blocks(self) -> None:
-        self._close_reasoning()
-        if self._text:
-            self._emit.close_text(self._text)
-            self._text = ""
-
-    def _note_usage(self, chunk: _Chunk) -> None:
-        raw = chunk.usage
-        if raw is None and self._usage is None and isinstance(chunk.x_groq, dict):
-            raw = chunk.x_groq.get("usage")
-        if not isinstance(raw, dict):
-            return
-        seen = _usage(raw, self._namespace)
-        if self._usage is None or seen.input or seen.output:
-            self._usage = seen
-
-    def _fail(self, error: Any) -> None:
-        fields = error if isinstance(error, dict) else {}
-        message = fields.get("message") or (error if isinstance(error, str) else to_json(error).decode())
-        code = fields.get("code")
-        self._emit.fail(
-            str(message),
-            body={"error": error},
-            code=str(code) if code is not None else None,
-            status=code if isinstance(code, int) and code >= 400 else None,
-            usage=self._usage,
-        )
-
-
-def _usage(raw: dict[str, Any], namespace: str) -> ev.Usage:
-    prompt = raw.get("prompt_tokens_details") or {}
-    completion = raw.get("completion_tokens_details") or {}
-    read = prompt.get("cached_tokens")
-    if read is None:
-        read = raw.get("prompt_cache_hit_tokens", raw.get("cached_tokens"))
-    return ev.usage(
-        input=raw.get("prompt_tokens"),
-        cache_read=read,
-        cache_write=prompt.get("cache_write_tokens"),
-        output=raw.get("completion_tokens"),
-        reasoning=completion.get("reasoning_tokens"),
-        total=raw.get("total_tokens"),
-        namespace=namespace,
-        raw=raw,
-    )

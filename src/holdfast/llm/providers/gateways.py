@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.llm.errors import invalid_request
 from holdfast.llm.model import Capabilities, Model, deep_merge
-from holdfast.llm.protocols.openai_chat import OpenAIChat
 from holdfast.llm.providers.openai import NAMESPACE, Api, openai_capabilities, openai_defaults, responses_route
 from holdfast.llm.route.auth import Auth, BothAuth, KeyAuth
 from holdfast.llm.route.route import Route
@@ -141,6 +140,8 @@ def _model(
         route = responses_route(auth, base_url, headers=headers, query=query, timeouts=settings.timeouts)
         route = route._replace(id=provider)
     else:
+        from holdfast.llm.protocols.openai_chat import OpenAIChat
+
         protocol = OpenAIChat(name=f"{provider} Chat")
         route = Route(provider, protocol, base_url, auth, query, headers, timeouts=settings.timeouts)
     defaults = {NAMESPACE: openai_defaults(id, verbosity=False)} if guessed else {}

@@ -1,4 +1,6 @@
-"""OpenAI itself: Responses unless Chat is asked for, over HTTP or a WebSocket, with what suits its models."""
+"""OpenAI itself: Responses unless Chat is asked for, over HTTP or a WebSocket, with what suits its models.
+
+Of the two protocols only the one in use is imported."""
 
 from __future__ import annotations
 
@@ -7,8 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from holdfast.llm.errors import invalid_request
 from holdfast.llm.model import Capabilities, Model, deep_merge
-from holdfast.llm.protocols.openai_chat import OpenAIChat
-from holdfast.llm.protocols.openai_responses import OpenAIResponses
 from holdfast.llm.route.auth import KeyAuth
 from holdfast.llm.route.route import Route
 from holdfast.llm.route.transport import Timeouts
@@ -50,6 +50,8 @@ def openai_model(
     elif transport == "websocket":
         raise invalid_request("OpenAI Chat has no WebSocket form")
     else:
+        from holdfast.llm.protocols.openai_chat import OpenAIChat
+
         route = Route("openai-chat", OpenAIChat(), base_url, auth, headers=extra, timeouts=timeouts)
     defaults = openai_defaults(id, verbosity=api == "responses")
     return Model(
@@ -72,6 +74,8 @@ def responses_route(
     timeouts: Timeouts = DEFAULT_TIMEOUTS,
 ) -> Route:
     """Responses wherever it is spoken. Nothing is stored at the provider unless somebody asks for it."""
+    from holdfast.llm.protocols.openai_responses import OpenAIResponses
+
     return Route(
         "openai-responses" if transport == "http" else "openai-responses-websocket",
         OpenAIResponses(),

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from holdfast.llm.errors import REDACTED, is_secret_name, redact_url
+from holdfast.llm.errors import REDACTED, redact_url, sent_secrets
 from holdfast.schema.codec import decode_any, encode
 
 if TYPE_CHECKING:
@@ -327,7 +327,7 @@ class RecordingTransport:
         self._takes: list[_Take] = []
 
     async def send(self, request: HttpRequest) -> HttpResponse:
-        self._secrets |= _credentials(request.headers)
+        self._secrets |= sent_secrets(request.url, request.headers)
         take = _Take(request)
         self._takes.append(take)
         try:
@@ -412,9 +412,3 @@ class _Tee:
 
     async def close(self) -> None:
         await self._response.close()
-
-
-def _credentials(headers: Mapping[str, str]) -> set[str]:
-    """The values of credential headers, with and without the scheme before them."""
-    values = [value for name, value in headers.items() if is_secret_name(name)]
-    return {word for value in values for word in (value, value.rpartition(" ")[2])}

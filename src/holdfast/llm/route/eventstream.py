@@ -20,7 +20,8 @@ _NAMED_BY = {"event": ":event-type", "exception": ":exception-type", "error": ":
 
 
 class AwsFrames:
-    """Feed chunks, get complete frames. Cost is linear in the bytes fed."""
+    """Feed chunks, get complete frames. Cost is linear in the bytes fed. What is wrong with a frame is said after those
+    before it were handed out, so that it does not matter how they arrived."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -28,19 +29,26 @@ class AwsFrames:
 
     def feed(self, chunk: bytes) -> list[bytes]:
         self._buffer += chunk
-        frames: list[bytes] = []
-        start = 0
-        while (length := self._frame_length(start)) is not None:
-            frame = bytes(self._buffer[start : start + length])
-            frames += _read(frame)
-            start += length
-        del self._buffer[:start]
-        return frames
+        return self._frames()
 
     def finish(self) -> list[bytes]:
+        self._frames()  # raises what could not be said before
         if self._buffer:
             raise LLMError("Transport", "the stream was truncated: it ended inside a frame", kind="truncated")
         return []
+
+    def _frames(self) -> list[bytes]:
+        frames: list[bytes] = []
+        start = 0
+        try:
+            while (length := self._frame_length(start)) is not None:
+                frames += _read(bytes(self._buffer[start : start + length]))
+                start += length
+        except (LLMError, FrameTooLarge):
+            if not frames:
+                raise
+        del self._buffer[:start]
+        return frames
 
     def _frame_length(self, start: int) -> int | None:
         """None while the frame has not arrived whole."""

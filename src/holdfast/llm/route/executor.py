@@ -4,7 +4,6 @@ them and nothing that must stay secret."""
 from __future__ import annotations
 
 import asyncio
-import email.utils
 import random
 import time
 from contextlib import aclosing
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
 
 REQUEST_IDS = ("x-request-id", "request-id", "x-amzn-requestid", "x-amz-request-id", "x-goog-request-id", "cf-ray")
 MARGIN = 4096
+CODE_LIMIT = 100
 
 
 class Retry(NamedTuple):
@@ -62,6 +62,7 @@ async def exchange(
                 return response
             error = await _failure(request, response, secrets, retry.now())
         except LLMError as failed:
+            failed.redact(secrets)
             error = failed
         delay = _delay(error, attempt, retry)
         if delay is None:
@@ -93,7 +94,8 @@ async def _failure(request: HttpRequest, response: HttpResponse, secrets: tuple[
         body = decode_any(raw)
     except (msgspec.DecodeError, RecursionError):
         body = None
-    code = response.headers.get("x-amzn-errortype", "").partition(":")[0] or None
+    headers = _shown(response.headers, secrets)
+    code = headers.get("x-amzn-errortype", "").partition(":")[0][:CODE_LIMIT] or None
     verdict = classify(response.status, body, raw, code)
     detail = excerpt(shown) if len(shown) <= EXCERPT else ""
     diagnostics = Diagnostics(
@@ -101,11 +103,11 @@ async def _failure(request: HttpRequest, response: HttpResponse, secrets: tuple[
         url=redact_url(redact(request.url, secrets)),
         request_headers=_shown(request.headers, secrets),
         status=response.status,
-        response_headers=_shown(response.headers, secrets),
+        response_headers=headers,
         body=shown[:BODY_LIMIT],
         body_truncated=truncated or len(shown) > BODY_LIMIT,
-        request_id=next((response.headers[name] for name in REQUEST_IDS if name in response.headers), None),
-        rate_limit=rate_limits(response.headers) or None,
+        request_id=next((headers[name] for name in REQUEST_IDS if name in headers), None),
+        rate_limit=_limits(response.headers, secrets) or None,
     )
     return LLMError(
         verdict.reason,
@@ -135,6 +137,14 @@ async def read_bounded(response: HttpResponse, limit: int = BODY_LIMIT) -> tuple
     return body[:limit].decode("utf-8", "replace"), len(body) > limit
 
 
+def _limits(headers: Mapping[str, str], secrets: tuple[str, ...]) -> dict[str, dict[str, str]]:
+    # Their names speak of tokens, so they are read before names decide what is shown.
+    return {
+        kind: {key: redact(value, secrets) for key, value in found.items()}
+        for kind, found in rate_limits(headers).items()
+    }
+
+
 def _shown(headers: Mapping[str, str], secrets: tuple[str, ...]) -> dict[str, str]:
     return {name: redact(value, secrets) for name, value in redact_headers(headers).items()}
 
@@ -147,12 +157,21 @@ def retry_after(headers: Mapping[str, str], body: object, now: float) -> int | N
     if given is not None:
         if (value := _number(given)) is not None:
             return max(0, int(value * 1000))
-        try:
-            moment = email.utils.parsedate_to_datetime(given).timestamp()
-        except (ValueError, OverflowError):
-            return None
-        return max(0, int((moment - now) * 1000))
+        if (moment := _moment(given)) is not None:
+            return max(0, int((moment - now) * 1000))
     return retry_info(body)
+
+
+def _moment(date: str) -> float | None:
+    """Seconds since 1970 of an HTTP date, which is Greenwich's time also where it does not say so."""
+    from datetime import UTC
+    from email.utils import parsedate_to_datetime
+
+    try:
+        moment = parsedate_to_datetime(date)
+        return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        return None
 
 
 def rate_limits(headers: Mapping[str, str]) -> dict[str, dict[str, str]]:

@@ -335,6 +335,7 @@ def default_source(environment: Mapping[str, str], fetch: Fetch | None = None) -
 
 async def fetch_url(url: str, headers: Mapping[str, str]) -> bytes:
     """Without a proxy: these endpoints are local, or AWS's own."""
+    import http.client
     import urllib.error
     import urllib.request
 
@@ -351,6 +352,8 @@ async def fetch_url(url: str, headers: Mapping[str, str]) -> bytes:
             raise LLMError(
                 "Authentication", f"{urlsplit(url).hostname} gave no AWS credentials: HTTP {error.code}", kind="unknown"
             ) from error
+    except (http.client.HTTPException, ValueError) as error:
+        raise OSError(f"it does not speak HTTP ({type(error).__name__})") from error
 
 
 class _ContainerAnswer(msgspec.Struct):
@@ -431,7 +434,7 @@ def _ini(path: Path | None) -> dict[str, dict[str, str]]:
 def _read_token(path: str) -> str:
     try:
         return Path(path).read_text(encoding="utf-8").strip()
-    except OSError as error:
+    except (OSError, UnicodeDecodeError) as error:
         raise _nothing(f"the AWS token file cannot be read: {error}") from error
 
 
