@@ -1,60 +1,75 @@
-"""Running git on somebody's files without touching their index, their hooks or their configuration."""
+"""Running git: bounded in time and output, ended with everything it started, and untouched by hooks, by what the user
+configured for their own work, or by another repository that this process was started in."""
 
 from __future__ import annotations
 
-import asyncio
 import os
 from typing import TYPE_CHECKING
+
+from holdfast.core.process.environment import child_environment
+from holdfast.core.process.process import Capture, ProcessError, Processes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-COMMAND_SECONDS = 60.0
-# What the user configured for their own work must not change what we store or apply.
+SECONDS = 60.0
+MOST_BYTES = 256 * 1024 * 1024
+SAID_BYTES = 16 * 1024
+SHOWN_CHARACTERS = 500
 SETTINGS = (
     ("core.autocrlf", "false"),
     ("core.fsmonitor", "false"),
     ("core.hooksPath", os.devnull),
     ("core.quotePath", "false"),
     ("gc.auto", "0"),
+    ("protocol.ext.allow", "never"),
 )
+# How the user reaches hosts; any other variable of git's could point it at another repository.
+REACHING = ("GIT_CONFIG", "GIT_PROXY", "GIT_SSH", "GIT_SSL")
 
 
 class GitFailed(Exception):
     """What git said."""
 
 
-async def git(
-    arguments: Sequence[str], *, directory: Path, environment: Mapping[str, str] | None = None, given: bytes = b""
-) -> bytes:
-    settings = [word for name, value in SETTINGS for word in ("-c", f"{name}={value}")]
-    # Inside a git hook these would point at another repository.
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    process = None
-    try:
-        async with asyncio.timeout(COMMAND_SECONDS):
-            process = await asyncio.create_subprocess_exec(
-                "git",
-                *settings,
-                *arguments,
+class Git:
+    def __init__(
+        self, environment: Mapping[str, str], processes: Processes | None = None, *, seconds: float = SECONDS
+    ) -> None:
+        """`environment` is the runtime's own."""
+        reaching = [name for name in environment if name.startswith(REACHING)]
+        self._environment = child_environment(environment, passed=reaching)
+        self._processes = processes or Processes(watched=False)
+        self._seconds = seconds
+
+    async def run(
+        self, *arguments: str, directory: Path, variables: Mapping[str, str] | None = None, given: bytes = b""
+    ) -> bytes:
+        """What it printed, all of it; raises GitFailed. `variables` are git's own, for this call."""
+        output, said = Capture(MOST_BYTES), Capture(SAID_BYTES)
+        try:
+            ended = await self._processes.run(
+                ("git", *_OPTIONS, *arguments),
                 cwd=directory,
-                env={**inherited, "GIT_TERMINAL_PROMPT": "0", **(environment or {})},
-                stdin=asyncio.subprocess.PIPE if given else asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                start_new_session=True,
+                environment={**self._environment, **(variables or {})},
+                output=output,
+                error=said,
+                given=given,
+                timeout=self._seconds,
             )
-            out, err = await process.communicate(given or None)
-    except (OSError, TimeoutError) as error:
-        raise GitFailed(str(error) or f"git took longer than {COMMAND_SECONDS:g} s") from error
-    finally:
-        if process is not None and process.returncode is None:
-            process.kill()
-            await process.wait()
-    if process.returncode != 0:
-        raise GitFailed(err.decode("utf-8", "replace").strip()[:500] or f"git {arguments[0]} failed")
-    return out
+        except (ProcessError, OSError) as error:
+            raise GitFailed(getattr(error, "cause", "") or str(error)) from error
+        if ended.cause == "timeout":
+            raise GitFailed(f"git took longer than {self._seconds:g} s")
+        if ended.code != 0:
+            raise GitFailed(said.text().strip()[:SHOWN_CHARACTERS] or f"git ended with {ended.code}")
+        if output.truncated:
+            raise GitFailed(f"git printed more than {MOST_BYTES} bytes")
+        return output.bytes()
+
+
+_OPTIONS = tuple(word for name, value in SETTINGS for word in ("-c", f"{name}={value}"))
 
 
 def names(out: bytes) -> list[str]:
