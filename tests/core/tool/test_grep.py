@@ -143,7 +143,7 @@ async def test_limits(root: Path, grep: Grep, monkeypatch: pytest.MonkeyPatch) -
     text = texts(await grep(pattern="needle", limit=151))[0]
     assert text.startswith("Found 151 matches")
     assert text.endswith("x" * 1994 + "...")
-    monkeypatch.setattr(module, "MOST_RESULTS", 5)
+    monkeypatch.setattr("holdfast.core.tool.builtin.searching.MOST_RESULTS", 5)
     assert len(paths(await grep(pattern="needle", limit=99_999))) == 5
 
 
