@@ -81,7 +81,8 @@ class PtyProcess:
         self._exit = ExitWatch(self._popen)
         self._unwanted = self._loop.create_future()
         os.set_blocking(self._master, False)
-        self._loop.add_reader(self._master, self._read)
+        self._again: asyncio.TimerHandle | None = None
+        self._listen()
         self._supervisor = self._loop.create_task(self._supervise(), name=f"pty {self.pid}")
 
     async def write(self, data: bytes) -> None:
@@ -148,8 +149,12 @@ class PtyProcess:
             code = -signal.SIGKILL
         return code if code >= 0 else 128 - code
 
+    def _listen(self) -> None:
+        self._loop.add_reader(self._master, self._read)
+
     def _read(self) -> bool:
-        """Whether there may be more at once. A terminal that nobody holds open any more fails to be read."""
+        """Whether there may be more at once. A terminal that nobody holds open fails to be read, until one of its
+        session opens it again, which nothing tells."""
         try:
             chunk = os.read(self._master, READ_BYTES)
         except (BlockingIOError, InterruptedError):
@@ -160,6 +165,7 @@ class PtyProcess:
             self._output(chunk)
         else:
             self._loop.remove_reader(self._master)
+            self._again = self._loop.call_later(POLL_SECONDS, self._listen)
         return bool(chunk)
 
     def _read_rest(self) -> None:
@@ -187,6 +193,8 @@ class PtyProcess:
         self._open = False
         self._input.clear()
         self._room.set()
+        if self._again is not None:
+            self._again.cancel()
         self._loop.remove_reader(self._master)
         self._loop.remove_writer(self._master)
         os.close(self._master)
