@@ -48,10 +48,13 @@ class Approval(NamedTuple):
 def approval(command: str) -> Approval:
     script = parse(command)
     inner = [wrapped(one.words) for one in script.commands]
+    started = [words for found in inner if found is not None for words in found]
     resources = [text for one in script.commands for text in _forms(one)]
-    resources += [_plain(words) for found in inner if found is not None for words in found]
+    resources += map(_plain, started)
     resources += [f"> {target.source}" for target in script.outputs]
-    obeyed = script.fed and any(_name(one.words) in OBEYING for one in script.commands)
+    obeyed = script.fed and any(
+        _name(words) in OBEYING for words in (*(one.words for one in script.commands), *started)
+    )
     if script.opaque or obeyed or None in inner or not 0 < len(resources) <= MOST_RESOURCES:
         # A rule must match all lines: `*` does, or those that were saved together; no prefix matches the digest.
         digest = hashlib.sha256(command.encode("utf-8", "surrogateescape")).hexdigest()[:32]
