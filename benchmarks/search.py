@@ -44,7 +44,7 @@ async def main() -> int:
 
         async def ours() -> None:
             output = await tool.execute(GrepInput(pattern="needle"), CONTEXT)
-            assert len(output.matches) == 100
+            assert len(output.results) == 100
 
         ratio = await compare(plain, ours)
         await processes.close()

@@ -1,28 +1,51 @@
-"""A lock between processes that is tried once, for work that another process may just as well do."""
+"""Locks between processes. One ends with the process that holds it, however that ends."""
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import os
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
+
+POLL_SECONDS = 0.02
 
 
 @contextmanager
 def try_lock(path: Path) -> Iterator[bool]:
-    """Whether nobody else holds it. Freed with the block, or with the process."""
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    """Whether nobody else holds it, for work that another process may just as well do."""
+    handle = _open(path)
+    try:
+        yield _take(handle)
+    finally:
+        os.close(handle)
+
+
+@asynccontextmanager
+async def file_lock(path: Path, *, patience: float = 60.0) -> AsyncIterator[None]:
+    """Raises TimeoutError when another process keeps it longer than `patience` seconds."""
+    handle = _open(path)
+    try:
+        async with asyncio.timeout(patience):
+            while not _take(handle):  # noqa: ASYNC110 - another process holds it, which no event tells
+                await asyncio.sleep(POLL_SECONDS)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _open(path: Path) -> int:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+def _take(handle: int) -> bool:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        mine = False
-    else:
-        mine = True
-    try:
-        yield mine
-    finally:
-        os.close(handle)
+        return False
+    return True

@@ -16,7 +16,7 @@ import pytest
 from aiohttp import web
 
 from holdfast.core.catalog.models_dev import FRESH_SECONDS, REFRESH_SECONDS, SOURCE, ModelsDev
-from holdfast.core.credential.file_lock import file_lock
+from holdfast.core.file_lock import file_lock
 from holdfast.schema.live_event import ModelsDevRefreshed
 from holdfast.schema.record import Record
 

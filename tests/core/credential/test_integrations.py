@@ -15,10 +15,10 @@ from tests.conftest import ManualClock
 
 from holdfast.core.clock import Ids
 from holdfast.core.credential.errors import AuthorizationFailed, IntegrationNotFound
-from holdfast.core.credential.file_lock import file_lock
 from holdfast.core.credential.integration import Authorization, IntegrationDraft, OAuth
 from holdfast.core.credential.integrations import REFRESH_AHEAD_MS, Integrations, Variable
 from holdfast.core.credential.store import CredentialStore, KeyValue, OAuthValue
+from holdfast.core.file_lock import file_lock
 from holdfast.llm.errors import LLMError
 from holdfast.llm.route.auth import refresh
 from holdfast.schema.catalog import CredentialConnection, EnvConnection, EnvMethod, KeyMethod, OAuthMethod

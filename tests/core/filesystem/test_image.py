@@ -126,6 +126,17 @@ def test_bombs_are_refused_by_their_header(size: tuple[int, int]) -> None:
         normalize(png_header(*size), "image/png", "f", ImageLimits())
 
 
+def test_an_orientation_that_cannot_be_applied(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TOL-144: the picture stays as it lies."""
+
+    def broken(image: Image.Image) -> Image.Image:
+        raise struct.error("required argument is not an integer")
+
+    monkeypatch.setattr("PIL.ImageOps.exif_transpose", broken)
+    data, _ = normalize(encoded(noise(40, 20)), "image/png", "f", ImageLimits(30, 30))
+    assert opened(data).size == (30, 15)
+
+
 def test_orientation_animation_and_transparency() -> None:
     """TOL-144: turned upright, first frame only, white behind what is transparent."""
     exif = Image.Exif()

@@ -169,6 +169,13 @@ def test_special_file_systems(root: Path, path: str) -> None:
     assert reason(root, str(root.parent / "door/environ")) == "special_path"
 
 
+@pytest.mark.parametrize("path", ["/proc/self/environ", "proc/self/environ", "/dev/null", "sys", "tmp/../proc"])
+def test_special_file_systems_inside(path: str) -> None:
+    """TOL-121: also where the Location is the whole file system and contains them."""
+    assert reason(Path("/"), path) == reason(Path("/"), path, "write") == "special_path"
+    assert LocationPaths(Path("/")).resolve("processes").resource == "processes"
+
+
 @pytest.mark.parametrize("path", ["con", "sub/NUL.txt", "Com1", "a.txt:stream", "aux .c"])
 def test_names_that_windows_reserves(root: Path, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """TOL-121: only there; elsewhere they are names like any other."""

@@ -31,7 +31,7 @@ class Call:
 
     async def says(self, text: str) -> str:
         """Its output once it contains the text and its line has ended."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while text not in self.output.text() or not self.output.text().endswith("\n"):
                 self._heard.clear()
                 await self._heard.wait()
@@ -65,7 +65,7 @@ def alive(pid: int) -> bool:
     return state not in ("Z", "X")
 
 
-async def gone(pid: int, seconds: float = 4.0) -> bool:
+async def gone(pid: int, seconds: float = 60.0) -> bool:
     """Whether it dies in that time: another process reaps it, so it may take a moment."""
     try:
         handle = os.pidfd_open(pid)

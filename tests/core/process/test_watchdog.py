@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -36,6 +37,7 @@ async def test_a_lost_watchdog_is_replaced(processes: Processes, call: Callable[
     """TOL-220: the next start notices."""
     first = call("echo $$; sleep 1000")
     await first.says("\n")
+    assert processes._watchdog is not None
     shell = processes._watchdog._shell
     assert shell is not None
     shell.kill()
@@ -51,7 +53,23 @@ async def test_a_lost_watchdog_is_replaced(processes: Processes, call: Callable[
 async def test_an_orderly_end_kills_nobody_else(processes: Processes, call: Callable[..., Call]) -> None:
     """TOL-220: the watchdog leaves when the last process of an owner has ended."""
     assert (await call("true").task).code == 0
+    assert processes._watchdog is not None
     shell = processes._watchdog._shell
     await processes.close()
     assert shell is not None
     assert shell.returncode == 0
+
+
+async def test_a_watchdog_that_hangs_does_not_spoil_a_close(
+    processes: Processes, call: Callable[..., Call], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TOL-220: it is told, and left to end by itself."""
+    monkeypatch.setattr("holdfast.core.process.watchdog.FAREWELL_SECONDS", 0.1)
+    assert (await call("true").task).code == 0
+    assert processes._watchdog is not None
+    shell = processes._watchdog._shell
+    assert shell is not None
+    shell.send_signal(signal.SIGSTOP)
+    await processes.close()
+    shell.send_signal(signal.SIGCONT)
+    assert await asyncio.to_thread(shell.wait) == 0

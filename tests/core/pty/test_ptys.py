@@ -346,3 +346,15 @@ async def test_a_terminal_that_closes_itself_goes_on(desk: PtyDesk, tmp_path: Pa
     watcher = desk.watch(info.id)
     await asyncio.to_thread((tmp_path / "gate").write_text, "go\n")
     assert await watcher.rest() == ("", 6)
+
+
+async def test_a_terminal_that_is_opened_again_is_read_again(desk: PtyDesk, tmp_path: Path) -> None:
+    """TOL-302: nobody held it open for a while; whoever does later is not held up by more than it takes in."""
+    os.mkfifo(tmp_path / "gate")
+    script = (
+        f"exec </dev/null >/dev/null 2>&1; read -r _ <'{tmp_path}/gate'; head -c 30000 /dev/zero | tr '\\0' x >/dev/tty"
+    )
+    info = desk.run(script)
+    watcher = desk.watch(info.id)
+    await asyncio.to_thread((tmp_path / "gate").write_text, "go\n")
+    assert await watcher.rest() == ("x" * 30_000, 0)

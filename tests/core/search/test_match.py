@@ -87,9 +87,12 @@ def test_a_huge_record_keeps_its_place(lines: dict[str, str], size: int) -> None
     assert huge == Match("a.txt", 77, 40, beginning[:LINE_CHARACTERS] + CUT, ())
 
 
-def test_many_submatches_make_a_huge_record_too() -> None:
-    """TOL-239: the place stands in the part that is held."""
-    assert read(record(text("mmm\n"), count=5000) + END).matches == [Match("a.txt", 3, 40, "mmm", ())]
+@pytest.mark.parametrize("line", [b"mmm\n", b"\xffmmm\n", b"\xffmm\n", b"\xffm\n"])
+def test_many_submatches_make_a_huge_record_too(line: bytes) -> None:
+    """TOL-239: the place stands in the part that is held, and so does the end of the line, text or not."""
+    lines = raw(line) if line.startswith(b"\xff") else text(line.decode())
+    expected = Match("a.txt", 3, 40, line.decode("utf-8", "replace").rstrip(), ())
+    assert read(record(lines, count=5000) + END).matches == [expected]
 
 
 def test_it_has_enough() -> None:

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from holdfast.core.process.process import Processes
+from holdfast.core.search import fallback
 from holdfast.core.search import search as module
 from holdfast.core.search.glob import Glob
+from holdfast.core.search.query import Query
 from holdfast.core.search.search import InvalidPattern, Lines, Search, SearchFailed, find_ripgrep
 
 pytestmark = pytest.mark.anyio
@@ -254,7 +256,7 @@ async def test_an_expression_that_never_ends_is_ended(processes: Processes, tmp_
     """TOL-240, TOL-325: the Python engine is killed, and what it had found so far is marked as partial."""
     write(tmp_path, "a.txt", text="aa\n")
     write(tmp_path, "b.txt", text="a" * 1_000_000 + "b\n")
-    found = await lines(Search(processes, ENVIRONMENT, None, timeout=1.5), tmp_path, "(a+)+$")
+    found = await lines(Search(processes, ENVIRONMENT, None, timeout=5), tmp_path, "(a+)+$")
     assert found.partial
     assert [match.path for match in found.matches] == ["a.txt"]
 
@@ -263,6 +265,17 @@ async def test_ripgrep_takes_linear_time(processes: Processes, tmp_path: Path) -
     """TOL-325: the expression that ruins backtracking engines."""
     write(tmp_path, "b.txt", text="a" * 1_000_000 + "b\n")
     assert await lines(Search(processes, ENVIRONMENT, RIPGREP), tmp_path, "(a+)+$") == ([], False, False)
+
+
+def test_special_file_systems_are_passed_over() -> None:
+    """TOL-121, TOL-235: by both engines, where the search begins above them. Nobody waits for all files of a machine
+    here: one looks at what is asked, the other at its first entries."""
+    asked = module._ripgrep("rg", Query(), Path("/"))
+    assert {"--glob=!/proc", "--glob=!/sys", "--glob=!/dev"} <= set(asked)
+    assert "--glob=!/proc" not in module._ripgrep("rg", Query(), Path("/home"))
+    children = {path for path, _ in fallback._children("", "/", fallback.Ignored({}, in_repository=False), hidden=True)}
+    assert children
+    assert not children & {"proc", "sys", "dev"}
 
 
 def test_the_binary_that_was_installed_is_used(tmp_path: Path) -> None:

@@ -111,6 +111,40 @@ def test_every_simple_command_is_a_resource(command: str, resources: tuple[str, 
         "git status; command sh -c 'rm -rf ~'",
         "git status " + "; git status" * 10 + "; " + "(" * 2000 + "rm -rf ~" + ")" * 2000,
         "git status #" + "x" * 70_000 + "\nrm -rf ~",
+        # A line end that the grammar takes for a blank.
+        "git status\n\\rm -rf ~",
+        "git status \\\n\nrm -rf ~",
+        "git status\n\\\n rm -rf ~",
+        "git status <<< $\nrm -rf ~",
+        # Blanks of the grammar that are none to a shell, and words that it joins.
+        "git status\n\r#x; rm -rf ~",
+        "git status\n\\ #x; rm -rf ~",
+        "git\\\nstatus= rm -rf ~",
+        "git status\nxa=\\\n rm -rf ~",
+        # Quotes that end elsewhere in a POSIX shell.
+        "git status $'\\'; rm -rf ~ #'",
+        'git status "${x:-\'}"; rm -rf ~ #\'}"',
+        # Here-documents that end elsewhere, or hold commands.
+        'git status <<E"O"F\nEOF\nrm -rf ~\nE"O"F',
+        "git status <<EOF\n\tEOF\ngit status '\nEOF\nrm -rf ~\ngit status '",
+        "git status <<EOF\nEO\\\nF\nrm -rf ~\nEOF",
+        "git status <<EOF\n`rm -rf ~`\nEOF",
+        "git status <<EOF\n${x:-`rm -rf ~`}\nEOF",
+        "git status `git status \\`rm -rf ~\\``",
+        # A word that the grammar leaves out.
+        "git status - <<EOF\nx\nEOF",
+        # Subscripts that a shell evaluates.
+        "git status; test -v 'a[$(rm -rf ~)]'",
+        "git status; [[ x -eq 'a[$(rm -rf ~)]' ]]",
+        "git status; declare -i x='a[$(rm -rf ~)]'",
+        # Programs that carry out what they read.
+        "git status | python3",
+        "git status | python3.12 -u -",
+        "git status; sh /dev/stdin <<EOF\nrm -rf ~\nEOF",
+        "git status; ssh host <<EOF\nrm -rf ~\nEOF",
+        "git status; sudo psql shop <<< 'drop table orders'",
+        "git status; find . -exec sh -c 'rm -rf ~' \\;",
+        "git status; watch rm -rf ~",
     ],
 )
 def test_a_prefix_allows_nothing_else(command: str) -> None:
@@ -137,6 +171,13 @@ def test_a_prefix_allows_nothing_else(command: str) -> None:
         "time rm x",
         "true; rm",
         "echo $(rm x)",
+        "env A-B=1 rm x",
+        "env 'A=1\n2' rm x",
+        "sudo A=1 env B=2 rm x",
+        "env -- rm x; rm y",
+        "busybox rm x",
+        "flock lock rm x",
+        "timeout 5 chroot / rm x",
         "find . -execdir rm {} +",
         "echo a | xargs rm",
         "eval true; rm x",
@@ -161,6 +202,31 @@ def test_the_opaque_is_allowed_exactly_or_wholly(command: str) -> None:
     assert not allowed(command, command[:4] + "*", "*" + command[-2:], command)
     assert allowed(command, *save)
     assert not allowed(command + " ", *save)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git commit -m 'first\n\nsecond'",
+        'git commit -m "it\'s [done] $(date)"',
+        "git commit --file=- <<'EOF'\nwith `code` and $(words)\nEOF",
+        "cat <<EOF > out.txt\nname: $NAME\nEOF",
+        "cat > out.txt <<-EOF\n\tone\n\tEOF\nls",
+        "cd src && \\\n  make test \\\n  -j4",
+        'for f in *.py; do\n  wc -l "$f" # count\ndone',
+        "python3 -m pytest -q tests",
+        "python3 --version",
+        "python -c 'print(1)'",
+        "node build.js /dev/null",
+        "grep -rn '\\[x\\]' src | sort | uniq -c",
+        'echo ${HOME%/*} "${x:-y}" $((1 + 2))',
+        "[[ -f a && $b == c ]] && ls",
+        "# why\nls",
+    ],
+)
+def test_ordinary_commands_are_read(command: str) -> None:
+    """TOL-224, TOL-225: what people write every day stays open to rules by command."""
+    assert not approval(command).resources[-1].startswith(OPAQUE)
 
 
 @pytest.mark.parametrize(

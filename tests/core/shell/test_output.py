@@ -13,6 +13,7 @@ from holdfast.core.shell.output import (
     BINARY_OUTPUT,
     CAPTURE_LIMIT,
     KEPT_BYTES,
+    LEFT_OUT,
     NO_OUTPUT,
     SHOWN_BYTES,
     CommandOutput,
@@ -53,6 +54,15 @@ def test_large_output_keeps_head_and_tail_and_a_file(store: OutputStore) -> None
     assert CAPTURE_LIMIT not in shown.text
     assert len(shown.text.encode()) < SHOWN_BYTES + 1000
     assert shown.text.count("\n") < 2000
+
+
+@pytest.mark.parametrize("line", [b"y\n", b"x" * 99 + b"\n"])
+def test_what_is_left_out_is_counted(store: OutputStore, line: bytes) -> None:
+    """TOL-216: whether the lines or the bytes of a glance are used up first."""
+    data = line * (2 * KEPT_BYTES // len(line))
+    shown = fed(CommandOutput(store), data).finish()
+    head, marker, tail = shown.text.split("\n\n")
+    assert marker == LEFT_OUT.format(size=len(data) - len(head) - len(tail), path=shown.path)
 
 
 @pytest.mark.parametrize("largest", [None, KEPT_BYTES])

@@ -80,7 +80,7 @@ async def test_a_cut_list_says_so(glob: Glob, monkeypatch: pytest.MonkeyPatch) -
     assert module.DEFAULT_LIMIT == 1000
     assert texts(await glob(pattern="*", limit=2))[0].endswith("(showing first 2; narrow the pattern)")
     assert "showing" not in texts(await glob(pattern="*", limit=3))[0]
-    monkeypatch.setattr(module, "MOST_RESULTS", 1)
+    monkeypatch.setattr("holdfast.core.tool.builtin.searching.MOST_RESULTS", 1)
     assert len(entries(await glob(pattern="*", limit=99_999))) == 1
 
 

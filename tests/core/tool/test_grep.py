@@ -143,7 +143,7 @@ async def test_limits(root: Path, grep: Grep, monkeypatch: pytest.MonkeyPatch) -
     text = texts(await grep(pattern="needle", limit=151))[0]
     assert text.startswith("Found 151 matches")
     assert text.endswith("x" * 1994 + "...")
-    monkeypatch.setattr(module, "MOST_RESULTS", 5)
+    monkeypatch.setattr("holdfast.core.tool.builtin.searching.MOST_RESULTS", 5)
     assert len(paths(await grep(pattern="needle", limit=99_999))) == 5
 
 
@@ -218,7 +218,7 @@ async def test_time_runs_out(root: Path, processes: Processes, tmp_path: Path) -
     line = json.dumps({"type": "match", "data": record}, separators=(",", ":"))
     engine.write_text(f"#!/bin/sh\nprintf '%s\\n' '{line}'\nexec sleep 1000\n", encoding="utf-8")
     engine.chmod(0o755)
-    search = Search(processes, ENVIRONMENT, str(engine), timeout=0.5)
+    search = Search(processes, ENVIRONMENT, str(engine), timeout=2)
     output = await caller("grep", grep_tool(LocationPaths(root), search, Asking(), readable))(pattern="import")
     assert paths(output) == ["a.py"]
     assert texts(output)[0].endswith("(the search took too long; there may be more)")

@@ -179,6 +179,30 @@ async def test_a_thread_is_waited_for() -> None:
     await asyncio.to_thread(ended.wait)
 
 
+async def test_a_thread_is_waited_for_again() -> None:
+    """TOL-032: who is cancelled twice does not go on either while the thread still acts."""
+    started, go, ended = threading.Event(), threading.Event(), threading.Event()
+
+    @tool
+    def slow() -> None:
+        """Take a while."""
+        started.set()
+        go.wait(50)
+        ended.set()
+
+    task = asyncio.create_task(catalog_of(slow=slow).execute("slow", {}, CONTEXT))
+    await asyncio.to_thread(started.wait)
+    for _ in range(3):
+        task.cancel()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    assert not task.done()
+    go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert ended.is_set()
+
+
 def test_functions_that_cannot_be_tools() -> None:
     """TOL-002: said when they are declared, not when they are called."""
 

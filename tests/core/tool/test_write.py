@@ -102,6 +102,15 @@ async def test_line_endings(root: Path, before: bytes, content: str, noted: bool
     assert ENDINGS_CHANGED not in outcome.text
 
 
+async def test_half_a_character_is_refused(root: Path) -> None:
+    """TOL-161, TOL-340: whatever the setting for line endings; the file stays."""
+    (root / "f").write_bytes(b"a\r\n")
+    for setting in ("as_given", "as_before"):
+        shop = Workshop(root, line_endings=setting)
+        assert "has no" in await shop.refusal("write", path="f", content="x\n\ud800")
+    assert (root / "f").read_bytes() == b"a\r\n"
+
+
 async def test_what_cannot_be_written(shop: Workshop) -> None:
     """TOL-159, TOL-161: each with its reason; nothing blocks and nothing changes."""
     (shop.root / "folder").mkdir()

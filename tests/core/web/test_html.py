@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.core.web.errors import FetchFailed
-from holdfast.core.web.html import convert
-from holdfast.core.web.html_worker import OUTPUT_BYTES, to_markdown, to_text
+from holdfast.core.web.html import OUTPUT_BYTES, convert
+from holdfast.core.web.html_worker import to_markdown, to_text
 
 pytestmark = pytest.mark.anyio
 

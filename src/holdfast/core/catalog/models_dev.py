@@ -19,7 +19,7 @@ import msgspec
 
 from holdfast.core.catalog.dev_record import DevModel, DevProvider
 from holdfast.core.catalog.shelves import shelves
-from holdfast.core.credential.file_lock import file_lock
+from holdfast.core.file_lock import file_lock
 from holdfast.core.web.errors import FetchFailed
 from holdfast.core.web.fetch import Budget, Fetcher
 from holdfast.schema.live_event import ModelsDevRefreshed

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from holdfast.core.credential.attempts import Attempts
 from holdfast.core.credential.auth import OAuthAuth
 from holdfast.core.credential.errors import AuthorizationFailed, IntegrationNotFound
-from holdfast.core.credential.file_lock import file_lock
 from holdfast.core.credential.integration import IntegrationDraft, OAuth
 from holdfast.core.credential.store import KeyValue, OAuthValue
+from holdfast.core.file_lock import file_lock
 from holdfast.core.scope import Scope
 from holdfast.core.state import Batches, Phase, State
 from holdfast.schema.catalog import (

@@ -81,9 +81,9 @@ def _open(data: bytes, resource: str) -> Image:
 
 
 def _candidates(image: Image, limits: ImageLimits) -> Iterator[tuple[bytes, str]]:
-    from PIL import Image, ImageOps
+    from PIL import Image
 
-    upright = ImageOps.exif_transpose(image)
+    upright = _upright(image)
     plain = upright.convert("RGBA" if upright.has_transparency_data else "RGB")
     for size in _sizes(plain.size, limits):
         resized = plain if size == plain.size else plain.resize(size, Image.Resampling.LANCZOS)
@@ -91,6 +91,16 @@ def _candidates(image: Image, limits: ImageLimits) -> Iterator[tuple[bytes, str]
         opaque = _on_white(resized)
         for quality in QUALITIES:
             yield _encoded(opaque, "JPEG", quality=quality), "image/jpeg"
+
+
+def _upright(image: Image) -> Image:
+    """As its metadata says, if they can be read; turning it rewrites them all."""
+    from PIL import ImageOps
+
+    try:
+        return ImageOps.exif_transpose(image)
+    except (*DECODING_FAILURES, TypeError):
+        return image
 
 
 def _sizes(size: tuple[int, int], limits: ImageLimits) -> Iterator[tuple[int, int]]:

@@ -100,6 +100,9 @@ class LocationPaths:
     def _internal(self, path: str, found: Canonical) -> Target:
         if not below(found.path, str(self.root)):
             raise PathError(path, "location_escape")
+        # A Location at the top of the file system contains them; one that lies inside of them is meant.
+        if _below_any(found.path, SPECIAL) and not _below_any(str(self.root), SPECIAL):
+            raise PathError(path, "special_path")
         return Target(Path(found.path), _relative(found.path, str(self.root)), self.root, None, found.mode is not None)
 
     def _external(self, path: str, found: Canonical, kind: Literal["file", "directory"]) -> Target:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from holdfast.core.filesystem.descriptor import kind_of, look, parent, read_at, regular, sync
 from holdfast.core.filesystem.errors import (
@@ -28,9 +28,10 @@ from holdfast.core.filesystem.errors import (
 from holdfast.core.filesystem.locks import PROCESS_LOCKS, FileLocks
 from holdfast.core.filesystem.staged import Staged, write_all
 from holdfast.core.filesystem.transaction import Change, change_all
+from holdfast.core.uncut import uncut
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from holdfast.core.filesystem.location_path import Target
@@ -90,22 +91,6 @@ class FileMutations:
         for path in paths:
             self._on_edit(path)
         return changed
-
-
-async def uncut(work: Coroutine[Any, Any, T]) -> T:
-    """Await work to its end. A cancellation meanwhile is delivered when it has ended."""
-    running = asyncio.ensure_future(work)
-    cancelled: asyncio.CancelledError | None = None
-    while not running.done():
-        try:
-            await asyncio.wait([running])
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is None:
-        return running.result()
-    # Nobody is left to hear of a failure.
-    running.exception()
-    raise cancelled
 
 
 def _create(target: Target, data: bytes, like: os.stat_result | None = None) -> Mutation:

@@ -14,7 +14,7 @@ from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.core.filesystem.descriptor import identity, look, parent, read_at, sync
-from holdfast.core.filesystem.errors import FileError, FileTooLarge, StaleContent, TargetExists
+from holdfast.core.filesystem.errors import FileError, FileTooLarge, StaleContent, TargetExists, TargetMissing
 from holdfast.core.filesystem.staged import TEMPORARY, Staged
 
 if TYPE_CHECKING:
@@ -115,8 +115,11 @@ def _prepare(change: Change, open_: ExitStack) -> _Prepared:
 
 
 def _stat(target: Target) -> os.stat_result | None:
-    with parent(target) as (directory, name):
-        return look(directory, name, target)
+    try:
+        with parent(target) as (directory, name):
+            return look(directory, name, target)
+    except TargetMissing:
+        return None
 
 
 def _verify(change: Change, found: os.stat_result | None, directory: int, name: str) -> None:

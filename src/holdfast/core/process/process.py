@@ -1,7 +1,8 @@
 """Runs child processes: a bounded number at once, each with its whole tree ended before its call returns.
 
 Invariants
-- Every child leads a session and a group of its own, reads from nowhere, and inherits descriptors 0 to 2 only.
+- Every child leads a session and a group of its own, reads what it is given and nothing else, and inherits descriptors
+  0 to 2 only.
 - A call ends when the leader does. What is left of its tree is then killed, after a short grace for its last output.
 - The leader is reaped after its group was signalled, never before: its number stays ours for as long as we use it.
 - Starting is one step without an await; from there on a supervising task owns the child. Cancelling a call makes that
@@ -15,12 +16,14 @@ import os
 import secrets
 import signal
 import subprocess
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from itertools import count
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple
 
+from holdfast.core.process.exit import ExitWatch
 from holdfast.core.process.tree import ProcessTree
 from holdfast.core.process.watchdog import MARKER, Watchdog
+from holdfast.core.uncut import until_done
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -33,10 +36,13 @@ TREE_LIMIT = 1024
 TERM_SECONDS = 3.0
 DRAIN_SECONDS = 0.25
 KILL_SECONDS = 0.5
+SWEEPS = 20
+SWEEP_SECONDS = 0.01
+END_SECONDS = TERM_SECONDS + DRAIN_SECONDS + SWEEPS * SWEEP_SECONDS + KILL_SECONDS
+"""The longest that ending a tree waits; an interruption has to be more patient than that."""
 TICK_SECONDS = 0.2
 READ_BYTES = 64 * 1024
 LAST_READS = 64
-SWEEPS = 20
 
 log = logging.getLogger(__name__)
 
@@ -94,12 +100,13 @@ class Capture:
 class Processes:
     """The children of one Location."""
 
-    def __init__(self, *, limit: int = RUNNING_LIMIT, tree_limit: int = TREE_LIMIT) -> None:
+    def __init__(self, *, limit: int = RUNNING_LIMIT, tree_limit: int = TREE_LIMIT, watched: bool = True) -> None:
+        """What is not `watched` ends by itself, should this process be killed."""
         self._slots = asyncio.Semaphore(limit)
         self._tree_limit = tree_limit
         self._token = secrets.token_hex(8)
         self._numbers = count(1)
-        self._watchdog = Watchdog(self._token)
+        self._watchdog = Watchdog(self._token) if watched else None
         self._running: dict[asyncio.Task[Ended], _Child] = {}
         self._closed = False
 
@@ -111,12 +118,14 @@ class Processes:
         environment: Mapping[str, str],
         output: Sink,
         error: Sink | None = None,
+        given: bytes = b"",
         timeout: float | None = None,
     ) -> Ended:
-        """Run to the end, or until `timeout`, or until a sink answers False. Without `error` both streams go to
-        `output` in the order of their arrival. A call beyond the limit waits for its turn."""
+        """Run to the end, or until `timeout`, or until a sink answers False. A sink must not raise. Without `error`
+        both streams go to `output` in the order of their arrival. A call beyond the limit waits for its turn."""
         async with self._slots:
-            child = self._start(command, cwd, environment, output, error)
+            with await asyncio.to_thread(_holding, given) if given else nullcontext(subprocess.DEVNULL) as stdin:
+                child = self._start(command, cwd, environment, output, error, stdin)
             task = asyncio.create_task(child.supervise(timeout), name=f"process {child.pid}")
             self._running[task] = child
             task.add_done_callback(self._forget)
@@ -124,7 +133,7 @@ class Processes:
                 return await asyncio.shield(task)
             except asyncio.CancelledError:
                 child.stop("cancelled")
-                await _until_done(task)
+                await until_done(task)
                 raise
 
     async def close(self) -> None:
@@ -135,7 +144,8 @@ class Processes:
             child.stop("closed")
         if tasks:
             await asyncio.wait(tasks)
-        await self._watchdog.close()
+        if self._watchdog is not None:
+            await self._watchdog.close()
 
     def _start(
         self,
@@ -144,6 +154,7 @@ class Processes:
         environment: Mapping[str, str],
         output: Sink,
         error: Sink | None,
+        stdin: int | IO[bytes],
     ) -> _Child:
         if self._closed:
             raise ProcessError(command, "no process can be started any more")
@@ -154,7 +165,7 @@ class Processes:
                 command,
                 cwd=cwd,
                 env={**environment, "PWD": str(cwd), name: value},
-                stdin=subprocess.DEVNULL,
+                stdin=stdin,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT if error is None else subprocess.PIPE,
                 bufsize=0,
@@ -162,12 +173,15 @@ class Processes:
             )
         except (OSError, ValueError) as problem:
             raise ProcessError(command, "cannot be started", cause=str(problem)) from problem
-        self._watchdog.watch(popen.pid)
+        if self._watchdog is not None:
+            self._watchdog.watch(popen.pid)
         tree = ProcessTree(popen.pid, f"\0{marker}\0".encode())
         return _Child(popen, tree, output, error, self._tree_limit)
 
     def _forget(self, task: asyncio.Task[Ended]) -> None:
-        self._watchdog.release(self._running.pop(task).pid)
+        child = self._running.pop(task)
+        if self._watchdog is not None:
+            self._watchdog.release(child.pid)
 
 
 class _Child:
@@ -179,10 +193,9 @@ class _Child:
         self._tree = tree
         self._tree_limit = tree_limit
         self._loop = asyncio.get_running_loop()
-        self._exited = self._loop.create_future()
+        self._exit = ExitWatch(popen)
         self._stopped: asyncio.Future[Cause] = self._loop.create_future()
         self._drained = self._loop.create_future()
-        self._pidfd = self._watch_exit()
         self._pipes: dict[int, Sink] = {}
         for pipe, sink in ((popen.stdout, output), (popen.stderr, error)):
             if pipe is not None and sink is not None:
@@ -200,8 +213,8 @@ class _Child:
             cause = await self._until_exit(timeout)
             if cause != "exit":
                 self._signal(signal.SIGTERM)
-                await asyncio.wait({self._exited}, timeout=0 if cause == "storm" else TERM_SECONDS)
-            await asyncio.wait({self._drained}, timeout=DRAIN_SECONDS if self._exited.done() else 0)
+                await asyncio.wait({self._exit.done}, timeout=0 if cause == "storm" else TERM_SECONDS)
+            await asyncio.wait({self._drained}, timeout=DRAIN_SECONDS if self._exit.done.done() else 0)
             await self._kill()
             self._read_rest()
             return self._reap(cause)
@@ -216,11 +229,11 @@ class _Child:
 
     async def _until_exit(self, timeout: float | None) -> Cause:
         deadline = None if timeout is None else self._loop.time() + timeout
-        either: set[asyncio.Future[Cause]] = {self._exited, self._stopped}
+        either: set[asyncio.Future[Any]] = {self._exit.done, self._stopped}
         while True:
             left = TICK_SECONDS if deadline is None else min(TICK_SECONDS, deadline - self._loop.time())
             await asyncio.wait(either, timeout=max(left, 0), return_when=asyncio.FIRST_COMPLETED)
-            if self._exited.done():
+            if self._exit.done.done():
                 return "exit"
             if self._stopped.done():
                 return self._stopped.result()
@@ -244,11 +257,11 @@ class _Child:
         for _ in range(SWEEPS):
             if not self._signal(signal.SIGKILL):
                 break
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(SWEEP_SECONDS)
         else:
             log.warning("process %d: children that left its group are still alive", self.pid)
-        if not self._exited.done():
-            await asyncio.wait({self._exited}, timeout=KILL_SECONDS)
+        if not self._exit.done.done():
+            await asyncio.wait({self._exit.done}, timeout=KILL_SECONDS)
 
     def _reap(self, cause: Cause) -> Ended:
         code = self._popen.poll()
@@ -285,33 +298,10 @@ class _Child:
         if not self._pipes and not self._drained.done():
             self._drained.set_result(None)
 
-    def _watch_exit(self) -> int | None:
-        try:
-            pidfd = os.pidfd_open(self.pid)
-        except (AttributeError, OSError):
-            self._loop.call_later(0.01, self._poll_exit)
-            return None
-        self._loop.add_reader(pidfd, self._note_exit)
-        return pidfd
-
-    def _note_exit(self) -> None:
-        if self._pidfd is not None:
-            self._loop.remove_reader(self._pidfd)
-        if not self._exited.done():
-            self._exited.set_result("exit")
-
-    def _poll_exit(self) -> None:
-        if self._popen.poll() is not None:
-            self._note_exit()
-        else:
-            self._loop.call_later(0.01, self._poll_exit)
-
     def _close(self) -> None:
         for pipe in tuple(self._pipes):
             self._release(pipe)
-        if self._pidfd is not None:
-            self._loop.remove_reader(self._pidfd)
-            os.close(self._pidfd)
+        self._exit.close()
         for stream in (self._popen.stdout, self._popen.stderr):
             if stream is not None:
                 stream.close()
@@ -321,11 +311,14 @@ def _discard(chunk: bytes) -> bool:
     return True
 
 
-async def _until_done(task: asyncio.Task[Ended]) -> None:
-    """Also when the waiting one is cancelled again: the child's end is bounded, its loss would not be."""
-    while not task.done():
-        with suppress(asyncio.CancelledError):
-            await asyncio.wait({task})
+def _holding(given: bytes) -> IO[bytes]:
+    """A nameless file, so that nobody has to feed a pipe."""
+    import tempfile
+
+    file = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
+    file.write(given)
+    file.seek(0)
+    return file
 
 
 def _signal_name(number: int) -> str:

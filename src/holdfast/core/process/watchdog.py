@@ -52,7 +52,10 @@ class Watchdog:
         self._shell = None
         assert shell.stdin is not None
         shell.stdin.close()
-        await asyncio.to_thread(shell.wait, FAREWELL_SECONDS)
+        try:
+            await asyncio.to_thread(shell.wait, FAREWELL_SECONDS)
+        except subprocess.TimeoutExpired:
+            log.warning("the watchdog has not ended; it will, with nothing left to do")
 
     def _tell(self) -> None:
         line = (" ".join(map(str, sorted(self._living))) + "\n").encode()

@@ -19,6 +19,8 @@ import termios
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from holdfast.core.process.exit import ExitWatch
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
@@ -76,11 +78,11 @@ class PtyProcess:
         self._room = asyncio.Event()
         self._room.set()
         self._open = True
-        self._gone = self._loop.create_future()
+        self._exit = ExitWatch(self._popen)
         self._unwanted = self._loop.create_future()
-        self._pidfd = self._watch_exit()
         os.set_blocking(self._master, False)
-        self._loop.add_reader(self._master, self._read)
+        self._again: asyncio.TimerHandle | None = None
+        self._listen()
         self._supervisor = self._loop.create_task(self._supervise(), name=f"pty {self.pid}")
 
     async def write(self, data: bytes) -> None:
@@ -100,7 +102,7 @@ class PtyProcess:
         await asyncio.wait({self._supervisor})
 
     async def _supervise(self) -> None:
-        either: set[asyncio.Future[None]] = {self._gone, self._unwanted}
+        either: set[asyncio.Future[None]] = {self._exit.done, self._unwanted}
         try:
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             if self._unwanted.done():
@@ -119,11 +121,11 @@ class PtyProcess:
     async def _end_session(self) -> None:
         deadline = self._loop.time() + HANGUP_SECONDS
         self._signal(signal.SIGHUP)
-        await asyncio.wait({self._gone}, timeout=HANGUP_SECONDS)
+        await asyncio.wait({self._exit.done}, timeout=HANGUP_SECONDS)
         while self._groups() and self._loop.time() < deadline:  # noqa: ASYNC110 - nothing tells when a session is empty
             await asyncio.sleep(POLL_SECONDS)
         self._signal(signal.SIGKILL)
-        await asyncio.wait({self._gone}, timeout=KILL_SECONDS)
+        await asyncio.wait({self._exit.done}, timeout=KILL_SECONDS)
 
     def _signal(self, number: signal.Signals) -> None:
         for group in self._groups():
@@ -133,7 +135,7 @@ class PtyProcess:
     def _groups(self) -> set[int]:
         """The session's living process groups: an interactive shell gives each job one. What began a session of its
         own, as a multiplexer's server does, was meant to stay. Without /proc, the leader's group stands for all."""
-        found = set() if self._gone.done() else {self.pid}
+        found = set() if self._exit.done.done() else {self.pid}
         with suppress(FileNotFoundError):
             for name in os.listdir("/proc"):
                 if name.isdecimal() and (group := _group(name, self.pid)) is not None:
@@ -147,8 +149,12 @@ class PtyProcess:
             code = -signal.SIGKILL
         return code if code >= 0 else 128 - code
 
+    def _listen(self) -> None:
+        self._loop.add_reader(self._master, self._read)
+
     def _read(self) -> bool:
-        """Whether there may be more at once. A terminal that nobody holds open any more fails to be read."""
+        """Whether there may be more at once. A terminal that nobody holds open fails to be read, until one of its
+        session opens it again, which nothing tells."""
         try:
             chunk = os.read(self._master, READ_BYTES)
         except (BlockingIOError, InterruptedError):
@@ -159,6 +165,7 @@ class PtyProcess:
             self._output(chunk)
         else:
             self._loop.remove_reader(self._master)
+            self._again = self._loop.call_later(POLL_SECONDS, self._listen)
         return bool(chunk)
 
     def _read_rest(self) -> None:
@@ -182,36 +189,16 @@ class PtyProcess:
         else:
             self._room.set()
 
-    def _watch_exit(self) -> int | None:
-        try:
-            pidfd = os.pidfd_open(self.pid)
-        except (AttributeError, OSError):
-            self._poll_exit()
-            return None
-        self._loop.add_reader(pidfd, self._note_exit, pidfd)
-        return pidfd
-
-    def _note_exit(self, pidfd: int) -> None:
-        self._loop.remove_reader(pidfd)
-        if not self._gone.done():
-            self._gone.set_result(None)
-
-    def _poll_exit(self) -> None:
-        if self._popen.poll() is None:
-            self._loop.call_later(POLL_SECONDS, self._poll_exit)
-        elif not self._gone.done():
-            self._gone.set_result(None)
-
     def _close(self) -> None:
         self._open = False
         self._input.clear()
         self._room.set()
+        if self._again is not None:
+            self._again.cancel()
         self._loop.remove_reader(self._master)
         self._loop.remove_writer(self._master)
         os.close(self._master)
-        if self._pidfd is not None:
-            self._loop.remove_reader(self._pidfd)
-            os.close(self._pidfd)
+        self._exit.close()
 
 
 def _group(pid: str, session: int) -> int | None:

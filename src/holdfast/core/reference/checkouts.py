@@ -14,8 +14,7 @@ import time
 from typing import TYPE_CHECKING
 
 from holdfast.core.file_lock import try_lock
-from holdfast.core.process.environment import child_environment
-from holdfast.core.process.process import Capture, ProcessError
+from holdfast.core.process.git import Git, GitFailed
 from holdfast.core.reference.reference import GitSource, checkout
 from holdfast.core.reference.repository import parse_repository, remote
 
@@ -33,10 +32,6 @@ GITHUB = "https://github.com"
 log = logging.getLogger(__name__)
 
 
-class GitFailed(Exception):
-    """git ended with an error; the message is what it said last."""
-
-
 class Checkouts:
     def __init__(
         self,
@@ -49,10 +44,7 @@ class Checkouts:
     ) -> None:
         """`updated` is told when a checkout has appeared."""
         self._repositories = repositories
-        self._processes = processes
-        # How the user reaches hosts, but nothing that could point git at another repository.
-        passed = [name for name in environment if name.startswith(("GIT_CONFIG", "GIT_SSH", "GIT_SSL", "GIT_PROXY"))]
-        self._environment = child_environment(environment, passed=passed)
+        self._git = Git(environment, processes, seconds=GIT_SECONDS)
         self._github = environment.get("OPENCODE_REPO_CLONE_GITHUB_BASE_URL") or GITHUB
         self._updated = updated
         self._now = now
@@ -90,7 +82,7 @@ class Checkouts:
                 else:
                     await self._clone(source, path)
                     self._updated()
-        except (GitFailed, ProcessError, OSError) as error:
+        except (GitFailed, OSError) as error:
             log.warning("reference %s could not be fetched: %s", source.repository, error)
         finally:
             self._due[path] = self._now() + REFRESH_SECONDS
@@ -102,7 +94,8 @@ class Checkouts:
         branch = [] if source.branch is None else ["--branch", source.branch]
         address = remote(parse_repository(source.repository), self._github)
         try:
-            await self._git(path.parent, "clone", "--quiet", "--depth", "1", *branch, "--", address, str(staging))
+            clone = ("clone", "--quiet", "--depth", "1", *branch, "--", address, str(staging))
+            await self._git.run(*clone, directory=path.parent)
             os.rename(staging, path)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
@@ -110,14 +103,6 @@ class Checkouts:
     async def _fetch(self, source: GitSource, path: Path) -> None:
         # Named outright: git would look for a repository in the directories above.
         here = (f"--git-dir={path / '.git'}", f"--work-tree={path}")
-        await self._git(path, *here, "fetch", "--quiet", "--depth", "1", "origin", source.branch or "HEAD")
-        await self._git(path, *here, "reset", "--quiet", "--hard", "FETCH_HEAD")
-
-    async def _git(self, cwd: Path, *arguments: str) -> None:
-        said = Capture(16 * 1024)
-        command = ("git", "-c", "protocol.ext.allow=never", "-c", "core.hooksPath=/dev/null", *arguments)
-        ended = await self._processes.run(
-            command, cwd=cwd, environment=self._environment, output=said, timeout=GIT_SECONDS
-        )
-        if ended.code != 0:
-            raise GitFailed(said.text().strip().rpartition("\n")[2][:300] or f"git ended with {ended.code}")
+        fetch = ("fetch", "--quiet", "--depth", "1", "origin", source.branch or "HEAD")
+        await self._git.run(*here, *fetch, directory=path)
+        await self._git.run(*here, "reset", "--quiet", "--hard", "FETCH_HEAD", directory=path)

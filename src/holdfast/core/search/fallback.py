@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from holdfast.core.filesystem.location_path import SPECIAL
 from holdfast.core.search.glob import Glob
 from holdfast.core.search.query import Query
 
@@ -115,7 +116,7 @@ def _children(path: str, absolute: str, rules: Ignored, hidden: bool) -> Iterato
         sys.stderr.write(f"{absolute}: {problem.strerror}\n")
         return
     for entry in entries:
-        if entry.name == ".git" or (entry.name.startswith(".") and not hidden):
+        if entry.name == ".git" or entry.path in SPECIAL or (entry.name.startswith(".") and not hidden):
             continue
         is_directory = entry.is_dir(follow_symlinks=False)
         if not is_directory and not entry.is_file(follow_symlinks=False):

@@ -172,12 +172,16 @@ _HEAD = re.compile(
 )
 _PLACE = re.compile(rb'"\},"line_number":(\d+),"absolute_offset":(\d+),')
 _PLACE_BYTES = 128
+_BASE64 = re.compile(rb"(?:[A-Za-z0-9+/]{4}|[A-Za-z0-9+/]{2,3}={1,2})*")
 
 
 def _beginning_of(is_base64: bool, encoded: bytes) -> str:
     """As much as is needed of a string whose end is missing."""
     if is_base64:
-        return base64.b64decode(encoded[: 4 * LINE_CHARACTERS]).decode("utf-8", "replace")
+        # The line may be short after all, and the record long by its submatches.
+        quads = _BASE64.match(encoded, 0, 8 * LINE_CHARACTERS)
+        assert quads is not None
+        return base64.b64decode(quads[0]).decode("utf-8", "replace")
     whole = re.match(r'(?:[^"\\]|\\u[0-9A-Fa-f]{4}|\\[^u])*', encoded.decode("utf-8", "ignore"))
     assert whole is not None
     return msgspec.json.decode(f'"{whole[0]}"', type=str)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from holdfast.core.filesystem.location_path import SPECIAL
 from holdfast.core.process.process import Capture, ProcessError
 from holdfast.core.search.match import MatchReader
 from holdfast.core.search.query import Query
@@ -109,7 +110,7 @@ class Search:
         return ended
 
     async def _run(self, query: Query, directory: Path, reader: Callable[[bytes], bool]) -> tuple[Ended, str]:
-        command = _fallback(query) if self._ripgrep is None else _ripgrep(self._ripgrep, query)
+        command = _fallback(query) if self._ripgrep is None else _ripgrep(self._ripgrep, query, directory)
         errors = Capture(ERROR_BYTES)
         try:
             ended = await self._processes.run(
@@ -131,8 +132,10 @@ def find_ripgrep(environment: Mapping[str, str]) -> str | None:
     return beside or shutil.which("rg", path=environment.get("PATH"))
 
 
-def _ripgrep(binary: str, query: Query) -> Sequence[str]:
+def _ripgrep(binary: str, query: Query, directory: Path) -> Sequence[str]:
     command = [binary, "--no-config", "--no-ignore-global", "--color=never", "--glob=!.git"]
+    if directory.parent == directory:
+        command += [f"--glob=!{path}" for path in SPECIAL]
     if query.hidden:
         command.append("--hidden")
     if query.names is not None:

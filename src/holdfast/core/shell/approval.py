@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.core.shell.arity import arity
-from holdfast.core.shell.grammar import EVALUATORS, SHELLS, parse
+from holdfast.core.shell.grammar import EVALUATORS, SHELLS, evaluates, is_interpreter, parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,28 +20,24 @@ if TYPE_CHECKING:
 MOST_RESOURCES = 100
 OPAQUE = "opaque:"
 
+_PLAIN_WRAPPERS = """
+    builtin busybox command doas env exec fakeroot ionice ltrace nice nohup pkexec prlimit setsid stdbuf strace sudo
+    time toybox unbuffer unshare valgrind xargs
+"""
 WRAPPERS = {
-    "builtin": r"",
-    "command": r"",
-    "doas": r"",
-    "env": r"\w+=.*",
-    "exec": r"",
-    "ionice": r"",
-    "nice": r"",
-    "nohup": r"",
-    "setsid": r"",
-    "stdbuf": r"",
-    "sudo": r"\w+=.*",
-    "time": r"",
-    "timeout": r"[\d.]+[smhd]?",
-    "xargs": r"",
+    **dict.fromkeys(_PLAIN_WRAPPERS.split(), 0),
+    **dict.fromkeys(("chroot", "chrt", "flock", "setarch", "taskset", "timeout"), 1),
 }
-"""Commands that run their arguments as a command; the pattern is what may stand in between."""
+"""Commands that run their arguments as a command, and how many operands come before it."""
+ASSIGNING = frozenset({"doas", "env", "sudo"})
+"""Those of them that take assignments first, to variables of any name."""
 
-INTERPRETERS = "awk bun deno gawk lua node parallel perl php python python3 ruby ssh su tclsh watch"
-FINAL = "dd find mkfs rm rsync shred"
-ANYTHING = frozenset({*SHELLS, *EVALUATORS, *WRAPPERS, *INTERPRETERS.split(), *FINAL.split()})
-"""A prefix of one of these would approve anything, or what cannot be taken back."""
+OBEYING = frozenset({"ed", "ex", "mysql", "psql", "sqlite3", "ssh"})
+"""Commands that carry out what they read."""
+PROGRAMMED = frozenset({"awk", "gawk"})
+FINAL = frozenset({"dd", "find", "mkfs", "rm", "rsync", "shred"})
+ANYTHING = SHELLS | EVALUATORS | WRAPPERS.keys() | OBEYING | PROGRAMMED | FINAL
+"""A prefix of one of these, or of an interpreter, would approve anything, or what cannot be taken back."""
 
 
 class Approval(NamedTuple):
@@ -52,10 +48,14 @@ class Approval(NamedTuple):
 def approval(command: str) -> Approval:
     script = parse(command)
     inner = [wrapped(one.words) for one in script.commands]
+    started = [words for found in inner if found is not None for words in found]
     resources = [text for one in script.commands for text in _forms(one)]
-    resources += [_plain(words) for found in inner if found is not None for words in found]
+    resources += map(_plain, started)
     resources += [f"> {target.source}" for target in script.outputs]
-    if script.opaque or None in inner or not 0 < len(resources) <= MOST_RESOURCES:
+    obeyed = script.fed and any(
+        _name(words) in OBEYING for words in (*(one.words for one in script.commands), *started)
+    )
+    if script.opaque or obeyed or None in inner or not 0 < len(resources) <= MOST_RESOURCES:
         # A rule must match all lines: `*` does, or those that were saved together; no prefix matches the digest.
         digest = hashlib.sha256(command.encode("utf-8", "surrogateescape")).hexdigest()[:32]
         resources = [command, *resources[:MOST_RESOURCES], f"{OPAQUE}{digest}"]
@@ -70,27 +70,28 @@ def approval(command: str) -> Approval:
 def wrapped(words: Sequence[Word]) -> list[Sequence[Word]] | None:
     """The commands that these words start in their turn, each with its own; None if they cannot be told."""
     found: list[Sequence[Word]] = []
-    while words and words[0].value is not None:
-        name = words[0].value.rpartition("/")[2]
-        if name == "find":
-            found += _executed(words)
-        if name not in WRAPPERS:
-            return found
-        rest = list(words[1:])
-        while rest and rest[0].value is not None and re.fullmatch(WRAPPERS[name], rest[0].value):
-            rest.pop(0)
-        if not rest:
-            return found
-        if rest[0].value is None or rest[0].value.startswith("-") or _starts_text(rest):
-            return None
-        words = rest
-        found.append(words)
+    waiting = [words]
+    while waiting:
+        words = waiting.pop()
+        name = _name(words)
+        starts = list(_executed(words)) if name == "find" else [_behind(name, words)] if name in WRAPPERS else []
+        for started in filter(None, starts):
+            if evaluates(started) or (started[0].value or "").startswith("-"):
+                return None
+            found.append(started)
+            waiting.append(started)
     return found
 
 
-def _starts_text(words: Sequence[Word]) -> bool:
-    name = (words[0].value or "").rpartition("/")[2]
-    return name in SHELLS or name in EVALUATORS
+def _behind(wrapper: str, words: Sequence[Word]) -> Sequence[Word]:
+    """The command that a wrapper runs, or the option that would have to be understood first."""
+    start = 1
+    while wrapper in ASSIGNING and start < len(words) and "=" in (words[start].value or words[start].source):
+        start += 1
+    operands = WRAPPERS[wrapper]
+    if any((word.value or "").startswith("-") for word in words[start : start + operands]):
+        return words[start:]
+    return words[start + operands :]
 
 
 def _executed(words: Sequence[Word]) -> Iterator[Sequence[Word]]:
@@ -102,6 +103,10 @@ def _executed(words: Sequence[Word]) -> Iterator[Sequence[Word]]:
         elif word.value in (";", "+") and start is not None:
             yield words[start:index]
             start = None
+
+
+def _name(words: Sequence[Word]) -> str:
+    return (words[0].value or "").rpartition("/")[2] if words else ""
 
 
 def _forms(command: SimpleCommand) -> Iterator[str]:
@@ -128,7 +133,8 @@ def _prefix(command: SimpleCommand) -> str | None:
     beginning = values[: arity(values)]
     if command.assignments or not beginning or len(beginning) < arity(values):
         return None
-    if beginning[0].rpartition("/")[2] in ANYTHING or not all(map(_PLAIN_WORD.fullmatch, beginning)):
+    name = _name(command.words)
+    if name in ANYTHING or is_interpreter(name) or not all(map(_PLAIN_WORD.fullmatch, beginning)):
         return None
     return " ".join([*beginning, "*"])
 

@@ -3,23 +3,32 @@ redirected into, and whether there is more to it than reading can tell.
 
 Invariants
 - Every simple command is found: in lists, pipes, substitutions, subshells, function bodies, here-documents.
-- When in doubt a script is opaque. Opaque means: what it runs is not wholly written in what is approved."""
+- When in doubt a script is opaque. Opaque means: what it runs is not wholly written in what is approved.
+- What shells read differently, or the grammar reads otherwise than they do, is in doubt: a quote that ends elsewhere
+  would hide whatever follows it."""
 
 from __future__ import annotations
 
 import re
 from functools import cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from tree_sitter import Node, Parser
 
 PARSED_BYTES = 64 * 1024
 SHELLS = frozenset({"ash", "bash", "csh", "dash", "fish", "ksh", "mksh", "rbash", "sh", "tcsh", "zsh"})
-EVALUATORS = frozenset({".", "alias", "coproc", "eval", "source", "trap"})
+EVALUATORS = frozenset(
+    """
+    . alias bind compgen complete coproc enable eval fc mapfile parallel readarray runuser script source su trap watch
+    """.split()  # noqa: SIM905 - a list of words reads best as words
+)
 """Commands whose arguments are shell text."""
+INTERPRETERS = frozenset({"bun", "deno", "lua", "node", "perl", "php", "python", "ruby", "tclsh"})
+"""Without a program to run they read one."""
 
 _PLAIN_NAME = re.compile(r"[\w./+:@%,=-]+|\[")
 _NOT_FILES = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"})
@@ -44,19 +53,25 @@ class Script(NamedTuple):
     outputs: tuple[Word, ...]
     """Files that something is redirected into."""
     inputs: tuple[Word, ...]
+    fed: bool
+    """Whether text of the script is the input of one of its commands."""
     opaque: bool
 
 
 def parse(command: str) -> Script:
     source = command.encode("utf-8", "surrogateescape")
     if len(source) > PARSED_BYTES:
-        return Script((), (), (), opaque=True)
+        return Script((), (), (), fed=False, opaque=True)
     root = _parser().parse(source).root_node
     reader = _Reader(source)
     for node in _walk(root):
         reader.read(node)
     return Script(
-        tuple(reader.commands), tuple(reader.outputs), tuple(reader.inputs), opaque=reader.opaque or root.has_error
+        tuple(reader.commands),
+        tuple(reader.outputs),
+        tuple(reader.inputs),
+        reader.fed,
+        opaque=reader.opaque or root.has_error,
     )
 
 
@@ -66,9 +81,11 @@ class _Reader:
         self.commands: list[SimpleCommand] = []
         self.outputs: list[Word] = []
         self.inputs: list[Word] = []
+        self.fed = False
         self.opaque = False
 
     def read(self, node: Node) -> None:
+        self.opaque = self.opaque or self._is_doubtful(node)
         match node.type:
             case "command":
                 self._command(node)
@@ -79,9 +96,63 @@ class _Reader:
                 self.commands.append(SimpleCommand(word.source, (word,), ()))
             case "file_redirect":
                 self._redirect(node)
+            case "heredoc_redirect" | "herestring_redirect":
+                self.fed = True
+
+    def _is_doubtful(self, node: Node) -> bool:
+        """Whether another reader could see something else here."""
+        match node.type:
+            case "ansi_c_string":
+                # In a POSIX shell, a plain quote behind a dollar sign, which a backslash does not keep open.
+                return True
+            case "expansion":
+                # Shells disagree about quotes in there.
+                return any(character in self._text(node) for character in "'`\\")
+            case "command_substitution" if (text := self._text(node)).startswith("`"):
+                # Read twice: what was escaped the first time counts the second time.
+                return "\\" in text
+            case "comment":
+                # Blanks of the grammar that are none to a shell would make it a part of the word before it.
+                return _BEFORE_COMMENT.fullmatch(self._source[max(node.start_byte - 2, 0) : node.start_byte]) is None
+            case "word" if _LINE_END.search(self._text(node)):
+                return True
+            case "raw_string" | "string_content" | "word":
+                return _SUBSCRIPT.search(self._text(node)) is not None
             case "heredoc_redirect":
-                # Words behind the delimiter are arguments that the grammar leaves here.
-                self.opaque = self.opaque or any(child.type in _ARGUMENTS for child in node.named_children)
+                return not self._is_plain_heredoc(node)
+            case _:
+                return self._has_gap(node)
+
+    def _has_gap(self, node: Node) -> bool:
+        """Whether the grammar passed over something that separates what it has joined, or joined what is separate."""
+        if node.type in _FREE_TEXT:
+            return False
+        between = _BLANKS.get(node.type, _SPACE)
+        return any(
+            between.fullmatch(self._source, before.end_byte, after.start_byte) is None
+            for before, after in pairwise(node.children)
+        )
+
+    def _is_plain_heredoc(self, node: Node) -> bool:
+        """One that ends for every shell where it ends for the grammar, and holds no commands that the grammar misses.
+        Words behind the delimiter would be arguments."""
+        children = {child.type: child for child in node.children}
+        if self._has_gap(node) or not {"heredoc_start", "heredoc_end"} <= children.keys():
+            return False
+        start, end = children["heredoc_start"], children["heredoc_end"]
+        opening = _DELIMITER.fullmatch(self._text(start))
+        rest = _REST_OF_LINE.match(self._source, start.end_byte)
+        if opening is None or rest is None or any(child.type in _ARGUMENTS for child in node.named_children):
+            return False
+        *body, indent = self._source[rest.end() : end.start_byte].split(b"\n")
+        tabs = b"\t" if "<<-" in children else b""
+        delimiter = opening["name"].encode()
+        followed = self._source[end.end_byte : end.end_byte + 1]
+        if indent.strip(tabs) or self._text(end) != opening["name"] or followed not in (b"", b"\n"):
+            return False
+        if any(line.strip(b"\t ") == delimiter for line in body):
+            return False
+        return bool(opening["quote"]) or not any(b"`" in line or line.endswith(b"\\") for line in body)
 
     def _command(self, node: Node) -> None:
         name = node.child_by_field_name("name")
@@ -95,7 +166,7 @@ class _Reader:
             elif child.type not in ("file_redirect", "heredoc_redirect", "herestring_redirect", "comment"):
                 words.append(self._word(child))
         self.commands.append(SimpleCommand(self._text(node), tuple(assignments), tuple(words)))
-        self.opaque = self.opaque or _evaluates(tuple(words))
+        self.opaque = self.opaque or evaluates(words)
 
     def _statement(self, node: Node) -> None:
         """`export`, `unset` and their like: words of the grammar, commands to us."""
@@ -115,7 +186,9 @@ class _Reader:
             self.outputs.append(word)
 
     def _word(self, node: Node) -> Word:
-        return Word(self._text(node), self._value(node))
+        word = Word(self._text(node), self._value(node))
+        self.opaque = self.opaque or _SUBSCRIPT.search(word.value or "") is not None
+        return word
 
     def _value(self, node: Node) -> str | None:
         match node.type:
@@ -137,10 +210,28 @@ class _Reader:
 
 _ARGUMENTS = frozenset({"word", "string", "raw_string", "concatenation", "simple_expansion", "expansion", "number"})
 _HOLDS_ASSIGNMENTS = frozenset({"command", "declaration_command"})
+_FREE_TEXT = frozenset({"heredoc_body", "regex", "string"})
+_BEFORE_COMMENT = re.compile(rb"|[ \t\n;&|()<>`]|[^\\][ \t\n;&|()<>`]", re.DOTALL)
+_LINE_END = re.compile(r"(?<!\\)\n")
+_SPACE = re.compile(rb"(?:[ \t\n]|\\\n)*")
+_WORDS_APART = re.compile(rb"(?:\\\n)*[ \t](?:[ \t]|\\\n)*")
+_NOTHING = re.compile(b"")
+_NO_LINE_END = re.compile(rb"(?:[ \t]|\\\n)*")
+_BLANKS = {
+    **dict.fromkeys(("command", "declaration_command", "unset_command"), _WORDS_APART),
+    **dict.fromkeys(("concatenation", "simple_expansion", "variable_assignment"), _NOTHING),
+    **dict.fromkeys(("file_redirect", "herestring_redirect", "redirected_statement"), _NO_LINE_END),
+}
+"""What may stand between the parts of a node that ends with its line."""
+_DELIMITER = re.compile(r"(?P<quote>['\"]?)(?P<name>[\w.-]+)(?P=quote)", re.ASCII)
+# Nothing that could carry the line on, nor a second here-document.
+_REST_OF_LINE = re.compile(rb"[^'\"`\\(<\n]*\n")
+# Where a shell takes text for the name of a variable, it runs the substitutions in its subscript.
+_SUBSCRIPT = re.compile(r"\[.*(?:\$\(|`)", re.DOTALL)
 
 
-def _evaluates(words: tuple[Word, ...]) -> bool:
-    """Whether this runs shell text that is not part of the script, or a program whose name cannot be read."""
+def evaluates(words: Sequence[Word]) -> bool:
+    """Whether this runs text that is not part of the script, or a program whose name cannot be read."""
     if not words:
         return False
     name = words[0].value
@@ -149,11 +240,25 @@ def _evaluates(words: tuple[Word, ...]) -> bool:
     name = name.rpartition("/")[2]
     if name in EVALUATORS:
         return True
-    if name not in SHELLS:
-        return False
-    # A shell is as good as any program while it runs a file; told `-c`, or nothing, it runs text from elsewhere.
-    first = next((word.value for word in words[1:] if word.value is None or not word.value.startswith("+")), None)
-    return first is None or first.startswith("-")
+    if name in SHELLS:
+        # As good as any program while it runs a file; told `-c`, or nothing, it runs text from elsewhere.
+        first = next((word.value for word in words[1:] if word.value is None or not word.value.startswith("+")), None)
+        return first is None or first.startswith(("-", "/dev/", "/proc/"))
+    if is_interpreter(name):
+        given = [word.value or "" for word in words[1:]]
+        program = next((value for value in given if value == "-" or not value.startswith("-")), None)
+        if program is None:
+            return not _ABOUT_ITSELF.intersection(given)
+        return program == "-" or program.startswith(("/dev/", "/proc/"))
+    return False
+
+
+def is_interpreter(name: str) -> bool:
+    """Whatever its version."""
+    return name.rstrip("0123456789.") in INTERPRETERS
+
+
+_ABOUT_ITSELF = frozenset({"--help", "--version", "-V", "-h", "-v"})
 
 
 def _walk(root: Node) -> Iterator[Node]:

@@ -84,12 +84,12 @@ class CommandOutput:
         if not self._overflowed:
             return clean((self._head + self._tail).decode("utf-8", "replace")) or NO_OUTPUT
         # With a file to look into a glance is enough; without one this is all there will ever be.
-        size = HALF if path is None else SHOWN_BYTES // 2
-        head = _lines(clean(_decode_head(bytes(self._head[:size]))), path, last=False)
-        tail = _lines(clean(_decode_tail(bytes(self._tail[-size:]))), path, last=True)
-        left_out = self.size - 2 * size
+        head, tail = bytes(self._head), bytes(self._tail[-HALF:])
+        if path is not None:
+            head, tail = _first_lines(head[: SHOWN_BYTES // 2]), _last_lines(tail[-SHOWN_BYTES // 2 :])
+        left_out = self.size - len(head) - len(tail)
         marker = DISCARDED.format(size=left_out) if path is None else LEFT_OUT.format(size=left_out, path=path)
-        return f"{head}\n\n{marker}\n\n{tail}"
+        return f"{clean(_decode_head(head))}\n\n{marker}\n\n{clean(_decode_tail(tail))}"
 
     def _is_binary(self) -> bool:
         return b"\0" in self._head[:SNIFF_BYTES]
@@ -112,11 +112,12 @@ def _last_state(line: str) -> str:
     return next((state for state in reversed(line.split("\r")) if state), "") if "\r" in line else line
 
 
-def _lines(text: str, path: str | None, *, last: bool) -> str:
-    if path is None:
-        return text
-    lines = text.split("\n")
-    return "\n".join(lines[-SHOWN_LINES // 2 :] if last else lines[: SHOWN_LINES // 2])
+def _first_lines(data: bytes) -> bytes:
+    return b"\n".join(data.split(b"\n")[: SHOWN_LINES // 2])
+
+
+def _last_lines(data: bytes) -> bytes:
+    return b"\n".join(data.split(b"\n")[-SHOWN_LINES // 2 :])
 
 
 def _decode_head(data: bytes) -> str:

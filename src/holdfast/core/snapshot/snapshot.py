@@ -12,8 +12,8 @@ import os
 import shutil
 from typing import TYPE_CHECKING, NamedTuple
 
+from holdfast.core.process.git import Git, GitFailed, literal, names
 from holdfast.core.snapshot.errors import Operation, SnapshotError
-from holdfast.core.snapshot.git import GitFailed, git, literal, names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,6 +41,7 @@ class Snapshots:
         name = hashlib.sha256(str(project.directory).encode()).hexdigest()[:20]
         self._store = folder / name
         self._index = self._store / f"index.{os.getpid()}"
+        self._runner = Git(os.environ)
         self._turn = asyncio.Lock()
         self._ready = False
         self.possible = project.store is not None and shutil.which("git") is not None
@@ -124,8 +125,8 @@ class Snapshots:
             "GIT_INDEX_FILE": str(self._index),
         }
         try:
-            environment = {} if arguments[0] == "init" else own
-            return await git(arguments, directory=self._worktree, environment=environment)
+            variables = {} if arguments[0] == "init" else own
+            return await self._runner.run(*arguments, directory=self._worktree, variables=variables)
         except GitFailed as error:
             raise SnapshotError(operation, str(error)) from error
 

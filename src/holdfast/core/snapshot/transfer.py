@@ -9,8 +9,8 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
+from holdfast.core.process.git import Git, GitFailed, literal, names
 from holdfast.core.session.errors import ChangesNotMoved
-from holdfast.core.snapshot.git import GitFailed, git, literal, names
 
 
 class Changes(NamedTuple):
@@ -25,16 +25,17 @@ class Changes(NamedTuple):
 async def capture(root: Path, directory: Path) -> Changes:
     below = os.path.relpath(directory, root)
     spec = literal(["" if below == "." else below])
+    git = Git(os.environ)
     try:
         with _scratch_index() as index:
-            await git(["read-tree", "HEAD"], directory=root, environment=index)
-            await git(["add", "--all", "--", *spec], directory=root, environment=index)
-            compare = ["diff-index", "--cached", "--no-renames", "HEAD"]
-            patch = await git([*compare, "--binary", "-p", "--", *spec], directory=root, environment=index)
-            new = ["--diff-filter=A", "-z", "--name-only", "--", *spec]
-            old = ["--diff-filter=a", "-z", "--name-only", "--", *spec]
-            added = names(await git([*compare, *new], directory=root, environment=index))
-            changed = names(await git([*compare, *old], directory=root, environment=index))
+            await git.run("read-tree", "HEAD", directory=root, variables=index)
+            await git.run("add", "--all", "--", *spec, directory=root, variables=index)
+            compare = ("diff-index", "--cached", "--no-renames", "HEAD")
+            patch = await git.run(*compare, "--binary", "-p", "--", *spec, directory=root, variables=index)
+            new = ("--diff-filter=A", "-z", "--name-only", "--", *spec)
+            old = ("--diff-filter=a", "-z", "--name-only", "--", *spec)
+            added = names(await git.run(*compare, *new, directory=root, variables=index))
+            changed = names(await git.run(*compare, *old, directory=root, variables=index))
     except GitFailed as error:
         raise ChangesNotMoved("capture", str(directory), str(error)) from error
     return Changes(root, patch, tuple(added), tuple(changed))
@@ -44,18 +45,19 @@ async def apply(changes: Changes, root: Path) -> None:
     if not changes.patch:
         return
     try:
-        await git(["apply", "--binary", "--whitespace=nowarn"], directory=root, given=changes.patch)
+        await Git(os.environ).run("apply", "--binary", "--whitespace=nowarn", directory=root, given=changes.patch)
     except GitFailed as error:
         raise ChangesNotMoved("apply", str(root), str(error)) from error
 
 
 async def discard(changes: Changes) -> None:
+    git = Git(os.environ)
     try:
         if changes.changed:
             with _scratch_index() as index:
-                await git(["read-tree", "HEAD"], directory=changes.root, environment=index)
-                restore = ["checkout", "HEAD", "--", *literal(changes.changed)]
-                await git(restore, directory=changes.root, environment=index)
+                await git.run("read-tree", "HEAD", directory=changes.root, variables=index)
+                restore = ("checkout", "HEAD", "--", *literal(changes.changed))
+                await git.run(*restore, directory=changes.root, variables=index)
         for path in changes.added:
             await asyncio.to_thread((changes.root / path).unlink, missing_ok=True)
     except (GitFailed, OSError) as error:

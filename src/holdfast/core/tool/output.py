@@ -15,6 +15,7 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
+from holdfast.core.filesystem.staged import write_all
 from holdfast.core.tool.preview import LOST, PARTLY_SAVED, SAVED, blocks, fits, pretty, preview, sample, scrub
 from holdfast.core.tool.tool import ToolOutput
 from holdfast.schema.session_message import FileContent, TextContent
@@ -208,7 +209,7 @@ class ManagedFile:
         try:
             if self._handle is None:
                 self._handle, self._unnamed = _create(self._partial), True
-            _write_all(self._handle, data)
+            write_all(self._handle, data)
             self._size += len(data)
         except OSError as error:
             self._fail(error)
@@ -289,12 +290,6 @@ def _publish(partial: Path, path: Path) -> None:
         os.rename(partial, path)
     else:
         os.unlink(partial)
-
-
-def _write_all(handle: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(handle, view) :]
 
 
 def _whole_characters(data: bytes, size: int) -> bytes:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints, overl
 import msgspec
 
 from holdfast.core.tool.tool import Tool, ToolContext
+from holdfast.core.uncut import uncut
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -55,7 +56,8 @@ def tool(function: Callable[..., Any]) -> Tool[Any, Any]:
         passed = {name: getattr(given, name) for name in given.__struct_fields__}
         passed = {name: value for name, value in passed.items() if value is not msgspec.UNSET}
         work = partial(function, **passed, **dict.fromkeys(receives_context, context))
-        return await (work() if inspect.iscoroutinefunction(function) else _in_thread(work))
+        # A thread cannot be cut, and its caller must not go on while it still acts.
+        return await (work() if inspect.iscoroutinefunction(function) else uncut(asyncio.to_thread(work)))
 
     return Tool(description=description, input=given_type, output=hints.get("return", Any), execute=execute)
 
@@ -88,15 +90,3 @@ def _documentation(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
         raise TypeError(f"{function.__name__}: a tool needs a docstring, as that is what the model reads of it")
     found = (_DESCRIBED.fullmatch(line) for line in rest.splitlines())
     return " ".join(first.split()), {match[1]: match[2].strip() for match in found if match is not None}
-
-
-async def _in_thread(work: Callable[[], Result]) -> Result:
-    """Its result, or its end: a cancelled caller must not go on while the thread still acts."""
-    thread = asyncio.ensure_future(asyncio.to_thread(work))
-    try:
-        return await asyncio.shield(thread)
-    except asyncio.CancelledError:
-        await asyncio.wait({thread})
-        if not thread.cancelled():
-            thread.exception()  # seen
-        raise

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Collection
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
 from holdfast.core.web.errors import AddressRefused, FetchFailed
 
@@ -19,6 +19,9 @@ Resolve = Callable[[str, int], Awaitable[Collection[Address]]]
 GLOBAL_UNICAST = IPv6Network("2000::/3")
 NAT64 = IPv6Network("64:ff9b::/96")
 IPV4_COMPATIBLE = IPv6Network("::/96")
+# Protocol assignments, which not every Python counts as private, and a service that one cloud offers its own machines
+# under an address of the public range. Both have answered with credentials.
+NOT_PUBLIC = (IPv4Network("192.0.0.0/24"), IPv4Network("168.63.129.16/32"))
 
 
 async def system_resolve(host: str, port: int) -> list[Address]:
@@ -74,7 +77,7 @@ def is_public(address: Address) -> bool:
         if inner is not None:
             return is_public(inner)
         return address in GLOBAL_UNICAST and address.is_global
-    return address.is_global and not address.is_multicast
+    return address.is_global and not address.is_multicast and not any(address in network for network in NOT_PUBLIC)
 
 
 def _carried(address: IPv6Address) -> IPv4Address | None:

@@ -2,36 +2,38 @@
 
 from __future__ import annotations
 
-import asyncio
+import os
 import sys
 from pathlib import Path
 from typing import Literal
 
+from holdfast.core.process.environment import child_environment
+from holdfast.core.process.process import Capture, ProcessError, Processes
 from holdfast.core.web.errors import FetchFailed
 
 Form = Literal["markdown", "text"]
 
 CPU_SECONDS = 10
 WALL_FACTOR = 3
-WORKER = str(Path(__file__).with_name("html_worker.py"))
+OUTPUT_BYTES = 5 * 1024 * 1024
+WORKER = Path(__file__).with_name("html_worker.py")
 
 
 async def convert(page: str, form: Form, *, cpu_seconds: int = CPU_SECONDS) -> str:
-    # Isolated: neither the environment nor the working directory may bring modules of their own.
-    program = (sys.executable, "-I", WORKER, form, str(cpu_seconds))
-    pipe = asyncio.subprocess.PIPE
-    worker = await asyncio.create_subprocess_exec(
-        *program, stdin=pipe, stdout=pipe, stderr=asyncio.subprocess.DEVNULL, start_new_session=True
-    )
+    output = Capture(OUTPUT_BYTES)
     try:
-        async with asyncio.timeout(cpu_seconds * WALL_FACTOR):
-            output, _ = await worker.communicate(page.encode("utf-8", "replace"))
-    except TimeoutError:
-        raise FetchFailed("the page is too complex to convert") from None
-    finally:
-        if worker.returncode is None:
-            worker.kill()
-            await worker.wait()
-    if worker.returncode != 0:
+        ended = await Processes(watched=False).run(
+            # Isolated: neither the environment nor the working directory may bring modules of their own.
+            (sys.executable, "-I", str(WORKER), form, str(cpu_seconds)),
+            cwd=WORKER.parent,
+            environment=child_environment(os.environ),
+            output=output,
+            error=Capture(0),
+            given=page.encode("utf-8", "replace"),
+            timeout=cpu_seconds * WALL_FACTOR,
+        )
+    except (ProcessError, OSError) as error:
+        raise FetchFailed("the page could not be converted") from error
+    if ended.code != 0 or output.truncated:
         raise FetchFailed("the page is too complex to convert")
-    return output.decode("utf-8")
+    return output.text()

@@ -96,6 +96,12 @@ MOVES = [
         "*** Delete File: g\n" + update("*** Move to: g\n@@\n-b\n+B"),
         {"g": b"a\nB\nc\n"},
     ),
+    Patch(
+        "add below a new directory, then move",
+        {},
+        "*** Add File: x/f\n+a\n+b\n" + update("*** Move to: g\n@@\n-b\n+B", "x/f"),
+        {"g": b"a\nB\n"},
+    ),
     Patch("move to nothing", {"f": ABC}, update("*** Move to:\n@@\n-b\n+B"), "Invalid patch line"),
     Patch(
         "move away and update the old name",

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
-from holdfast.core.search.glob import Glob, InvalidGlob
-from holdfast.core.search.search import MOST_RESULTS, SearchFailed
-from holdfast.core.search.target import SearchTarget, search_target
-from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure
-from holdfast.schema.record import Record
-from holdfast.schema.session_message import TextContent
+from holdfast.core.search.glob import Glob
+from holdfast.core.search.search import SearchFailed
+from holdfast.core.tool.builtin.searching import (
+    NOTHING,
+    FileEntry,
+    Found,
+    SearchPlaces,
+    limit_of,
+    notes,
+    search_tool,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from holdfast.core.filesystem.location_path import LocationPaths
-    from holdfast.core.search.search import Files, Search
+    from holdfast.core.search.search import Search
     from holdfast.core.tool.builtin.authorize import Authorizer
+    from holdfast.core.tool.tool import Tool, ToolContext
 
 DEFAULT_LIMIT = 1000
 DESCRIPTION = (
@@ -26,9 +32,6 @@ DESCRIPTION = (
     "pattern names them."
 )
 UNABLE = "Unable to find files matching {pattern}"
-NOTHING = "No files found"
-SHOWING = "(showing first {count}; narrow the pattern)"
-PARTIAL = "(the search took too long; there may be more)"
 
 
 class GlobInput(msgspec.Struct, frozen=True):
@@ -43,64 +46,26 @@ class GlobInput(msgspec.Struct, frozen=True):
     ) = msgspec.UNSET
 
 
-class FileEntry(Record):
-    path: str
-    type: Literal["file"]
-
-
-class GlobOutput(msgspec.Struct, frozen=True):
-    entries: list[dict[str, str]]
-    text: str
-
-
 def glob_tool(
     paths: LocationPaths,
     search: Search,
     authorizer: Authorizer,
     *,
     external_paths: Callable[[], Literal["ask", "deny"]] = lambda: "ask",
-) -> Tool[GlobInput, GlobOutput]:
-    async def execute(given: GlobInput, context: ToolContext) -> GlobOutput:
-        unable = UNABLE.format(pattern=given.pattern)
-        try:
-            glob = Glob(given.pattern)
-        except InvalidGlob as problem:
-            raise ToolFailure(f"{unable}: {problem}") from problem
-        target = await search_target(paths, given.path, external_paths(), authorizer, context, unable)
-        await authorizer.allow(context, "glob", (given.pattern,), save=("*",), metadata=_metadata(given, target))
-        target.check(unable)
+) -> Tool[GlobInput, Found]:
+    places = SearchPlaces(paths, authorizer, external_paths)
+
+    async def execute(given: GlobInput, context: ToolContext) -> Found:
+        glob = Glob(given.pattern)
+        target = await places.approved("glob", given, context)
         if target.name is not None:
-            raise ToolFailure(f"{unable}: {target.resource} is not a directory")
-        limit = DEFAULT_LIMIT if given.limit is msgspec.UNSET else min(given.limit, MOST_RESULTS)
-        try:
-            found = await search.files(target.directory, glob, limit)
-        except SearchFailed as problem:
-            raise ToolFailure(f"{unable}: {problem}") from problem
-        entries = [{"path": target.entry(path), "type": "file"} for path in found.paths]
-        return GlobOutput(entries, _text(found, target))
+            raise SearchFailed(f"{target.resource} is not a directory")
+        found = await search.files(target.directory, glob, limit_of(given, DEFAULT_LIMIT))
+        count = len(found.paths)
+        lines = [str(target.directory / path) for path in found.paths] or [NOTHING]
+        lines += notes(count, cut=found.total > count, partial=found.partial)
+        return Found([target.entry(path) for path in found.paths], "\n".join(lines))
 
-    return Tool(
-        looks_only=True,
-        description=DESCRIPTION,
-        input=GlobInput,
-        output=GlobOutput,
-        execute=execute,
-        content=lambda given, value: (TextContent(text=value["text"]),),
-        structured=lambda given, value: value["entries"],
-        structured_type=list[FileEntry],
+    return search_tool(
+        description=DESCRIPTION, unable=UNABLE, input=GlobInput, results=list[FileEntry], execute=execute
     )
-
-
-def _metadata(given: GlobInput, target: SearchTarget) -> Mapping[str, Any]:
-    path = {} if given.path is msgspec.UNSET else {"path": given.path}
-    limit = {} if given.limit is msgspec.UNSET else {"limit": given.limit}
-    return {"root": str(target.directory), **path, **limit}
-
-
-def _text(found: Files, target: SearchTarget) -> str:
-    lines = [str(target.directory / path) for path in found.paths] or [NOTHING]
-    if found.total > len(found.paths):
-        lines.append(SHOWING.format(count=len(found.paths)))
-    if found.partial:
-        lines.append(PARTIAL)
-    return "\n".join(lines)

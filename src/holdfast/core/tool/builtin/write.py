@@ -78,7 +78,7 @@ def _content(given: WriteInput, value: dict[str, Any]) -> Sequence[TextContent]:
 
 
 def _encode(before: bytes | None, given: WriteInput, *, keep_crlf: bool) -> bytes:
-    convert = keep_crlf and _loses_crlf(before or b"", given.content.encode())
+    convert = keep_crlf and _loses_crlf(before or b"", given.content.encode(errors="surrogatepass"))
     return encode_like(before, given.content.replace("\n", "\r\n") if convert else given.content)
 
 
