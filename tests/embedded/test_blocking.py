@@ -6,6 +6,7 @@ import asyncio
 import gc
 import signal
 import threading
+import time
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -162,10 +163,18 @@ def test_ctrl_c_leaves_the_call_and_not_the_host(project: Path) -> None:
     """API-308, API-402: what was asked for goes on, the next call is answered."""
     model = ScriptedTransport()
     model.hold(0)
-    interrupting = threading.Timer(0.1, signal.pthread_kill, (threading.get_ident(), signal.SIGINT))
+    here = threading.get_ident()
+
+    def interrupt(path: str) -> None:
+        """Once the call has arrived, so that its caller is waiting."""
+        while not any(task.get_name().endswith(path) for task in tuple(hf._host._transport._tasks)):  # type: ignore[attr-defined]
+            time.sleep(0.005)
+        signal.pthread_kill(here, signal.SIGINT)
+
     with host(project, model) as hf:
         session = hf.sessions.create(model=ECHO)
         hf.sessions.prompt(session.id, prompt=PromptInput(text="slow"))
+        interrupting = threading.Thread(target=interrupt, args=(f"/api/session/{session.id}/wait",))
         interrupting.start()
         with pytest.raises(KeyboardInterrupt):
             hf.sessions.wait(session.id)

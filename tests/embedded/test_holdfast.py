@@ -12,6 +12,7 @@ import pytest
 
 from holdfast import Holdfast, PromptInput
 from holdfast.client.errors import ApiError, ClientError
+from holdfast.embedded.asgi_transport import GRACE_SECONDS
 from holdfast.llm.offline import ScriptedTransport
 from holdfast.schema.event import Event
 from holdfast.schema.model import ModelRef
@@ -110,7 +111,7 @@ async def test_closing_is_quick_with_abandoned_streams(project: Path, data: Path
     with pytest.raises(StopAsyncIteration):
         await asyncio.wait_for(waiting, PATIENCE)
 
-    assert elapsed < 2
+    assert elapsed < GRACE_SECONDS
     await streams[0].aclose()
 
 

@@ -32,7 +32,7 @@ def test_a_server_registers_while_it_runs(tmp_path: Path, project: Path) -> None
                 assert client.location.get().directory == str(project)
         finally:
             process.terminate()
-            process.communicate(timeout=20)
+            process.communicate(timeout=40)
 
     assert (server.url, server.pid) == (url, process.pid)
     assert server.data == str(tmp_path / ".local" / "share" / "holdfast")

@@ -178,8 +178,8 @@ async def test_sizes_of_pages_over_http(memory: Wire) -> None:
         for limit in (None, 1, most):
             query = "" if limit is None else f"?limit={limit}"
             sizes[list, limit] = len((await memory.get(f"{path}/{list}{query}")).data)
-        for limit in (0, -1, most + 1, "many"):
-            assert (await memory.get(f"{path}/{list}?limit={limit}")).failure == (400, "InvalidRequestError")
+        for refused in (0, -1, most + 1, "many"):
+            assert (await memory.get(f"{path}/{list}?limit={refused}")).failure == (400, "InvalidRequestError")
 
     assert sizes == {
         ("message", None): 50,

@@ -704,8 +704,9 @@ async def test_an_oversized_frame_closes_the_socket(app: App, browser: Browser) 
     assert not any(frame.get("text") for frame in connection.sent)
 
 
-async def test_shutting_down_says_so(app: App) -> None:
+async def test_shutting_down_says_so(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     """TOL-313: every socket is closed with 1001, also one whose terminal is busy."""
+    monkeypatch.setattr(pty, "FAREWELL_SECONDS", PATIENCE)
     screens = [Screen(), Screen()]
     async with browsing(app) as browser:
         quiet, busy = await browser.create("printf ready; cat"), await browser.create("while :; do echo ready; done")
