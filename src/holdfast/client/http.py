@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
     from holdfast.client.transport import Request
 
-CONNECT_SECONDS = 10.0
+TIMEOUT = httpx2.Timeout(None, connect=10.0)
+DIRECT = ("all://localhost", "all://127.0.0.1", "all://[::1]")
+"""This machine is reached without a proxy, whatever the environment says: it would get to see the password."""
 NO_ADDRESS = "{url} is no address of a server"
 UNREACHABLE = "cannot reach the server"
 BROKEN = "the connection broke"
@@ -28,7 +30,7 @@ class HttpTransport:
     ) -> None:
         with _told(NO_ADDRESS.format(url=base_url)):
             self._client = httpx2.AsyncClient(
-                base_url=base_url, auth=auth, headers=headers, timeout=httpx2.Timeout(None, connect=CONNECT_SECONDS)
+                base_url=base_url, auth=auth, headers=headers, timeout=TIMEOUT, mounts=dict.fromkeys(DIRECT)
             )
 
     async def send(self, request: Request) -> HttpResponse:
@@ -64,7 +66,7 @@ class SyncHttpTransport:
     ) -> None:
         with _told(NO_ADDRESS.format(url=base_url)):
             self._client = httpx2.Client(
-                base_url=base_url, auth=auth, headers=headers, timeout=httpx2.Timeout(None, connect=CONNECT_SECONDS)
+                base_url=base_url, auth=auth, headers=headers, timeout=TIMEOUT, mounts=dict.fromkeys(DIRECT)
             )
 
     def send(self, request: Request) -> SyncHttpResponse:
