@@ -14,6 +14,7 @@ import uvicorn
 
 from holdfast.client.credential import credential_file, given_password, username
 from holdfast.core.runtime import Runtime
+from holdfast.embedded.connection import Connection
 from holdfast.embedded.credential import ensure_password
 from holdfast.embedded.registration import registered
 from holdfast.server.app import App
@@ -80,7 +81,7 @@ async def serve(
         app = App(runtime, credentials=credentials, hosts=_hosts(hostname))
         config = uvicorn.Config(
             app,
-            http="httptools",
+            http=Connection,
             log_level="warning",
             lifespan="off",
             timeout_graceful_shutdown=GRACE_SECONDS,
