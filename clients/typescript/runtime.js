@@ -82,6 +82,7 @@ function pause(milliseconds, signal) {
 }
 
 async function exchange({ root, fetch, headers, operation, input, options = {} }) {
+  const url = root + target(operation, input)
   const closing = new AbortController()
   const abort = () => closing.abort(options.signal.reason)
   if (options.signal?.aborted) abort()
@@ -94,7 +95,7 @@ async function exchange({ root, fetch, headers, operation, input, options = {} }
     closing.abort()
   }
   try {
-    const response = await fetch(root + target(operation, input), {
+    const response = await fetch(url, {
       method: operation.method,
       headers: merged(operation, headers, options.headers),
       body: operation.payload && JSON.stringify(pick(input, operation.payload)),
@@ -252,10 +253,16 @@ function merged(operation, defaults, own) {
 }
 
 function target(operation, input) {
-  const path = operation.path.replace(/\{(\w+)\}/g, (_, name) => encodeURIComponent(input[name]))
+  const path = operation.path.replace(/\{(\w+)\}/g, (_, name) => segment(name, input[name]))
   const query = new URLSearchParams()
   for (const name of operation.query ?? []) append(query, name, input[name])
   return query.size ? `${path}?${query}` : path
+}
+
+/** What the way there would take out of a path, which then names another operation, is refused. */
+function segment(name, value) {
+  if ([undefined, null, "", ".", ".."].includes(value)) throw new TypeError(`${name} cannot be ${JSON.stringify(value)}`)
+  return encodeURIComponent(value)
 }
 
 function append(query, key, value) {

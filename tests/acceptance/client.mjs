@@ -138,6 +138,11 @@ await check("requests", async () => {
     requests.map(({ headers }) => [headers["x-mine"], headers["content-type"]]),
     [["call", "application/json"], ["client", undefined], ["client", undefined]],
   )
+  for (const messageID of ["", ".", "..", undefined]) {
+    const error = await caught(playback.sessions.withdraw({ sessionID: "ses_1", messageID }))
+    assert.ok(error instanceof TypeError, "a path that loses a segment names another operation")
+  }
+  assert.equal(requests.length, 3)
   assert.equal(requests[0].headers.authorization, `Basic ${Buffer.from("opencode:pä").toString("base64")}`)
 })
 

@@ -55,4 +55,4 @@ def server(tmp_path: Path, project: Path, script: Path) -> Iterator[str]:
             yield process.stdout.readline().rpartition(" ")[2].strip()
         finally:
             process.terminate()
-            process.wait(timeout=20)
+            process.wait(timeout=40)

@@ -58,6 +58,19 @@ async def test_a_call_is_one_request() -> None:
     assert all(response.closed for response in transport.responses)
 
 
+@pytest.mark.parametrize("id", ["", ".", ".."])
+async def test_an_id_never_leads_to_another_operation(id: str) -> None:
+    """API-307: on its way a path loses such segments: taking an input back would delete its whole Session."""
+    transport = FakeTransport()
+    client = AsyncClient(transport)
+    with pytest.raises(ValueError, match="messageID"):
+        await client.sessions.withdraw("ses_1", message_id=id)
+    with pytest.raises(ValueError, match="sessionID"):
+        client.sessions.events(id)
+
+    assert transport.requests == []
+
+
 async def test_queries_leave_out_what_is_absent() -> None:
     """API-307: None dropped, everything quoted."""
     page = b'{"data":[],"cursor":{"previous":null,"next":null}}'

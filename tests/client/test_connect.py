@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import secrets
 from pathlib import Path
 
 import msgspec
 import pytest
 from tests.client.test_every_transport import listening
 
-from holdfast.client.connect import connect, connect_sync
+from holdfast.client.connect import _resolve, connect, connect_sync
 from holdfast.client.credential import credential_file, known_password
 from holdfast.client.discovery import RunningServer, running_servers, servers_folder
 from holdfast.client.errors import ApiError, ClientError
@@ -52,6 +54,56 @@ async def test_a_client_finds_address_and_password(
     assert running_servers(environment) == []
 
 
+def test_servers_that_start_at_once_agree_on_a_password(
+    environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """API-046: whoever wrote it first; nobody is left with one that no client knows."""
+    made = ["second", "first"]
+    answers = []
+
+    def token(size: int) -> str:
+        if len(made) == 2:
+            mine = made.pop(0)
+            answers.append(ensure_password(environment))
+            return mine
+        return made.pop()
+
+    monkeypatch.setattr(secrets, "token_urlsafe", token)
+    answers.append(ensure_password(environment))
+
+    assert answers == ["first", "first"]
+    assert known_password(environment) == "first"
+    assert [path.name for path in credential_file(environment).parent.iterdir()] == ["server-password"]
+
+
+def test_an_empty_password_file_is_written_anew(environment: dict[str, str]) -> None:
+    """API-046: what a crash left behind is no password."""
+    path = credential_file(environment)
+    path.parent.mkdir(parents=True)
+    path.write_text("", encoding="ascii")
+
+    assert len(ensure_password(environment)) >= 43
+    assert ensure_password(environment) == known_password(environment)
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_proxy_is_not_asked_for_this_machine(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+    """API-046, API-309: it could not reach it, and would see the password."""
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+
+    def asked(url: str) -> bool:
+        with connect_sync(url, environment={}) as client:
+            return client.health.get().healthy
+
+    async with listening(App(runtime)) as url:
+        async with connect(url, environment={}) as client:
+            assert (await client.health.get()).healthy
+        assert await asyncio.to_thread(asked, url)
+
+
 @pytest.mark.parametrize(
     ("url", "given", "sent"),
     [
@@ -71,9 +123,18 @@ def test_the_kept_password_is_for_this_machine_only(
     path.write_text("kept\n", encoding="ascii")
     if given is not None:
         environment["OPENCODE_SERVER_PASSWORD"] = given
-    from holdfast.client.connect import _resolve
-
     assert _resolve(url, None, environment) == (url, ("opencode", sent) if sent else None)
+
+
+def test_the_kept_password_is_for_a_server_of_this_machine_at_any_address(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    """API-046: one that listens on another interface wrote down where."""
+    password = ensure_password(environment)
+    url = "http://192.0.2.7:4096"
+    assert _resolve(url, None, environment) == (url, None)
+    with registered(environment, id="srv", url=url, data=tmp_path):
+        assert _resolve(url, None, environment) == (url, ("opencode", password))
 
 
 @pytest.mark.parametrize("content", [b"{", b"", b"\xff", b'{"id":"x"}'])

@@ -4,14 +4,18 @@ them apart."""
 from __future__ import annotations
 
 import asyncio
+import gzip
 import socket
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import uvicorn
+from tests.client.conftest import frame
 from tests.client.support import in_threads
 
 from holdfast.client.call import Options
@@ -35,6 +39,7 @@ pytestmark = pytest.mark.anyio
 
 MODEL = ModelRef(id="echo", provider_id="demo")
 ENDED = "session.next.step.ended"
+PATIENCE = 30.0
 
 
 @asynccontextmanager
@@ -45,13 +50,26 @@ async def embedded(app: App) -> AsyncIterator[AsyncClient]:
     await transport.close()
 
 
+async def unobserved(runtime: Runtime) -> None:
+    """Once the server has forgotten every reader."""
+    async with asyncio.timeout(PATIENCE):
+        while runtime.log.bus.observed:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+
+
 @asynccontextmanager
 async def listening(app: App) -> AsyncIterator[str]:
+    async with serving(app) as url:
+        yield url
+        app.stop()
+
+
+@asynccontextmanager
+async def serving(app: Callable[..., Awaitable[None]]) -> AsyncIterator[str]:
     server = uvicorn.Server(uvicorn.Config(app, http="httptools", ws="none", lifespan="off", log_level="critical"))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        app.stop()
         server.should_exit = True
         await serving
 
@@ -217,9 +235,7 @@ async def test_the_live_stream_shows_a_turn(client: AsyncClient, created: Sessio
             if event.type == ENDED:
                 break
     assert "session.next.text.ended" in types
-    async with asyncio.timeout(5):
-        while runtime.log.bus.observed:  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
+    await unobserved(runtime)
 
 
 async def test_a_timeout_of_one_call_is_a_transport_failure(
@@ -237,6 +253,80 @@ async def test_a_timeout_of_one_call_is_a_transport_failure(
     await client.sessions.wait(created.id)
 
     assert len(await client.sessions.context(created.id)) == 2
+
+
+async def test_a_stream_that_stays_silent_too_long_is_a_transport_failure(
+    client: AsyncClient, created: Session
+) -> None:
+    """API-308, API-309: the bound is on each wait for the server, also for the next event."""
+    with pytest.raises(ClientError) as caught:
+        async for _ in client.sessions.events(created.id, options=Options(timeout=0.3)):
+            pass
+
+    assert caught.value.reason == "Transport"
+
+
+@pytest.mark.parametrize("way", [asynchronous, embedded])
+async def test_another_task_ends_a_stream(
+    app: App, runtime: Runtime, way: Callable[[App], AbstractAsyncContextManager[AsyncClient]]
+) -> None:
+    """API-312: whoever waits for the next element sees the end, and the request is closed."""
+    async with way(app) as client, asyncio.timeout(PATIENCE):
+        stream = client.events.subscribe()
+        connected = asyncio.Event()
+
+        async def read() -> list[str]:
+            types = []
+            async for event in stream:
+                types.append(event.type)
+                connected.set()
+            return types
+
+        reading = asyncio.create_task(read())
+        await connected.wait()
+        await stream.aclose()
+        assert await reading == ["server.connected"]
+        assert (await client.health.get()).healthy
+        await unobserved(runtime)
+
+
+async def test_another_thread_ends_a_stream(app: App, runtime: Runtime) -> None:
+    """API-312: the same for blocking callers, and other calls of the client go on."""
+    async with listening(app) as url, asyncio.timeout(PATIENCE):
+        with Client(SyncHttpTransport(url)) as client:
+            stream = client.events.subscribe()
+            connected = threading.Event()
+
+            def read() -> list[str]:
+                types = []
+                for event in stream:
+                    types.append(event.type)
+                    connected.set()
+                return types
+
+            reading = asyncio.create_task(asyncio.to_thread(read))
+            await asyncio.to_thread(connected.wait)
+            await asyncio.to_thread(stream.close)
+            assert await reading == ["server.connected"]
+            assert (await asyncio.to_thread(client.health.get)).healthy
+            await unobserved(runtime)
+
+
+async def test_a_proxy_may_compress_a_stream() -> None:
+    """API-313: events are read as they were meant."""
+
+    async def compressing(scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
+        headers = [(b"content-type", b"text/event-stream"), (b"content-encoding", b"gzip")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": gzip.compress(frame(1) + frame(2))})
+
+    def numbers(url: str) -> list[str]:
+        with Client(SyncHttpTransport(url)) as client:
+            return [event.id for event in client.sessions.events("ses_1")]
+
+    async with serving(compressing) as url, AsyncClient(HttpTransport(url)) as client:
+        assert [event.id async for event in client.sessions.events("ses_1")] == ["evt_1", "evt_2"]
+        assert await asyncio.to_thread(numbers, url) == ["evt_1", "evt_2"]
 
 
 async def test_cancelling_a_call_cancels_only_the_call(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -147,13 +148,13 @@ async def test_registrations_end_with_their_host(project: Path, tmp_path: Path) 
 
 async def test_interrupting_waits_for_a_blocking_tool(project: Path) -> None:
     """API-124, TOL-030: a function that is not asynchronous runs in a thread, and nothing else stops meanwhile."""
-    started, loop = asyncio.Event(), asyncio.get_running_loop()
+    started, release, loop = asyncio.Event(), threading.Event(), asyncio.get_running_loop()
     ended: list[float] = []
 
     def slow() -> str:
         """Slow."""
         loop.call_soon_threadsafe(started.set)
-        time.sleep(0.2)
+        release.wait()
         ended.append(time.monotonic())
         return "done"
 
@@ -163,6 +164,7 @@ async def test_interrupting_waits_for_a_blocking_tool(project: Path) -> None:
         await hf.sessions.prompt(session.id, prompt=PromptInput(text="go"))
         await started.wait()
         assert (await hf.health.get()).healthy
+        loop.call_later(1, release.set)  # long after the interruption has begun to wait
         await hf.sessions.interrupt(session.id)
         returned = time.monotonic()
         (part,) = tool_parts(await hf.sessions.context(session.id))
@@ -205,7 +207,7 @@ async def test_nobody_is_asked_when_nobody_is_there(
     outside.write_text("heliotrope\n", encoding="utf-8")
     model = calling("read", path=str(outside))
     async with host(project, model, unattended=unattended) as hf:
-        (part,) = tool_parts(await asyncio.wait_for(ask(hf), 10))
+        (part,) = tool_parts(await asyncio.wait_for(ask(hf), 30))
 
     assert isinstance(part.state, settled)
     assert ("heliotrope" in str(model.requests[1])) == (settled is ToolCompleted)
@@ -224,7 +226,7 @@ async def test_somebody_who_is_there_answers(project: Path, tmp_path: Path) -> N
                 if pending:
                     await hf.permissions.reply(pending[0].session_id, request_id=pending[0].id, reply="once")
                     break
-        (part,) = tool_parts(await asyncio.wait_for(asking, 10))
+        (part,) = tool_parts(await asyncio.wait_for(asking, 30))
 
     assert isinstance(part.state, ToolCompleted)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, MutableMapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -58,13 +58,15 @@ class Below:
 
 
 @pytest.mark.parametrize("strips", [False, True])
-async def test_it_works_below_a_mount(project: Path, strips: bool) -> None:
-    """API-400, API-402: paths, queries and quoted ids arrive; the host opens and closes with `lifespan`."""
+@pytest.mark.parametrize("path", ["/a gent", "/a%20gent", "/%61%20gen%74"])
+async def test_it_works_below_a_mount(project: Path, strips: bool, path: str) -> None:
+    """API-400, API-402: paths, queries and quoted ids arrive, however the mount is escaped in the path that was sent;
+    the host opens and closes with `lifespan`."""
     hf = host(project)
     application = asgi(hf, hosts=None)
     async with (
         application.lifespan(),
-        AsyncClient(Below("/a gent", AsgiTransport(mounted_at("/a gent", application, strips=strips)))) as client,
+        AsyncClient(Below(path, AsgiTransport(mounted_at("/a gent", application, strips=strips)))) as client,
     ):
         assert (await client.health.get()).healthy
         session = await client.sessions.create(id="ses_a/b", model=ECHO)
@@ -105,9 +107,10 @@ async def test_a_host_that_cannot_open_stops_the_server(project: Path, tmp_path:
     assert [message["type"] for message in sent] == ["lifespan.startup.failed"]
 
 
-async def test_a_password_and_foreign_names(project: Path) -> None:
+@pytest.mark.parametrize("hosts", [["agent.example"], "agent.example", ("Agent.Example",)])
+async def test_a_password_and_foreign_names(project: Path, hosts: Iterable[str]) -> None:
     """API-040, TOL-326: asked for if given; a name that is not ours may only read, unless it was declared."""
-    application = asgi(host(project), password="pw", hosts=["agent.example"])
+    application = asgi(host(project), password="pw", hosts=hosts)
     async with application.lifespan():
         transport = AsgiTransport(application)
         refused = AsyncClient(transport, headers={"host": "agent.example"})
@@ -123,6 +126,12 @@ async def test_a_password_and_foreign_names(project: Path) -> None:
 
     assert unauthorized.value.status == 401
     assert forbidden.value.status == 403
+
+
+def test_an_empty_password_is_refused(project: Path) -> None:
+    """API-040: it would be asked for, and everybody knows it."""
+    with pytest.raises(ValueError, match="empty password"):
+        asgi(host(project), password="")
 
 
 @asynccontextmanager

@@ -20,7 +20,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 GET = Request("GET", "/", {})
-PATIENCE = 5.0
+PATIENCE = 30.0
 
 
 class App:

@@ -6,9 +6,11 @@ import asyncio
 import gc
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,14 +18,17 @@ from holdfast import PromptInput
 from holdfast.client.call import Options
 from holdfast.client.errors import ApiError, ClientError
 from holdfast.client.resume import follow_sync
+from holdfast.client.sync_core import SyncStream
 from holdfast.core.database.errors import StorageUnavailable
 from holdfast.embedded.blocking import HoldfastSync
+from holdfast.embedded.loop_thread import LoopThread
 from holdfast.llm.offline import Call, ScriptedTransport, Turn
 from holdfast.schema.event import Event
 from holdfast.schema.model import ModelRef
 from holdfast.schema.session_message import AssistantMessage, ToolPart
 
 ECHO = ModelRef(id="echo", provider_id="demo")
+PATIENCE = 30.0
 ENDED = "session.next.step.ended"
 
 
@@ -104,8 +109,8 @@ def test_a_stream_ends_when_its_host_closes(project: Path) -> None:
     with HoldfastSync(project, data=project.parent / "data", environment={"HOME": str(project.parent)}) as hf:
         reader = threading.Thread(target=read, args=(hf,))
         reader.start()
-        assert opened.wait(10)
-    reader.join(10)
+        assert opened.wait(PATIENCE)
+    reader.join(PATIENCE)
 
     assert not reader.is_alive()
     assert types == ["server.connected", "global.disposed"]
@@ -158,10 +163,18 @@ def test_ctrl_c_leaves_the_call_and_not_the_host(project: Path) -> None:
     """API-308, API-402: what was asked for goes on, the next call is answered."""
     model = ScriptedTransport()
     model.hold(0)
-    interrupting = threading.Timer(0.1, signal.pthread_kill, (threading.get_ident(), signal.SIGINT))
+    here = threading.get_ident()
+
+    def interrupt(path: str) -> None:
+        """Once the call has arrived, so that its caller is waiting."""
+        while not any(task.get_name().endswith(path) for task in tuple(hf._host._transport._tasks)):  # type: ignore[attr-defined]
+            time.sleep(0.005)
+        signal.pthread_kill(here, signal.SIGINT)
+
     with host(project, model) as hf:
         session = hf.sessions.create(model=ECHO)
         hf.sessions.prompt(session.id, prompt=PromptInput(text="slow"))
+        interrupting = threading.Thread(target=interrupt, args=(f"/api/session/{session.id}/wait",))
         interrupting.start()
         with pytest.raises(KeyboardInterrupt):
             hf.sessions.wait(session.id)
@@ -208,15 +221,60 @@ def test_a_call_that_still_waits_when_the_host_closes_is_told(project: Path) -> 
 
         session = hf.sessions.create(model=ECHO)
         hf.sessions.prompt(session.id, prompt=PromptInput(text="go"))
-        assert waiting.wait(10)
+        assert waiting.wait(PATIENCE)
         caller = threading.Thread(target=wait, args=(hf, session.id))
         caller.start()
         hf.close()
-        caller.join(10)
+        caller.join(PATIENCE)
         hf.close()
 
     assert not caller.is_alive()
     assert len(outcome) == 1
+
+
+def test_a_stream_ends_when_another_thread_closes_it(project: Path) -> None:
+    """API-312, API-404: the reader sees the end, not an error, and the host goes on."""
+    types: list[str] = []
+    opened = threading.Event()
+
+    def read(stream: SyncStream[Event]) -> None:
+        for event in stream:
+            types.append(event.type)
+            opened.set()
+
+    with host(project) as hf:
+        stream = hf.events.subscribe()
+        reader = threading.Thread(target=read, args=(stream,))
+        reader.start()
+        assert opened.wait(PATIENCE)
+        stream.close()
+        reader.join(PATIENCE)
+        assert not reader.is_alive()
+        assert hf.health.get().healthy
+
+    assert types == ["server.connected"]
+
+
+def test_a_call_that_meets_the_end_of_its_loop_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """API-309, API-402: it is either run or refused, and never waits for a loop that is gone."""
+    thread = LoopThread()
+    thread.start()
+    closing = threading.Thread(target=thread.close)
+    hand_over = asyncio.run_coroutine_threadsafe
+
+    def late(work: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop) -> Any:
+        closing.start()
+        closing.join(0.2)
+        return hand_over(work, loop)
+
+    monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", late)
+    with suppress(ClientError):
+        assert thread.run(asyncio.sleep(0, "done")) == "done"
+    closing.join(PATIENCE)
+
+    with pytest.raises(ClientError, match="not open"):
+        thread.run(asyncio.sleep(0))
+    assert not thread.running
 
 
 def test_a_host_that_is_not_open_says_so(project: Path) -> None:

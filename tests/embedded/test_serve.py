@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 from holdfast.client.connect import connect_sync
 from holdfast.client.discovery import running_servers
 from holdfast.client.errors import ClientError
+from holdfast.embedded.serve import Served, serve
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -32,10 +35,41 @@ def test_a_server_registers_while_it_runs(tmp_path: Path, project: Path) -> None
                 assert client.location.get().directory == str(project)
         finally:
             process.terminate()
-            process.communicate(timeout=20)
+            process.communicate(timeout=40)
 
     assert (server.url, server.pid) == (url, process.pid)
     assert server.data == str(tmp_path / ".local" / "share" / "holdfast")
     assert running_servers(environment) == []
     with pytest.raises(ClientError, match="no server runs"):
         connect_sync(environment=environment)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("hostname", "near"), [("0.0.0.0", "127.0.0.1"), ("127.0.0.1", "127.0.0.1")])
+async def test_a_server_on_every_address_is_found_on_this_machine(
+    hostname: str, near: str, tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """API-046: clients are told an address that they can call, and have the password for it."""
+    environment = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+    for name in os.environ:
+        monkeypatch.delenv(name)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(project)
+    ready: asyncio.Future[Served] = asyncio.get_running_loop().create_future()
+    serving = asyncio.create_task(serve(hostname, 0, authorize=True, ready=ready.set_result))
+    served = await ready
+    (server,) = running_servers(environment)
+
+    def directory() -> str:
+        with connect_sync(server.url, environment=environment) as client:
+            return client.location.get().directory
+
+    try:
+        assert await asyncio.to_thread(directory) == str(project)
+    finally:
+        os.kill(os.getpid(), signal.SIGTERM)
+        await serving
+
+    assert served.url == f"http://{hostname}:{served.url.rpartition(':')[2]}"
+    assert server.url == f"http://{near}:{served.url.rpartition(':')[2]}"

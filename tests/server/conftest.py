@@ -21,7 +21,7 @@ from holdfast.server.auth import Credentials
 
 ECHO = {"id": "echo", "providerID": "demo"}
 UNKNOWN = "ses_unknown"
-PATIENCE = 10.0
+PATIENCE = 30.0
 
 
 class Answer(NamedTuple):

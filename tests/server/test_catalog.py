@@ -7,23 +7,16 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from tests.server.conftest import Wire
 
-from holdfast.core.command.command import Command
 from holdfast.core.credential.integration import Authorization, IntegrationDraft, OAuth
 from holdfast.core.credential.store import KeyValue, OAuthValue
-from holdfast.core.reference.reference import GitSource, LocalSource, Reference
 from holdfast.core.runtime import Paths, Runtime
 from holdfast.core.scope import Scope
-from holdfast.core.skill.skill import Skill
 from holdfast.core.state import Phase
 from holdfast.llm.offline import ScriptedTransport
-from holdfast.protocol.catalog import CommandInfo, ReferenceInfo, SkillInfo
 from holdfast.schema.catalog import OAuthMethod
-from holdfast.schema.codec import encode
-from holdfast.schema.model import ModelRef
 
 pytestmark = pytest.mark.anyio
 
@@ -273,38 +266,3 @@ async def test_a_damaged_credential_file_is_unavailable_and_kept(memory: Wire, r
     assert answer.failure == (503, "ServiceUnavailableError")
     assert answer.json["service"] == "credentials"
     assert runtime.paths.credentials.read_text(encoding="utf-8") == "{broken"
-
-
-@pytest.mark.parametrize(
-    ("record", "shown"),
-    [
-        (
-            Command(
-                name="a",
-                template="b",
-                description="c",
-                agent="d",
-                model=ModelRef(id="e", provider_id="f"),
-                subtask=True,
-            ),
-            CommandInfo,
-        ),
-        (Skill(name="a", description="b", slash=True, location="c", content="d"), SkillInfo),
-        (
-            Reference(name="a", path="b", description="c", hidden=True, source=LocalSource(path="d", hidden=True)),
-            ReferenceInfo,
-        ),
-        (
-            Reference(name="a", path="b", source=GitSource(repository="c", branch="d", description="e")),
-            ReferenceInfo,
-        ),
-    ],
-)
-def test_records_of_the_runtime_have_the_declared_shape(record: Any, shown: Any) -> None:
-    """API-140, API-318: nothing is lost and nothing is added between the two."""
-    declared = msgspec.json.decode(encode(record), type=shown)
-
-    assert msgspec.to_builtins(declared) == msgspec.to_builtins(record)
-    assert {field.encode_name for field in msgspec.structs.fields(shown)} == {
-        field.encode_name for field in msgspec.structs.fields(type(record))
-    }

@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from tests.server.conftest import PATIENCE
 
 MEBIBYTE = 1024 * 1024
 BODY = 100 * MEBIBYTE
@@ -34,7 +35,7 @@ class Server:
 
     def exchange(self, head: bytes, pieces: Iterable[bytes] = ()) -> bytes:
         """Send all of it, then read the answer to its end."""
-        with socket.create_connection(self.address, timeout=20) as connection:
+        with socket.create_connection(self.address, timeout=PATIENCE) as connection:
             connection.sendall(head + b"host: localhost\r\nconnection: close\r\n\r\n")
             for piece in pieces:
                 connection.sendall(piece)
@@ -56,7 +57,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
             yield Server(process, process.stdout.readline().split()[-1])
         finally:
             process.terminate()
-            process.wait(timeout=20)
+            process.wait(timeout=PATIENCE)
 
 
 def blob() -> Iterator[bytes]:
@@ -94,7 +95,7 @@ def test_a_huge_body_is_refused_in_bounded_memory(server: Server, framing: str) 
 
 def test_a_body_that_is_cut_short_creates_nothing(server: Server) -> None:
     """API-011: the connection ends in the middle; the server forgets it."""
-    with socket.create_connection(server.address, timeout=10) as connection:
+    with socket.create_connection(server.address, timeout=PATIENCE) as connection:
         connection.sendall(POST + b'host: localhost\r\ncontent-length: 1000\r\n\r\n{"agent":')
 
     assert b'{"data":[],' in server.exchange(b"GET /api/session HTTP/1.1\r\n")

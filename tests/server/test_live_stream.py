@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+from collections.abc import AsyncGenerator, MutableMapping
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx2
@@ -150,6 +152,50 @@ async def test_stopping_the_server_says_so_and_ends_the_stream(wire: Wire, app: 
         (farewell,) = await stream.rest()
 
     assert (farewell["type"], farewell["data"]) == ("global.disposed", {})
+
+
+async def test_nothing_follows_the_farewell(wire: Wire, app: App, runtime: Runtime) -> None:
+    """API-213: a model that goes on talking does not keep the stream of a stopped server open."""
+    async with wire.stream("/api/event") as stream:
+        await stream.event()
+        app.stop()
+        runtime.log.announce(large("ses_one", 0, 1))
+        heard = []
+        while (event := await stream.event()) is not None:
+            heard.append(event["type"])
+            runtime.log.announce(large("ses_one", len(heard), 1))
+
+    assert heard == ["global.disposed"]
+
+
+async def test_a_source_that_never_ends_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """API-205, API-213: a stop ends a stream that always has more to send, cleanly."""
+    monkeypatch.setattr(sse, "LAST_WORDS_SECONDS", 0.01)
+    sent: list[MutableMapping[str, Any]] = []
+    closed = asyncio.Event()
+
+    async def endless() -> AsyncGenerator[bytes, None]:
+        try:
+            while True:
+                yield b"data: 1\n\n"
+        finally:
+            closed.set()
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        sent.append(message)
+        if len(sent) == 10:
+            stopping.set()
+        await asyncio.sleep(0)
+
+    async def receive() -> MutableMapping[str, Any]:
+        await asyncio.Event().wait()
+        return {"type": "http.disconnect"}
+
+    stopping = asyncio.Event()
+    await asyncio.wait_for(sse.send_stream(endless(), receive, send, stopping, []), PATIENCE)
+
+    assert sent[-1] == {"type": "http.response.body", "body": b"", "more_body": False}
+    assert closed.is_set()
 
 
 async def test_leaving_removes_the_subscription(wire: Wire, runtime: Runtime) -> None:

@@ -7,6 +7,7 @@ import json
 import re
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from tests.conftest import ManualClock
@@ -76,7 +77,7 @@ async def test_other_fields_beside_a_list_cursor_are_ignored(wire: Wire, seven: 
 
 
 async def test_a_page_has_fifty_sessions_unless_asked_otherwise(memory: Wire) -> None:
-    """API-110: default size; a larger one is as large as asked."""
+    """API-110, SES-015: default size; a larger one is as large as asked."""
     for _ in range(52):
         await memory.create()
 
@@ -125,6 +126,69 @@ async def test_filters_choose_and_travel_with_the_cursor(memory: Wire, tmp_path:
     assert await follow(memory, "/api/session?limit=2&workspace=wrk_1") == [there[:2], there[2:]]
     assert len((await memory.get("/api/session?project=global")).data) == 5
     assert (await memory.get("/api/session?project=other")).data == []
+
+
+async def test_archived_sessions_are_listed_apart(memory: Wire) -> None:
+    """SES-027, API-221: all, those that were put away, or those that were not; a filtered walk stays filtered."""
+    ids = [(await memory.create())["id"] for _ in range(6)][::-1]
+    away, here = ids[::2], ids[1::2]
+    for id in away:
+        await memory.post(f"/api/session/{id}/archive", {})
+
+    assert await follow(memory, "/api/session?limit=2&archived=true") == [away[:2], away[2:]]
+    assert await follow(memory, "/api/session?limit=2&archived=false") == [here[:2], here[2:]]
+    assert [item["id"] for item in (await memory.get("/api/session")).data] == ids
+    assert (await memory.get("/api/session?archived=perhaps")).failure == (400, "InvalidRequestError")
+
+
+async def test_a_continuation_needs_nothing_but_its_cursor(memory: Wire, tmp_path: Path) -> None:
+    """SES-014: scope, filters, order and page size are inside, every one of them, in both directions."""
+    (there := tmp_path / "repo" / "sub").mkdir(parents=True)
+    (tmp_path / "repo" / ".git").mkdir()
+    place = {"directory": str(there.resolve()), "workspaceID": "wrk_1"}
+    wanted = [(await memory.create(location=place))["id"] for _ in range(5)]
+    others = [await memory.create(location=location) for location in (None, {"directory": place["directory"]}) * 3]
+    filters: dict[str, str] = {
+        "workspace": "wrk_1",
+        "directory": place["directory"],
+        "project": (await memory.get(f"/api/session/{wanted[0]}")).data["projectID"],
+        "subpath": "sub",
+        "search": "ession",
+        "archived": "false",
+    }
+    for chosen in [{name: value} for name, value in filters.items() if name in ("workspace", "archived")] + [filters]:
+        expected = wanted if "workspace" in chosen else [*wanted, *(other["id"] for other in others)]
+        first = f"/api/session?{urlencode({**chosen, 'order': 'asc', 'limit': 2})}"
+        pages = await follow(memory, first)
+        assert [id for page in pages for id in page] == expected
+        assert [len(page) for page in pages[:-1]] == [2] * (len(pages) - 1)
+        second = (await memory.get(f"/api/session?cursor={(await memory.get(first)).json['cursor']['next']}")).json
+        back = (await memory.get(f"/api/session?cursor={second['cursor']['previous']}")).data
+        assert [item["id"] for item in back] == expected[:2]
+
+
+async def test_sizes_of_pages_over_http(memory: Wire) -> None:
+    """SES-015, API-122, API-126: fifty unless asked; messages at most 200 and events at most 100 at once."""
+    session = (await memory.create())["id"]
+    for number in range(26):
+        await memory.answer(session, f"prompt {number}")
+    path = f"/api/session/{session}"
+    sizes = {}
+    for list, most in (("message", 200), ("history", 100)):
+        for limit in (None, 1, most):
+            query = "" if limit is None else f"?limit={limit}"
+            sizes[list, limit] = len((await memory.get(f"{path}/{list}{query}")).data)
+        for refused in (0, -1, most + 1, "many"):
+            assert (await memory.get(f"{path}/{list}?limit={refused}")).failure == (400, "InvalidRequestError")
+
+    assert sizes == {
+        ("message", None): 50,
+        ("message", 1): 1,
+        ("message", 200): 52,
+        ("history", None): 50,
+        ("history", 1): 1,
+        ("history", 100): 100,
+    }
 
 
 async def test_subpath_filters_sessions_below_it(memory: Wire, tmp_path: Path) -> None:
@@ -179,7 +243,7 @@ def summed(text: bytes, kind: type[ListCursor] | type[MessageCursor] = ListCurso
     ],
 )
 async def test_a_bad_list_cursor_is_refused(memory: Wire, cursor: str) -> None:
-    """API-020, API-224: undecodable, empty or of the wrong shape."""
+    """API-020, API-224, SES-015: undecodable, empty or of the wrong shape."""
     answer = await memory.get(f"/api/session?cursor={cursor}")
 
     assert answer.failure == (400, "InvalidCursorError")
@@ -226,7 +290,7 @@ async def test_messages_come_newest_first_by_sequence(wire: Wire) -> None:
 
 
 async def test_order_beside_a_message_cursor_is_refused(memory: Wire) -> None:
-    """API-224: and an empty message cursor is none at all."""
+    """API-224, SES-015: and an empty message cursor is none at all."""
     session, ids = await conversation(memory, turns=1)
     path = f"/api/session/{session}/message"
     cursor = (await memory.get(path)).json["cursor"]["next"]

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 import pytest
-from tests.server.conftest import UNKNOWN, Wire, eventually
+from tests.server.conftest import PATIENCE, UNKNOWN, Wire, eventually
 
 from holdfast.core.runtime import Runtime
 from holdfast.protocol.openapi import document
@@ -79,7 +79,7 @@ async def exchange(url: str, request: bytes) -> bytes:
     place = urlsplit(url)
     reader, writer = await asyncio.open_connection(place.hostname, place.port)
     writer.write(request + b"host: localhost\r\nconnection: close\r\n\r\n")
-    answer = await asyncio.wait_for(reader.read(), timeout=10)
+    answer = await asyncio.wait_for(reader.read(), timeout=PATIENCE)
     writer.close()
     await writer.wait_closed()
     return answer
@@ -123,7 +123,7 @@ async def test_head_of_a_stream_ends(url: str, runtime: Runtime) -> None:
     try:
         writer.write(b"HEAD /api/event HTTP/1.1\r\nhost: localhost\r\n\r\n")
         writer.write(b"HEAD /api/health HTTP/1.1\r\nhost: localhost\r\n\r\n")
-        heads = [await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), timeout=3) for _ in range(2)]
+        heads = [await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), timeout=PATIENCE) for _ in range(2)]
     finally:
         writer.close()
         await writer.wait_closed()

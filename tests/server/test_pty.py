@@ -514,7 +514,7 @@ async def test_a_plain_request_is_no_upgrade(memory: Wire) -> None:
 
 
 async def test_replay_cursor_output_and_close_come_in_order(browser: Browser) -> None:
-    """API-164, TOL-310: text of at most 65536 units, one control frame, what follows, then 1000."""
+    """API-164, API-165, TOL-310: text of at most 65536 units, one control frame, what follows, then 1000."""
     made = await browser.create("stty -echo; head -c 150001 /dev/zero | tr '\\0' x; printf 😀; read -r _; printf live")
     first, second = Screen(), Screen()
     async with browser.open(made["id"]) as client:
@@ -529,6 +529,28 @@ async def test_replay_cursor_output_and_close_come_in_order(browser: Browser) ->
     assert [len(frame) for frame in second.frames[:2]] == [FRAME_UNITS, FRAME_UNITS]
     assert second.frames[3] == b'\0{"cursor":150003}'
     assert second.text == "x" * 150_001 + "😀live"
+
+
+async def test_what_is_retained_and_where_a_cursor_into_the_rest_leads(browser: Browser) -> None:
+    """API-165, API-166: two mebi characters; the cursor goes on counting what was dropped, and one that points there
+    replays from the oldest character that is left."""
+    retained, dropped = 2 * 1024 * 1024, 70_000
+    script = f"stty -echo; head -c {dropped} /dev/zero | tr '\\0' x; head -c {retained - 1} /dev/zero | tr '\\0' y"
+    made = await browser.create(f"{script}; printf z; read -r _")
+    end = dropped + retained
+    watching = Screen()
+    async with browser.open(made["id"]) as client:
+        while watching.cursor < end:
+            watching.see(await asyncio.wait_for(client.recv(), PATIENCE))
+    for query, length in (("", retained), ("cursor=0", retained), (f"cursor={dropped}", retained), ("cursor=-1", 0)):
+        screen = Screen()
+        async with browser.open(made["id"], query) as client:
+            while not screen.frames or isinstance(screen.frames[-1], str):
+                screen.see(await asyncio.wait_for(client.recv(), PATIENCE))
+        texts = [frame for frame in screen.frames if isinstance(frame, str)]
+        assert (len(screen.text), set(screen.text[:-1])) == (length, {"y"} if length else set())
+        assert all(len(text) <= FRAME_UNITS for text in texts)
+        assert screen.frames[-1] == b'\0{"cursor":%d}' % end
 
 
 @pytest.mark.parametrize(
@@ -567,7 +589,7 @@ async def test_the_cursor_of_a_connection(app: App, memory: Wire, cursor: str, r
 
 
 async def test_what_clients_type(browser: Browser) -> None:
-    """TOL-311: text, or bytes that are text; other bytes are dropped."""
+    """API-165, TOL-311: text, or bytes that are text; other bytes are dropped."""
     made = await browser.create("stty raw -echo; printf ready; head -c 9")
     screen = Screen()
     async with browser.open(made["id"]) as client:
@@ -581,7 +603,7 @@ async def test_what_clients_type(browser: Browser) -> None:
 
 
 async def test_an_exited_terminal_shows_what_it_said(browser: Browser) -> None:
-    """TOL-301, TOL-311: the retained output and the cursor, then 4404."""
+    """API-165, TOL-301, TOL-311: the retained output and the cursor, then 4404."""
     made = await browser.create("printf 'last words'; exit 3")
     await said(browser, made["id"])
     for query, text in (("", "last words"), ("cursor=5", "words"), ("cursor=-1", "")):
@@ -592,7 +614,7 @@ async def test_an_exited_terminal_shows_what_it_said(browser: Browser) -> None:
 
 
 async def test_a_terminal_that_vanishes_during_the_upgrade(app: App, memory: Wire) -> None:
-    """TOL-311: between check and attachment."""
+    """API-165, TOL-311: between check and attachment."""
     made = (await memory.post("/api/pty", {"command": "cat"})).data
     connection = MemorySocket(app, made["id"])
 
@@ -682,8 +704,9 @@ async def test_an_oversized_frame_closes_the_socket(app: App, browser: Browser) 
     assert not any(frame.get("text") for frame in connection.sent)
 
 
-async def test_shutting_down_says_so(app: App) -> None:
+async def test_shutting_down_says_so(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     """TOL-313: every socket is closed with 1001, also one whose terminal is busy."""
+    monkeypatch.setattr(pty, "FAREWELL_SECONDS", PATIENCE)
     screens = [Screen(), Screen()]
     async with browsing(app) as browser:
         quiet, busy = await browser.create("printf ready; cat"), await browser.create("while :; do echo ready; done")

@@ -7,20 +7,12 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from tests.server.conftest import ECHO, UNKNOWN, Wire
 
-from holdfast.core.context.view import ContextChange, NotInitialized, RecordedBreak, RequestContext, SourceView
-from holdfast.core.context.view import Current as CurrentSource
-from holdfast.core.context.view import RemovedSince as RemovedSource
 from holdfast.core.runtime import Paths, Runtime
-from holdfast.core.session.checkpoint import Checkpoint
-from holdfast.core.session.store import OpenTurn
-from holdfast.core.session.waits import Wait
 from holdfast.llm.offline import Call, ScriptedTransport, Turn
 from holdfast.protocol.api import API
-from holdfast.protocol.insight import CheckpointInfo, InterruptedTurn, RequestContextView, WaitInfo
 from holdfast.schema.codec import encode
 from holdfast.schema.model import ModelRef
 from holdfast.schema.session_event import TurnDispatched
@@ -344,41 +336,6 @@ async def test_every_session_route_knows_its_session(memory: Wire, endpoint: Any
 
     assert unknown.failure == (404, "SessionNotFoundError")
     assert (malformed.failure, malformed.json["field"]) == (INVALID, "sessionID")
-
-
-@pytest.mark.parametrize(
-    ("record", "shown"),
-    [
-        (Wait(kind="tool", since=1, what="w", ends="e", id="i"), WaitInfo),
-        (
-            Checkpoint(
-                message_id="m", reason="r", summary="s", recent="t", replaced=("a",), tokens_before=2, tokens_after=1
-            ),
-            CheckpointInfo,
-        ),
-        (
-            InterruptedTurn(**OpenTurn("s", 1, "a", ModelRef(id="i", provider_id="p"), 2, "m", 3)._asdict()),
-            InterruptedTurn,
-        ),
-        (
-            RequestContext(
-                baseline="b",
-                baseline_seq=1,
-                sources=(
-                    SourceView(key="k", value=msgspec.Raw(b"1"), bytes=1, removable=True, state=CurrentSource()),
-                    SourceView(key="l", bytes=0, removable=False, state=RemovedSource(since=4)),
-                ),
-                changes=(ContextChange(seq=1, keys=("k",)),),
-                prefix_breaks=(RecordedBreak(seq=2, causes=("c",)),),
-            ),
-            RequestContextView,
-        ),
-        (NotInitialized(), RequestContextView),
-    ],
-)
-def test_records_of_the_runtime_have_the_declared_shape(record: Any, shown: Any) -> None:
-    """API-012, API-318: nothing is lost and nothing is added between the two."""
-    assert encode(msgspec.json.decode(encode(record), type=shown)) == encode(record)
 
 
 async def test_another_process_sees_the_same(memory: Wire, tmp_path: Path, project: Path) -> None:

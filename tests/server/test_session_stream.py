@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from tests.server.conftest import Wire, eventually
+from tests.server.conftest import PATIENCE, Wire, eventually
 
 from holdfast.core.runtime import Runtime
 from holdfast.llm.offline import ScriptedTransport
@@ -29,7 +29,7 @@ async def test_headers_come_at_once_and_comments_keep_the_stream_alive(
 ) -> None:
     """API-204: on an idle session, before any event."""
     monkeypatch.setattr(sse, "HEARTBEAT_SECONDS", 0.02)
-    async with asyncio.timeout(5), wire.stream(f"{path}/event") as stream:
+    async with asyncio.timeout(PATIENCE), wire.stream(f"{path}/event") as stream:
         assert stream.status == 200
         assert stream.headers["content-type"].startswith("text/event-stream")
         assert [await stream.frame() for _ in range(2)] == [b": heartbeat"] * 2

@@ -14,25 +14,40 @@ from holdfast.schema.sse import FrameTooLarge, SSEFrames
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping
 
-    from holdfast.client.transport import AsyncTransport, Request
+    from holdfast.client.transport import AsyncTransport, Request, Response
 
 T = TypeVar("T")
 
 
+class Cut:
+    """Ends an iteration from outside, by taking its response away."""
+
+    def __init__(self) -> None:
+        self.made = False
+        self.response: Response | None = None
+
+    async def make(self) -> None:
+        self.made = True
+        if self.response is not None:
+            await self.response.close()
+
+
 class Stream(AsyncIterator[T]):
     """Elements of a streamed answer. Nothing happens before the first is asked for; each `async for` is a request of
-    its own, and leaving it closes that. After an `anext` the stream keeps that iteration; `aclose` closes all."""
+    its own, and leaving it closes that. After an `anext` the stream keeps that iteration; `aclose` closes all, also
+    those in which another task is waiting: there the elements just end."""
 
-    def __init__(self, start: Callable[[], AsyncGenerator[T, None]]) -> None:
+    def __init__(self, start: Callable[[Cut], AsyncGenerator[T, None]]) -> None:
         self._start = start
         self._kept: AsyncGenerator[T, None] | None = None
-        self._open: weakref.WeakSet[AsyncGenerator[T, None]] = weakref.WeakSet()
+        self._open: weakref.WeakKeyDictionary[AsyncGenerator[T, None], Cut] = weakref.WeakKeyDictionary()
 
     def __aiter__(self) -> AsyncGenerator[T, None]:
         if self._kept is not None:
             return self._kept
-        iteration = self._start()
-        self._open.add(iteration)
+        cut = Cut()
+        iteration = self._start(cut)
+        self._open[iteration] = cut
         return iteration
 
     async def __anext__(self) -> T:
@@ -41,8 +56,11 @@ class Stream(AsyncIterator[T]):
         return await anext(self._kept)
 
     async def aclose(self) -> None:
-        for iteration in tuple(self._open):
-            await iteration.aclose()
+        for iteration, cut in tuple(self._open.items()):
+            try:
+                await iteration.aclose()
+            except RuntimeError:  # another task is inside
+                await cut.make()
         import asyncio  # the loop is running, so this is only a name; a cold import would bring the whole of TLS
 
         # One that was just left behind is closed by the loop itself, within its next two turns.
@@ -65,11 +83,13 @@ class AsyncCore:
 
     def stream(self, operation: Operation[T], **given: Any) -> Stream[T]:
         asked = request(operation, self._headers, **given)
-        return Stream(lambda: self._elements(operation, asked))
+        return Stream(lambda cut: self._elements(operation, asked, cut))
 
-    async def _elements(self, operation: Operation[T], asked: Request) -> AsyncGenerator[T, None]:
-        response = await self.transport.send(asked)
+    async def _elements(self, operation: Operation[T], asked: Request, cut: Cut) -> AsyncGenerator[T, None]:
+        response = cut.response = await self.transport.send(asked)
         try:
+            if cut.made:
+                return
             if response.status != 200:
                 raise failure(operation, response.status, response.content_type, await response.read())
             expect_stream(response.status, response.content_type)
@@ -82,5 +102,8 @@ class AsyncCore:
                 yield decode(operation.kind, frame)
         except FrameTooLarge as error:
             raise ClientError("MalformedResponse", str(error)) from error
+        except ClientError:
+            if not cut.made:
+                raise
         finally:
             await response.close()

@@ -21,6 +21,9 @@ EVENT_STREAM = "text/event-stream"
 FRAME_LIMIT = 64 * 1024 * 1024
 """Of one event: the largest body that a server takes, and what admission adds to it."""
 
+NO_SEGMENT = ("", ".", "..")
+"""What the way there would take out of a path, which then names another operation."""
+
 Shape = Literal["bare", "data", "location", "page", "history", "void", "stream"]
 
 
@@ -177,6 +180,8 @@ def _page(kind: Any) -> Any:
 
 def _target(path: str, params: Mapping[str, str], query: Mapping[str, Any]) -> str:
     for name, value in params.items():
+        if value in NO_SEGMENT:
+            raise ValueError(f"{name} cannot be {value!r}")
         path = path.replace(f"{{{name}}}", quote(value, safe=""))
     pairs = [pair for key, value in query.items() for pair in _pairs(key, value)]
     return f"{path}?{urlencode(pairs)}" if pairs else path

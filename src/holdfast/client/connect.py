@@ -59,7 +59,7 @@ def _resolve(
             raise ClientError("Transport", NO_SERVER)
         url = running[0].url
     secret = password or given_password(environment)
-    if secret is None and _local(url):
+    if secret is None and (_local(url) or any(server.url == url for server in running_servers(environment))):
         # What this machine's server made for itself is not shown to others.
         secret = kept_password(environment)
     return url, (username(environment), secret) if secret else None

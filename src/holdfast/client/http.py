@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from socket import SHUT_RDWR, socket
+from threading import get_ident
 from typing import TYPE_CHECKING
 
 import httpx2
@@ -14,7 +16,9 @@ if TYPE_CHECKING:
 
     from holdfast.client.transport import Request
 
-CONNECT_SECONDS = 10.0
+TIMEOUT = httpx2.Timeout(None, connect=10.0)
+DIRECT = ("all://localhost", "all://127.0.0.1", "all://[::1]")
+"""This machine is reached without a proxy, whatever the environment says: it would get to see the password."""
 NO_ADDRESS = "{url} is no address of a server"
 UNREACHABLE = "cannot reach the server"
 BROKEN = "the connection broke"
@@ -26,7 +30,7 @@ class HttpTransport:
     ) -> None:
         with _told(NO_ADDRESS.format(url=base_url)):
             self._client = httpx2.AsyncClient(
-                base_url=base_url, auth=auth, headers=headers, timeout=httpx2.Timeout(None, connect=CONNECT_SECONDS)
+                base_url=base_url, auth=auth, headers=headers, timeout=TIMEOUT, mounts=dict.fromkeys(DIRECT)
             )
 
     async def send(self, request: Request) -> HttpResponse:
@@ -49,7 +53,7 @@ class HttpResponse:
 
     async def chunks(self) -> AsyncIterator[bytes]:
         with _told(BROKEN):
-            async for chunk in self._response.aiter_raw():
+            async for chunk in self._response.aiter_bytes():
                 yield chunk
 
     async def close(self) -> None:
@@ -62,7 +66,7 @@ class SyncHttpTransport:
     ) -> None:
         with _told(NO_ADDRESS.format(url=base_url)):
             self._client = httpx2.Client(
-                base_url=base_url, auth=auth, headers=headers, timeout=httpx2.Timeout(None, connect=CONNECT_SECONDS)
+                base_url=base_url, auth=auth, headers=headers, timeout=TIMEOUT, mounts=dict.fromkeys(DIRECT)
             )
 
     def send(self, request: Request) -> SyncHttpResponse:
@@ -74,8 +78,11 @@ class SyncHttpTransport:
 
 
 class SyncHttpResponse:
+    """Another thread may close it while one is waiting for a chunk."""
+
     def __init__(self, response: httpx2.Response) -> None:
         self._response = response
+        self._waiting: int | None = None
         self.status = response.status_code
         self.content_type = _content_type(response)
 
@@ -84,11 +91,29 @@ class SyncHttpResponse:
             return self._response.read()
 
     def chunks(self) -> Iterator[bytes]:
-        with _told(BROKEN):
-            yield from self._response.iter_raw()
+        chunks = self._response.iter_bytes()
+        while True:
+            self._waiting = get_ident()
+            try:
+                with _told(BROKEN):
+                    chunk = next(chunks, None)
+            finally:
+                self._waiting = None
+            if chunk is None:
+                return
+            yield chunk
 
     def close(self) -> None:
-        self._response.close()
+        if self._waiting in (None, get_ident()):
+            self._response.close()
+        else:
+            # Closing a socket wakes nobody who waits for it, and its number may be another's by then.
+            self._shut_down()
+
+    def _shut_down(self) -> None:
+        connection = self._response.extensions["network_stream"].get_extra_info("socket")
+        with suppress(OSError):
+            socket.shutdown(connection, SHUT_RDWR)
 
 
 def _built(client: httpx2.Client | httpx2.AsyncClient, request: Request) -> httpx2.Request:
@@ -106,5 +131,5 @@ def _content_type(response: httpx2.Response) -> str:
 def _told(what: str) -> Iterator[None]:
     try:
         yield
-    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+    except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
         raise ClientError("Transport", f"{what}: {error}") from error

@@ -14,25 +14,40 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
     from types import TracebackType
 
-    from holdfast.client.transport import Request, SyncTransport
+    from holdfast.client.transport import Request, SyncResponse, SyncTransport
 
 T = TypeVar("T")
 
 
+class Cut:
+    """Ends an iteration from outside, by taking its response away."""
+
+    def __init__(self) -> None:
+        self.made = False
+        self.response: SyncResponse | None = None
+
+    def make(self) -> None:
+        self.made = True
+        if self.response is not None:
+            self.response.close()
+
+
 class SyncStream(Iterator[T]):
     """Elements of a streamed answer. Nothing happens before the first is asked for; each `for` is a request of its
-    own, and leaving it closes that. After a `next` the stream keeps that iteration; `close` closes all."""
+    own, and leaving it closes that. After a `next` the stream keeps that iteration; `close` closes all, also those in
+    which another thread is waiting: there the elements just end."""
 
-    def __init__(self, start: Callable[[], Generator[T, None, None]]) -> None:
+    def __init__(self, start: Callable[[Cut], Generator[T, None, None]]) -> None:
         self._start = start
         self._kept: Generator[T, None, None] | None = None
-        self._open: weakref.WeakSet[Generator[T, None, None]] = weakref.WeakSet()
+        self._open: weakref.WeakKeyDictionary[Generator[T, None, None], Cut] = weakref.WeakKeyDictionary()
 
     def __iter__(self) -> Generator[T, None, None]:
         if self._kept is not None:
             return self._kept
-        iteration = self._start()
-        self._open.add(iteration)
+        cut = Cut()
+        iteration = self._start(cut)
+        self._open[iteration] = cut
         return iteration
 
     def __next__(self) -> T:
@@ -41,8 +56,11 @@ class SyncStream(Iterator[T]):
         return next(self._kept)
 
     def close(self) -> None:
-        for iteration in tuple(self._open):
-            iteration.close()
+        for iteration, cut in tuple(self._open.items()):
+            try:
+                iteration.close()
+            except ValueError:  # another thread is inside
+                cut.make()
 
     def __enter__(self) -> Self:
         return self
@@ -68,11 +86,13 @@ class SyncCore:
 
     def stream(self, operation: Operation[T], **given: Any) -> SyncStream[T]:
         asked = request(operation, self._headers, **given)
-        return SyncStream(lambda: self._elements(operation, asked))
+        return SyncStream(lambda cut: self._elements(operation, asked, cut))
 
-    def _elements(self, operation: Operation[T], asked: Request) -> Generator[T, None, None]:
-        response = self.transport.send(asked)
+    def _elements(self, operation: Operation[T], asked: Request, cut: Cut) -> Generator[T, None, None]:
+        response = cut.response = self.transport.send(asked)
         try:
+            if cut.made:
+                return
             if response.status != 200:
                 raise failure(operation, response.status, response.content_type, response.read())
             expect_stream(response.status, response.content_type)
@@ -84,5 +104,8 @@ class SyncCore:
                 yield decode(operation.kind, frame)
         except FrameTooLarge as error:
             raise ClientError("MalformedResponse", str(error)) from error
+        except ClientError:
+            if not cut.made:
+                raise
         finally:
             response.close()

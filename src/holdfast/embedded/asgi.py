@@ -3,12 +3,16 @@
 hf = Holdfast("/path/to/project")
 agent = asgi(hf)
 application = Starlette(routes=[Mount("/agent", agent)], lifespan=agent.lifespan)
+
+A server that shuts down waits for its connections first, and a stream does not end by itself. Bound that wait (uvicorn:
+`timeout_graceful_shutdown`), or call `agent.stop()` where the server is told to end.
 """
 
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
+from urllib.parse import unquote_to_bytes
 
 from holdfast.embedded.holdfast import Holdfast
 from holdfast.server.app import App
@@ -21,14 +25,21 @@ if TYPE_CHECKING:
 
 NOT_OPEN = "the runtime is not open: pass `lifespan=<this>.lifespan` to the application that it is mounted in"
 
+EMPTY_PASSWORD = "an empty password lets everybody in; leave it out if nobody is to be asked for one"
+
 
 def asgi(
     host: Holdfast | None = None, *, password: str | None = None, hosts: Iterable[str] | None = LOOPBACK_HOSTS
 ) -> Mounted:
     """`hosts` are the names under which callers may change something, None is any; whoever else authorizes requests,
     `password` is asked for in addition."""
+    if password == "":
+        raise ValueError(EMPTY_PASSWORD)
+    if isinstance(hosts, str):
+        hosts = (hosts,)
     credentials = Credentials(password) if password is not None else None
-    return Mounted(host or Holdfast(), credentials, frozenset(hosts) if hosts is not None else None)
+    names = frozenset(name.lower() for name in hosts) if hosts is not None else None
+    return Mounted(host or Holdfast(), credentials, names)
 
 
 class Mounted:
@@ -48,8 +59,13 @@ class Mounted:
             try:
                 yield
             finally:
-                self._app.stop()
-                self._app = None
+                app, self._app = self._app, None
+                await app.close()
+
+    def stop(self) -> None:
+        """End every stream, so that a server which waits for its connections can end."""
+        if self._app is not None:
+            self._app.stop()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -78,10 +94,15 @@ def _below_mount(scope: Scope) -> Scope:
     mount = scope.get("root_path", "").rstrip("/")
     if not mount:
         return scope
-    quoted = mount.encode()
-    path, raw = scope["path"], scope.get("raw_path")
-    return {
-        **scope,
-        "path": path.removeprefix(mount) or "/",
-        "raw_path": (raw.removeprefix(quoted) or b"/") if raw else None,
-    }
+    raw = scope.get("raw_path")
+    below = scope["path"].removeprefix(mount) if f"{scope['path']}/".startswith(f"{mount}/") else scope["path"]
+    return {**scope, "path": below or "/", "raw_path": _raw_below(raw, mount) if raw else None}
+
+
+def _raw_below(raw: bytes, mount: str) -> bytes:
+    """A mount is spelled as it is meant, the path as it was sent: what is escaped there differs, slashes included."""
+    segments = raw.split(b"/")
+    for count in range(mount.count("/") + 1, 0, -1):
+        if unquote_to_bytes(b"/".join(segments[:count])) == mount.encode():
+            return b"/" + b"/".join(segments[count:])
+    return raw

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
 
 from holdfast.client.errors import ClientError
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
     Application = Callable[[MutableMapping[str, Any], Any, Any], Awaitable[None]]
 
+T = TypeVar("T")
+
+CLOSED = "the host is not open"
 BUFFER_BYTES = 256 * 1024
 GRACE_SECONDS = 5.0
 
@@ -37,17 +40,13 @@ class AsgiTransport:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         try:
-            async with asyncio.timeout(request.timeout):
-                await exchange.started.wait()
-        except TimeoutError as error:
-            exchange.disconnect()
-            raise ClientError("Transport", f"no answer within {request.timeout:g} s") from error
-        except asyncio.CancelledError:
+            await _within(request.timeout, exchange.started.wait())
+        except (ClientError, asyncio.CancelledError):
             exchange.disconnect()
             raise
         if exchange.failure is not None and exchange.silent:
-            raise ClientError("Transport", "the embedded server failed") from exchange.failure
-        return AsgiResponse(exchange)
+            raise _told(exchange.failure)
+        return AsgiResponse(exchange, request.timeout)
 
     async def close(self) -> None:
         """Wait for what is still running; streams must have been ended by then."""
@@ -128,7 +127,7 @@ class _Exchange:
         """What has arrived; empty at the end."""
         while not self._buffer:
             if self.failure is not None:
-                raise ClientError("Transport", "the embedded server failed") from self.failure
+                raise _told(self.failure)
             if self._ended:
                 return b""
             self._readable.clear()
@@ -152,8 +151,9 @@ class _Exchange:
 
 
 class AsgiResponse:
-    def __init__(self, exchange: _Exchange) -> None:
+    def __init__(self, exchange: _Exchange, timeout: float | None) -> None:
         self._exchange = exchange
+        self._timeout = timeout
         self._finalizer = weakref.finalize(self, exchange.disconnect)
         self.status = exchange.status
         headers = dict(exchange.headers)
@@ -163,8 +163,24 @@ class AsgiResponse:
         return b"".join([chunk async for chunk in self.chunks()])
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        while chunk := await self._exchange.take():
+        while chunk := await _within(self._timeout, self._exchange.take()):
             yield chunk
 
     async def close(self) -> None:
         self._finalizer()
+
+
+async def _within(seconds: float | None, waiting: Awaitable[T]) -> T:
+    try:
+        async with asyncio.timeout(seconds):
+            return await waiting
+    except TimeoutError as error:
+        raise ClientError("Transport", f"no answer within {seconds:g} s") from error
+
+
+def _told(failure: Exception) -> ClientError:
+    if isinstance(failure, ClientError):
+        return failure
+    told = ClientError("Transport", "the embedded server failed")
+    told.__cause__ = failure
+    return told

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import secrets
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holdfast.client.credential import credential_file, known_password
+from holdfast.client.credential import credential_file, kept_password, known_password
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,7 +20,21 @@ def ensure_password(environment: Mapping[str, str]) -> str:
     path = credential_file(environment)
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     password = secrets.token_urlsafe(32)
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(handle, "w", encoding="ascii") as file:
-        file.write(password + "\n")
-    return password
+    handle, draft = tempfile.mkstemp(dir=path.parent)  # which only its owner reads
+    try:
+        with os.fdopen(handle, "w", encoding="ascii") as file:
+            file.write(password + "\n")
+        return _kept(draft, path, environment) or password
+    finally:
+        Path(draft).unlink(missing_ok=True)
+
+
+def _kept(draft: str, path: Path, environment: Mapping[str, str]) -> str | None:
+    """Another server may start at the same moment: the first one's password is everybody's."""
+    try:
+        os.link(draft, path)
+    except OSError:
+        if (theirs := kept_password(environment)) is not None:
+            return theirs
+        os.replace(draft, path)
+    return None

@@ -16,11 +16,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from holdfast.client.errors import ClientError
 from holdfast.client.generated.async_client import AsyncClient
 from holdfast.core.context.system_context import make
 from holdfast.core.runtime import Paths, Runtime
 from holdfast.core.scope import Scope
-from holdfast.embedded.asgi_transport import AsgiTransport
+from holdfast.embedded.asgi_transport import CLOSED, AsgiTransport
 from holdfast.embedded.tools import HostContext, HostTools
 from holdfast.server.app import App
 
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from holdfast.core.tool.tool import Tool
     from holdfast.llm.route.transport import Transport
     from holdfast.schema.model import ModelRef
+    from holdfast.server.types import Receive, Send
+    from holdfast.server.types import Scope as AsgiScope
 
 
 class Holdfast(AsyncClient):
@@ -58,15 +61,16 @@ class Holdfast(AsyncClient):
             unattended=unattended,
         )
         self._scope = Scope()
-        self._entered = False
+        self._app: App | None = None
         self.tools = self.tool = HostTools(self._add_tools)
         self.context = HostContext(self._add_context)
-        self._app = App(self._runtime)
-        super().__init__(AsgiTransport(self._app))
+        super().__init__(AsgiTransport(self._answer))
 
     async def __aenter__(self) -> Self:
         await self._runtime.__aenter__()
-        self._entered = True
+        self._app = App(self._runtime)
+        if self._scope.closed:
+            self._scope = Scope()
         return self
 
     async def __aexit__(
@@ -75,14 +79,19 @@ class Holdfast(AsyncClient):
         await self.close()
 
     async def close(self) -> None:
-        if not self._entered:
+        app, self._app = self._app, None
+        if app is None:
             return
-        self._entered = False
-        self._app.stop()
+        app.stop()
         await self._runtime.execution.close()
         await self._transport.close()
         await self._runtime.__aexit__(None, None, None)
         self._scope.close()
+
+    async def _answer(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        if self._app is None:
+            raise ClientError("Transport", CLOSED)
+        await self._app(scope, receive, send)
 
     @staticmethod
     def config_schema() -> dict[str, Any]:

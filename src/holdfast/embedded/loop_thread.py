@@ -8,19 +8,24 @@ from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.client.errors import ClientError
+from holdfast.embedded.asgi_transport import CLOSED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+    from concurrent.futures import Future
 
 T = TypeVar("T")
 
-CLOSED = "the host is not open"
 OWN_THREAD = "a blocking call from the host's own loop would wait for itself; use the asynchronous client there"
 
 
 class LoopThread:
+    """Used from any thread: what is handed over before the end is run or cancelled, what comes later is refused."""
+
     def __init__(self) -> None:
         self._thread: threading.Thread | None = None
+        # Handing over and ending exclude each other. The collector may hand over in the middle of either.
+        self._lock = threading.RLock()
 
     @property
     def running(self) -> bool:
@@ -33,20 +38,21 @@ class LoopThread:
         running.wait()
 
     def close(self) -> None:
-        if self._thread is not None:
+        with self._lock:
             thread, self._thread = self._thread, None
-            self._loop.call_soon_threadsafe(self._stopped.set)
+            if thread is not None:
+                self._loop.call_soon_threadsafe(self._stopped.set)
+        if thread is not None:
             thread.join()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Its result. A caller that is torn away, as by Ctrl-C, takes its call with it."""
-        if self._thread is None:
-            work.close()
-            raise ClientError("Transport", CLOSED)
         if threading.current_thread() is self._thread:
             work.close()
             raise RuntimeError(OWN_THREAD)
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        future = self._hand_over(work)
+        if future is None:
+            raise ClientError("Transport", CLOSED)
         try:
             return future.result()
         except CancelledError as error:
@@ -55,11 +61,8 @@ class LoopThread:
             future.cancel()
 
     def post(self, work: Coroutine[Any, Any, object]) -> None:
-        """Without waiting, from any thread; once the loop is gone there is nothing left to do."""
-        if self._thread is None:
-            work.close()
-        else:
-            asyncio.run_coroutine_threadsafe(work, self._loop)
+        """Without waiting; once the loop is gone there is nothing left to do."""
+        self._hand_over(work)
 
     def call(self, work: Callable[[], T]) -> T:
         """An ordinary function where the loop's own state is safe to touch."""
@@ -70,6 +73,13 @@ class LoopThread:
             return work()
 
         return self.run(there())
+
+    def _hand_over(self, work: Coroutine[Any, Any, T]) -> Future[T] | None:
+        with self._lock:
+            if self._thread is not None:
+                return asyncio.run_coroutine_threadsafe(work, self._loop)
+        work.close()
+        return None
 
     async def _main(self, running: threading.Event) -> None:
         self._loop = asyncio.get_running_loop()

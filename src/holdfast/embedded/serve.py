@@ -14,6 +14,7 @@ import uvicorn
 
 from holdfast.client.credential import credential_file, given_password, username
 from holdfast.core.runtime import Runtime
+from holdfast.embedded.connection import Connection
 from holdfast.embedded.credential import ensure_password
 from holdfast.embedded.registration import registered
 from holdfast.server.app import App
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 GRACE_SECONDS = 10
 DEFAULT_PORT = 4096
 PORTS_TRIED = 100
+WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+"""Addresses that are listened on but not called, and what clients of this machine call instead."""
 
 
 class Served(NamedTuple):
@@ -71,14 +74,14 @@ async def serve(
         credentials = Credentials(ensure_password(environment), username(environment))
         file = None if given_password(environment) else credential_file(environment)
     listener = _listen(hostname, port)
-    address = listener.getsockname()
-    url = f"http://{f'[{address[0]}]' if ':' in address[0] else address[0]}:{address[1]}"
+    host, number = listener.getsockname()[:2]
+    url = _url(host, number)
     async with Runtime() as runtime:
-        runtime.own_ports.add(address[1])
+        runtime.own_ports.add(number)
         app = App(runtime, credentials=credentials, hosts=_hosts(hostname))
         config = uvicorn.Config(
             app,
-            http="httptools",
+            http=Connection,
             log_level="warning",
             lifespan="off",
             timeout_graceful_shutdown=GRACE_SECONDS,
@@ -88,15 +91,20 @@ async def serve(
         if recover:
             interrupted = tuple(turn.session_id for turn in await runtime.recovery.interrupted())
             await runtime.recovery.start()
-        with registered(environment, id=runtime.new_event_id(), url=url, data=runtime.paths.data):
+        near = _url(WILDCARDS.get(host, host), number)
+        with registered(environment, id=runtime.new_event_id(), url=near, data=runtime.paths.data):
             ready(Served(url, file, interrupted))
             await _Server(config, app).serve(sockets=[listener])
     return 0
 
 
+def _url(host: str, port: int) -> str:
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
 def _hosts(hostname: str) -> frozenset[str] | None:
     """Behind a wildcard address the names are unknown; the password has to do."""
-    if hostname in ("", "0.0.0.0", "::"):
+    if not hostname or hostname in WILDCARDS:
         return None
     return LOOPBACK_HOSTS | {f"[{hostname}]" if ":" in hostname else hostname.lower()}
 

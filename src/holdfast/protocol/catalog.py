@@ -7,48 +7,9 @@ from typing import Any
 from holdfast.protocol.endpoint import Endpoint, Envelope, LocationQuery
 from holdfast.protocol.scope import at_location
 from holdfast.schema.agent import Agent
-from holdfast.schema.catalog import ModelInfo, ProviderInfo
+from holdfast.schema.catalog import CommandInfo, ModelInfo, ProviderInfo, ReferenceInfo, SkillInfo
 from holdfast.schema.errors import ProviderNotFoundError, ServiceUnavailableError
-from holdfast.schema.model import ModelRef
 from holdfast.schema.record import Record
-
-
-class CommandInfo(Record):
-    name: str
-    template: str
-    description: str | None = None
-    agent: str | None = None
-    model: ModelRef | None = None
-    subtask: bool | None = None
-
-
-class SkillInfo(Record):
-    name: str
-    description: str | None = None
-    slash: bool | None = None
-    location: str
-    content: str
-
-
-class LocalReference(Record, tag_field="type", tag="local"):
-    description: str | None = None
-    hidden: bool | None = None
-    path: str
-
-
-class GitReference(Record, tag_field="type", tag="git"):
-    description: str | None = None
-    hidden: bool | None = None
-    repository: str
-    branch: str | None = None
-
-
-class ReferenceInfo(Record):
-    name: str
-    path: str
-    description: str | None = None
-    hidden: bool | None = None
-    source: LocalReference | GitReference
 
 
 class ProviderPath(Record):

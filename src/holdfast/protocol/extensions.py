@@ -8,9 +8,9 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.protocol.endpoint import Endpoint, Envelope
-from holdfast.protocol.insight import CheckpointInfo, InterruptedTurn, RequestContextView, WaitInfo
 from holdfast.protocol.scope import MessagePath, of_session
 from holdfast.schema.errors import ConflictError, MessageNotFoundError, UnknownError
+from holdfast.schema.insight import CheckpointInfo, InterruptedTurn, RequestContextView, WaitInfo
 from holdfast.schema.prompt import Admission
 from holdfast.schema.record import Record
 from holdfast.schema.session import Session

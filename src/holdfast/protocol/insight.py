@@ -1,92 +1,13 @@
-"""What the extensions show of a Session. The runtime has records of the same shape."""
+"""Records of `schema/insight.py`, under the path that callers know."""
 
 from __future__ import annotations
 
-from typing import Literal
+from holdfast.schema.insight import (
+    ContextSourceInfo,
+    Current,
+    RequestContextAbsent,
+    RequestContextInfo,
+    UnavailableSince,
+)
 
-import msgspec
-
-from holdfast.schema.model import ModelRef
-from holdfast.schema.record import Record
-
-
-class WaitInfo(Record):
-    kind: Literal["provider", "tool", "permission", "question", "owner", "compaction"]
-    since: int
-    what: str
-    ends: str
-    """What will end it."""
-    id: str | None = None
-
-
-class InterruptedTurn(Record):
-    """A turn that was dispatched and broke off with its process. `message_id` is its answer, if that began."""
-
-    session_id: str
-    seq: int
-    agent: str
-    model: ModelRef
-    attempt: int
-    message_id: str | None = None
-    dispatched: int
-
-
-class CheckpointInfo(Record):
-    """The newest compaction: what the model reads instead of the messages it replaced."""
-
-    message_id: str
-    reason: str
-    summary: str
-    recent: str
-    replaced: tuple[str, ...]
-    tokens_before: int
-    tokens_after: int
-
-
-class Current(Record, tag_field="type", tag="current"):
-    pass
-
-
-class UnavailableSince(Record, tag_field="type", tag="unavailable"):
-    since: int
-
-
-class RemovedSince(Record, tag_field="type", tag="removed"):
-    since: int
-
-
-class ContextSourceInfo(Record):
-    """`value` is what the model was told last."""
-
-    key: str
-    value: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    bytes: int
-    removable: bool
-    state: Current | UnavailableSince | RemovedSince
-
-
-class ContextChangeInfo(Record):
-    seq: int
-    keys: tuple[str, ...]
-
-
-class PrefixBreakInfo(Record):
-    seq: int
-    causes: tuple[str, ...]
-
-
-class RequestContextInfo(Record, tag_field="status", tag="initialized"):
-    """What every request of the Session begins with, and how it came to be."""
-
-    baseline: str
-    baseline_seq: int
-    sources: tuple[ContextSourceInfo, ...]
-    changes: tuple[ContextChangeInfo, ...]
-    prefix_breaks: tuple[PrefixBreakInfo, ...]
-
-
-class RequestContextAbsent(Record, tag_field="status", tag="not initialized"):
-    """No prompt was promoted yet, or the Session moved since."""
-
-
-RequestContextView = RequestContextInfo | RequestContextAbsent
+__all__ = ["ContextSourceInfo", "Current", "RequestContextAbsent", "RequestContextInfo", "UnavailableSince"]

@@ -1,10 +1,12 @@
-"""Providers, models, integrations and credentials as clients see them. A value that is secret has no field here."""
+"""What a Location offers, as clients see it: providers, models, integrations, commands, skills, references. A value
+that is secret has no field here."""
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
 from holdfast.schema.agent import ProviderRequest
+from holdfast.schema.model import ModelRef
 from holdfast.schema.record import Record
 
 Status = Literal["alpha", "beta", "deprecated", "active"]
@@ -206,3 +208,44 @@ class AttemptStatus(Record):
     status: Literal["pending", "complete", "failed", "expired"]
     message: str | None = None
     time: AttemptTime
+
+
+class CommandInfo(Record):
+    name: str
+    template: str
+    description: str | None = None
+    agent: str | None = None
+    model: ModelRef | None = None
+    subtask: bool | None = None
+
+
+class SkillInfo(Record):
+    name: str
+    description: str | None = None
+    slash: bool | None = None
+    """Whether people may call it by a slash command."""
+    location: str
+    """Its file."""
+    content: str
+    """What follows the frontmatter."""
+
+
+class LocalReference(Record, tag_field="type", tag="local"):
+    description: str | None = None
+    hidden: bool | None = None
+    path: str
+
+
+class GitReference(Record, tag_field="type", tag="git"):
+    description: str | None = None
+    hidden: bool | None = None
+    repository: str
+    branch: str | None = None
+
+
+class ReferenceInfo(Record):
+    name: str
+    path: str
+    description: str | None = None
+    hidden: bool | None = None
+    source: LocalReference | GitReference

@@ -32,26 +32,25 @@ async def send_stream(
     stopping: asyncio.Event,
     headers: list[tuple[bytes, bytes]],
 ) -> None:
-    """Ends when the source does, the client leaves, or the server stops; a failing source ends the connection."""
+    """Ends when the source does, the client leaves, or the server stops; a failing source ends the connection. After a
+    stop the source has a moment for its last words, not for all that it would still have to say."""
     await send({"type": "http.response.start", "status": 200, "headers": [*HEADERS, *headers]})
     await send({"type": "http.response.body", "body": b"", "more_body": True})
     gone = asyncio.ensure_future(_disconnected(receive))
-    halt = asyncio.ensure_future(stopping.wait())
+    over = asyncio.ensure_future(_over(stopping))
     async with aclosing(frames):
         upcoming: asyncio.Future[bytes] = asyncio.ensure_future(anext(frames))
         try:
             while True:
-                watched: set[asyncio.Future[Any]] = {upcoming, gone, halt}
+                watched: set[asyncio.Future[Any]] = {upcoming, gone, over}
                 await asyncio.wait(watched, timeout=HEARTBEAT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-                if halt.done() and not upcoming.done():
-                    await asyncio.wait({upcoming}, timeout=LAST_WORDS_SECONDS)
                 if gone.done():
                     return
+                if over.done():
+                    break
                 if upcoming.done():
                     body = upcoming.result()
                     upcoming = asyncio.ensure_future(anext(frames))
-                elif halt.done():
-                    break
                 else:
                     body = HEARTBEAT
                 await send({"type": "http.response.body", "body": body, "more_body": True})
@@ -60,7 +59,7 @@ async def send_stream(
         except OSError:
             return  # the client left while we were sending
         finally:
-            leftover: set[asyncio.Future[Any]] = {upcoming, gone, halt}
+            leftover: set[asyncio.Future[Any]] = {upcoming, gone, over}
             for task in leftover:
                 task.cancel()
             await asyncio.wait(leftover)
@@ -72,3 +71,8 @@ async def send_stream(
 async def _disconnected(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+async def _over(stopping: asyncio.Event) -> None:
+    await stopping.wait()
+    await asyncio.sleep(LAST_WORDS_SECONDS)

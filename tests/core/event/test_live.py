@@ -157,6 +157,7 @@ async def test_a_client_does_not_reconnect_and_resumes_when_told(project: Path, 
         async with asyncio.timeout(10):
             while len(requests) < 3:  # noqa: ASYNC110 - until the request has been sent
                 await asyncio.sleep(0)
+        assert host._app is not None
         host._app.stop()
         with pytest.raises(StopAsyncIteration):
             await following

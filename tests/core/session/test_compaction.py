@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,9 @@ from tests.core.session.support_lab import (
 from tests.llm.support import PNG, chunk, sse
 
 from holdfast.core.runtime import Runtime
+from holdfast.core.session.compaction import Compaction
 from holdfast.core.session.errors import CompactionFailed, CompactionInUse, Interrupted, NothingToCompact
+from holdfast.core.session.runner import runner
 from holdfast.core.session.runner.budget import characters
 from holdfast.core.session.runner.lowering import lower
 from holdfast.core.session.transcript import tokens
@@ -665,6 +668,40 @@ async def test_the_summary_is_paid_for(tmp_path: Path) -> None:
         assert after.revert is None
         types = await event_types(runtime, session.id)
         assert types.count("step.ended") == 1
+
+
+@pytest.mark.parametrize(
+    ("summary", "failures"),
+    [
+        (says(SUMMARY, usage={"prompt_tokens": 700, "completion_tokens": 7}), {}),
+        (says("   "), {"empty": 1}),
+        (says(LONG * 2), {"not smaller": 1}),
+        (Reply([error_event("overloaded: sk-secret")]), {"provider": 1}),
+        (Reply([sse(chunk({"content": "half"}))]), {"provider": 1}),
+    ],
+    ids=["made", "blank", "too long", "provider error", "broken off"],
+)
+async def test_an_attempt_is_measured(
+    tmp_path: Path, summary: Reply, failures: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CMP-042: estimate and reported tokens, time per attempt, sizes of head and tail, failures by cause; no text."""
+    provider = Provider(says("one"), summary)
+    async with Lab(tmp_path, provider, config=keep(0), limit=ROOMY) as runtime:
+        monkeypatch.setattr(runner, "Compaction", partial(Compaction, metrics=runtime.metrics))
+        session = await new_session(runtime, model=LAB)
+        await talk(runtime, session.id, LONG)
+        with suppress(CompactionFailed):
+            await runtime.sessions.compact(session.id)
+        measured = {name: of for name, of in runtime.metrics.read().items() if name.startswith("compaction.")}
+
+    assert {cause: series["times"] for cause, series in measured.pop("compaction.failure", {}).items()} == failures
+    assert measured["compaction.duration"]["manual"]["times"] == 1
+    assert measured["compaction.head.tokens"][""]["total"] >= tokens(len(LONG))
+    assert measured["compaction.recent.tokens"][""] == {"times": 1, "total": 0, "largest": 0}
+    if not failures:
+        assert measured["compaction.prompt.reported"][""]["total"] == 700
+        assert measured["compaction.prompt.estimated"][""]["total"] == tokens(len(contents(provider.requests[1])[0]))
+    assert "secret" not in str(measured)
 
 
 async def test_a_pending_input_without_a_wake_survives_compaction(tmp_path: Path) -> None:

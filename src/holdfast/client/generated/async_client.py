@@ -16,15 +16,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from holdfast.client.call import History, Located, Page
     from holdfast.client.transport import AsyncTransport
-    from holdfast.protocol.catalog import CommandInfo, ReferenceInfo, SkillInfo
     from holdfast.protocol.files import FileEntry
-    from holdfast.protocol.insight import CheckpointInfo, InterruptedTurn, RequestContextView, WaitInfo
     from holdfast.protocol.instance import Health
     from holdfast.protocol.permissions import Evaluation
     from holdfast.protocol.project_copies import ProjectCopy
     from holdfast.schema.agent import Agent
-    from holdfast.schema.catalog import Attempt, AttemptStatus, IntegrationInfo, ModelInfo, ProviderInfo
+    from holdfast.schema.catalog import Attempt, AttemptStatus, CommandInfo, IntegrationInfo, ModelInfo, ProviderInfo, ReferenceInfo, SkillInfo
     from holdfast.schema.event import Event
+    from holdfast.schema.insight import CheckpointInfo, InterruptedTurn, RequestContextView, WaitInfo
     from holdfast.schema.location import Location, LocationInfo
     from holdfast.schema.model import ModelRef
     from holdfast.schema.permission import PermissionRequest, PermissionSource, SavedApproval

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import builtins
 from holdfast.client.call import History, Located, Operation, Page
-from holdfast.protocol.catalog import CommandInfo, ReferenceInfo, SkillInfo
 from holdfast.protocol.files import FileEntry
-from holdfast.protocol.insight import CheckpointInfo, InterruptedTurn, RequestContextView, WaitInfo
 from holdfast.protocol.instance import Health
 from holdfast.protocol.permissions import Evaluation
 from holdfast.protocol.project_copies import ProjectCopy
 from holdfast.schema.agent import Agent
-from holdfast.schema.catalog import Attempt, AttemptStatus, IntegrationInfo, ModelInfo, ProviderInfo
+from holdfast.schema.catalog import Attempt, AttemptStatus, CommandInfo, IntegrationInfo, ModelInfo, ProviderInfo, ReferenceInfo, SkillInfo
 from holdfast.schema.event import Event
+from holdfast.schema.insight import CheckpointInfo, InterruptedTurn, RequestContextView, WaitInfo
 from holdfast.schema.location import LocationInfo
 from holdfast.schema.permission import PermissionRequest, SavedApproval
 from holdfast.schema.prompt import Admission

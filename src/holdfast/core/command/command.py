@@ -6,20 +6,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from holdfast.schema.model import ModelRef
-from holdfast.schema.record import Record
+from holdfast.schema.catalog import CommandInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class Command(Record):
-    name: str
-    template: str
-    description: str | None = None
-    agent: str | None = None
-    model: ModelRef | None = None
-    subtask: bool | None = None
+Command = CommandInfo
 
 
 class CommandDraft:

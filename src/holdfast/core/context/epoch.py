@@ -82,6 +82,10 @@ class Epochs:
         self._clock = clock
         self._metrics = metrics
 
+    @property
+    def metrics(self) -> Metrics:
+        return self._metrics
+
     async def load(self, session_id: str) -> Epoch | None:
         row = await self._row(session_id)
         return None if row is None else _decode(session_id, row)

@@ -1,4 +1,4 @@
-"""What System Context did, in numbers: names, source keys, sizes and durations, never a text or a value."""
+"""What System Context and compaction did, in numbers: names, keys, sizes and durations, never a text or a value."""
 
 from __future__ import annotations
 

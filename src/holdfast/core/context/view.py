@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-import msgspec
-
 from holdfast.schema.codec import decode_any
+from holdfast.schema.insight import (
+    ContextChangeInfo,
+    ContextSourceInfo,
+    Current,
+    PrefixBreakInfo,
+    RemovedSince,
+    RequestContextAbsent,
+    RequestContextInfo,
+    UnavailableSince,
+)
 from holdfast.schema.record import Record
 
 if TYPE_CHECKING:
@@ -14,61 +22,10 @@ if TYPE_CHECKING:
     from holdfast.core.context.metrics import Metrics
     from holdfast.core.database.database import Database
     from holdfast.core.database.unit import Value
+    from holdfast.schema.insight import RequestContextView
 
 LISTED = 50
 """How many of the newest updates and prefix breaks are shown."""
-
-
-class SourceState(Record, tag_field="type"):
-    pass
-
-
-class Current(SourceState, tag="current"):
-    pass
-
-
-class UnavailableSince(SourceState, tag="unavailable"):
-    since: int
-
-
-class RemovedSince(SourceState, tag="removed"):
-    since: int
-
-
-class SourceView(Record):
-    """`value` is what the model was told last; a source that it was never told about, or that is gone, has none."""
-
-    key: str
-    value: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    bytes: int
-    removable: bool
-    state: Current | UnavailableSince | RemovedSince
-
-
-class ContextChange(Record):
-    """A system message after the baseline, and the sources it spoke for."""
-
-    seq: int
-    keys: tuple[str, ...]
-
-
-class RecordedBreak(Record):
-    """A request that did not begin with the bytes of the one before, and why."""
-
-    seq: int
-    causes: tuple[str, ...]
-
-
-class RequestContext(Record, tag_field="status", tag="initialized"):
-    baseline: str
-    baseline_seq: int
-    sources: tuple[SourceView, ...]
-    changes: tuple[ContextChange, ...]
-    prefix_breaks: tuple[RecordedBreak, ...]
-
-
-class NotInitialized(Record, tag_field="status", tag="not initialized"):
-    """No prompt of this Session was promoted yet, or it moved since."""
 
 
 class ContextSummary(Record):
@@ -83,27 +40,27 @@ class ContextSummary(Record):
     sources: dict[str, tuple[int, Literal["current", "unavailable", "removed"]]]
 
 
-async def request_context(epochs: Epochs, database: Database, session_id: str) -> RequestContext | NotInitialized:
+async def request_context(epochs: Epochs, database: Database, session_id: str) -> RequestContextView:
     epoch = await epochs.load(session_id)
     if epoch is None:
-        return NotInitialized()
+        return RequestContextAbsent()
     newest: dict[str, Value] = {"session_id": session_id, "limit": LISTED}
     changes = await database.fetch("context.changes", newest)
     breaks = await database.fetch("context.breaks", newest)
-    return RequestContext(
+    return RequestContextInfo(
         baseline=epoch.baseline,
         baseline_seq=epoch.baseline_seq,
         sources=source_views(epoch),
-        changes=tuple(ContextChange(seq=int(str(seq)), keys=tuple(decode_any(str(keys)))) for seq, keys in changes),
+        changes=tuple(ContextChangeInfo(seq=int(str(seq)), keys=tuple(decode_any(str(keys)))) for seq, keys in changes),
         prefix_breaks=tuple(
-            RecordedBreak(seq=int(str(seq)), causes=tuple(decode_any(str(causes)))) for seq, causes in breaks
+            PrefixBreakInfo(seq=int(str(seq)), causes=tuple(decode_any(str(causes)))) for seq, causes in breaks
         ),
     )
 
 
-def source_views(epoch: Epoch) -> tuple[SourceView, ...]:
+def source_views(epoch: Epoch) -> tuple[ContextSourceInfo, ...]:
     admitted = [
-        SourceView(
+        ContextSourceInfo(
             key=key,
             value=epoch.snapshot[key].value,
             bytes=len(bytes(epoch.snapshot[key].value)),
@@ -113,7 +70,7 @@ def source_views(epoch: Epoch) -> tuple[SourceView, ...]:
         for key in epoch.snapshot
     ]
     others = [
-        SourceView(key=key, bytes=0, removable=False, state=_state(seen))
+        ContextSourceInfo(key=key, bytes=0, removable=False, state=_state(seen))
         for key, seen in epoch.observed.items()
         if key not in epoch.snapshot
     ]

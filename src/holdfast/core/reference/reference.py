@@ -9,32 +9,14 @@ from urllib.parse import quote
 import msgspec
 
 from holdfast.core.reference.repository import parse_repository
-from holdfast.schema.record import Record
+from holdfast.schema.catalog import GitReference, LocalReference, ReferenceInfo
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-
-class ReferenceSource(Record, tag_field="type"):
-    description: str | None = None
-    hidden: bool | None = None
-
-
-class LocalSource(ReferenceSource, tag="local"):
-    path: str
-
-
-class GitSource(ReferenceSource, tag="git"):
-    repository: str
-    branch: str | None = None
-
-
-class Reference(Record):
-    name: str
-    path: str
-    description: str | None = None
-    hidden: bool | None = None
-    source: LocalSource | GitSource
+LocalSource = LocalReference
+GitSource = GitReference
+Reference = ReferenceInfo
 
 
 class References:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.session.runner.lowering import checkpoint
 from holdfast.core.session.transcript import serialise, tokens
-from holdfast.schema.record import Record
+from holdfast.schema.insight import CheckpointInfo
 from holdfast.schema.session_message import CompactionMessage
 
 if TYPE_CHECKING:
@@ -15,18 +15,7 @@ if TYPE_CHECKING:
 PAGE = 200
 
 
-class Checkpoint(Record):
-    message_id: str
-    reason: str
-    summary: str
-    recent: str
-    replaced: tuple[str, ...]
-    """Ids of the messages it stands for, oldest first."""
-    tokens_before: int
-    tokens_after: int
-
-
-async def inspect(store: SessionStore, session_id: str) -> Checkpoint | None:
+async def inspect(store: SessionStore, session_id: str) -> CheckpointInfo | None:
     newest = await store.newest_checkpoint(session_id)
     if newest is None:
         return None
@@ -46,7 +35,7 @@ async def inspect(store: SessionStore, session_id: str) -> Checkpoint | None:
             anchor = rows[-1].seq
             continue
         break
-    return Checkpoint(
+    return CheckpointInfo(
         message_id=message.id,
         reason=message.reason,
         summary=message.summary,

@@ -7,9 +7,11 @@ Invariants
 
 from __future__ import annotations
 
+import time
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from holdfast.core.context.metrics import Metrics
 from holdfast.core.session.errors import Interrupted
 from holdfast.core.session.interrupt import Stop
 from holdfast.core.session.runner.lowering import checkpoint
@@ -83,8 +85,15 @@ class Report(NamedTuple):
     reason: str | None = None
 
 
+Cause = Literal["interrupted", "empty", "not smaller", "provider", "timeout", "unreachable"]
+
+
 class _NoSummary(Exception):
     """An attempt that gave nothing usable."""
+
+    def __init__(self, cause: Cause, message: str) -> None:
+        super().__init__(message)
+        self.cause = cause
 
 
 class Compaction:
@@ -99,6 +108,7 @@ class Compaction:
         transport: Transport,
         ids: Ids,
         clock: Clock,
+        metrics: Metrics | None = None,
     ) -> None:
         self._session_id = session_id
         self._location = location
@@ -107,6 +117,7 @@ class Compaction:
         self._transport = transport
         self._ids = ids
         self._clock = clock
+        self._metrics = metrics or Metrics()
 
     async def attempt(
         self, plan: Plan, by: Summariser, reason: Reason, interrupt: Interrupt, instructions: str | None = None
@@ -116,16 +127,21 @@ class Compaction:
         stamp = {"session_id": self._session_id, "message_id": message_id}
         started = CompactionStarted(timestamp=self._clock.now(), reason=reason, **stamp)
         await self._outbox.commit(started)
+        self._measure(plan)
+        begun = time.perf_counter()
         try:
             summary = await self._summarise(plan, instructions, by, message_id, interrupt)
             if tokens(len(checkpoint(summary, plan.recent))) >= plan.before:
-                raise _NoSummary("the summary is not smaller than what it stands for")
+                raise _NoSummary("not smaller", "the summary is not smaller than what it stands for")
         except (TimeoutError, _NoSummary, LLMError, OSError) as error:
+            self._metrics.record("compaction.failure", 1, _cause(error))
             why = UnknownError(message=str(error) or type(error).__name__)
             await self._outbox.commit(CompactionFailed(timestamp=self._clock.now(), error=why, **stamp))
             if interrupt.requested:
                 raise Interrupted from None
             return Report(compacted=False, reason=why.message)
+        finally:
+            self._metrics.record("compaction.duration", time.perf_counter() - begun, reason)
         ended = CompactionEnded(timestamp=self._clock.now(), reason=reason, text=summary, recent=plan.recent, **stamp)
         await self._outbox.commit(ended)
         return Report(compacted=True)
@@ -143,9 +159,9 @@ class Compaction:
             asked = summary_prompt(conversation, prior, instructions)
             answer = await interrupt.cancellable(self._ask(asked, by, message_id), name="summary")
             if isinstance(answer, Stop):
-                raise _NoSummary(INTERRUPTED)
+                raise _NoSummary("interrupted", INTERRUPTED)
             if not answer.strip():
-                raise _NoSummary("the model gave an empty summary")
+                raise _NoSummary("empty", "the model gave an empty summary")
             prior = answer.strip()
         assert prior is not None
         return prior
@@ -169,9 +185,16 @@ class Compaction:
                     elif isinstance(event, llm.StepFinish):
                         usage = event.usage
         self._account(usage, by)
+        if usage is not None and usage.input is not None:
+            self._metrics.record("compaction.prompt.estimated", tokens(len(asked)))
+            self._metrics.record("compaction.prompt.reported", usage.input)
         if failure is not None:
-            raise _NoSummary(failure)
+            raise _NoSummary("provider", failure)
         return "".join(pieces)
+
+    def _measure(self, plan: Plan) -> None:
+        self._metrics.record("compaction.head.tokens", sum(tokens(len(join(items))) for items in plan.passes))
+        self._metrics.record("compaction.recent.tokens", tokens(len(plan.recent)))
 
     def _announce(self, message_id: str, text: str) -> None:
         delta = CompactionDelta(
@@ -191,6 +214,15 @@ class Compaction:
                     tokens=used,
                 )
             )
+
+
+def _cause(error: Exception) -> Cause:
+    """Of what went wrong, without its words."""
+    if isinstance(error, _NoSummary):
+        return error.cause
+    if isinstance(error, LLMError):
+        return "provider"
+    return "timeout" if isinstance(error, TimeoutError) else "unreachable"
 
 
 def plan(

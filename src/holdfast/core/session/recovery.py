@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from holdfast.core.session.ownership import Lease, Ownership
     from holdfast.core.session.runner.surroundings import Surroundings
     from holdfast.core.session.settings import RecoveryPolicy
-    from holdfast.core.session.store import OpenCall, OpenTurn, SessionStore
+    from holdfast.core.session.store import OpenCall, SessionStore
+    from holdfast.schema.insight import InterruptedTurn
     from holdfast.schema.location import Location
     from holdfast.schema.record import Record
 
@@ -50,7 +51,7 @@ class Recovery:
         self._policy = policy
         self._continuing: set[asyncio.Task[None]] = set()
 
-    async def interrupted(self) -> list[OpenTurn]:
+    async def interrupted(self) -> list[InterruptedTurn]:
         """Dispatched turns without an end that no living process works on."""
         return [turn for turn in await self._store.open_turns() if not await self._worked_on(turn.session_id)]
 
@@ -98,7 +99,7 @@ class Recovery:
         except Exception as error:  # noqa: BLE001 - the drain reported it; nobody waits here
             log.debug("continuing %s ended: %s", session_id, error)
 
-    def _show(self, turn: OpenTurn, location: Location) -> None:
+    def _show(self, turn: InterruptedTurn, location: Location) -> None:
         began = "after it had begun to answer" if turn.message_id is not None else "before any answer"
         info = ErrorInfo(
             name="TurnInterrupted",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from holdfast.core.database.errors import Refused
 from holdfast.core.database.unit import Statement
 from holdfast.core.location.project import subpath
-from holdfast.core.session.checkpoint import Checkpoint, inspect
+from holdfast.core.session.checkpoint import inspect
 from holdfast.core.session.errors import CompactionInUse, NothingToCompact
 from holdfast.core.session.projector import ALREADY_PROJECTED, UNKNOWN_BOUNDARY
 from holdfast.core.session.records import DEFAULT_TITLE
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
     from holdfast.core.session.revert import Reverts
     from holdfast.core.session.store import (
         Direction,
-        OpenTurn,
         Order,
         SessionAnchor,
         SessionFilter,
         SessionStore,
         StoredMessage,
     )
-    from holdfast.core.session.waits import Wait, Waits
+    from holdfast.core.session.waits import Waits
     from holdfast.schema.event import Event
+    from holdfast.schema.insight import CheckpointInfo, InterruptedTurn, WaitInfo
     from holdfast.schema.location import Location
     from holdfast.schema.model import ModelRef
     from holdfast.schema.prompt import Admission, Delivery, Prompt
@@ -189,19 +189,19 @@ class Sessions:
                 raise
             raise CompactionInUse(session_id, newest.id) from refused
 
-    async def checkpoint(self, session_id: str) -> Checkpoint | None:
+    async def checkpoint(self, session_id: str) -> CheckpointInfo | None:
         """The newest checkpoint with what it replaced."""
         await self._store.get(session_id)
         return await inspect(self._store, session_id)
 
-    async def interrupted(self) -> list[OpenTurn]:
+    async def interrupted(self) -> list[InterruptedTurn]:
         """Turns that were dispatched, have no end, and belong to no living process."""
         return await self._recovery.interrupted()
 
     async def recover(self, session_id: str, decision: Literal["continue", "abandon"]) -> None:
         await self._recovery.decide(session_id, decision)
 
-    async def waits(self, session_id: str) -> list[Wait]:
+    async def waits(self, session_id: str) -> list[WaitInfo]:
         """For what the Session waits right now, since when, and what ends that."""
         await self._store.get(session_id)
         return await self._waits.of(session_id)

@@ -8,6 +8,7 @@ import msgspec
 
 from holdfast.core.session.errors import MessageNotFound, MessageUndecodable, SessionNotFound
 from holdfast.schema.codec import decode_any, decode_message, decoder, encode
+from holdfast.schema.insight import InterruptedTurn
 from holdfast.schema.location import Location
 from holdfast.schema.model import DEFAULT_VARIANT, ModelRef
 from holdfast.schema.prompt import Admission, Prompt
@@ -77,18 +78,6 @@ class Attachment(NamedTuple):
     kind: str
     """`text`, `data` (base64) or `note`."""
     content: str
-
-
-class OpenTurn(NamedTuple):
-    """A turn that was dispatched and has no end. `message_id` is its answer, once that began."""
-
-    session_id: str
-    seq: int
-    agent: str
-    model: ModelRef
-    attempt: int
-    message_id: str | None
-    dispatched: int
 
 
 class Dispatch(NamedTuple):
@@ -198,11 +187,11 @@ class SessionStore:
         rows = await self.messages(session_id, order="desc", limit=1, anchor=seq + 1)
         return rows[0] if rows else None
 
-    async def open_turn(self, session_id: str) -> OpenTurn | None:
+    async def open_turn(self, session_id: str) -> InterruptedTurn | None:
         rows = await self._database.fetch("turn.of", {"session_id": session_id})
         return _open_turn(rows[0]) if rows else None
 
-    async def open_turns(self, limit: int = 1000) -> list[OpenTurn]:
+    async def open_turns(self, limit: int = 1000) -> list[InterruptedTurn]:
         """Every dispatched turn without an end, whoever works on it."""
         return [_open_turn(row) for row in await self._database.fetch("turn.open", {"limit": limit})]
 
@@ -246,9 +235,17 @@ class SessionStore:
         return frozenset(str(row[0]) for row in rows)
 
 
-def _open_turn(row: Row) -> OpenTurn:
+def _open_turn(row: Row) -> InterruptedTurn:
     session_id, seq, agent, model, attempt, message_id, dispatched = _untyped(row)
-    return OpenTurn(session_id, seq, agent, decoder(ModelRef).decode(model), attempt, message_id, dispatched)
+    return InterruptedTurn(
+        session_id=session_id,
+        seq=seq,
+        agent=agent,
+        model=decoder(ModelRef).decode(model),
+        attempt=attempt,
+        message_id=message_id,
+        dispatched=dispatched,
+    )
 
 
 def admission(row: Row) -> Admission:

@@ -3,26 +3,14 @@ later, or to another process, sees the same."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from holdfast.schema.codec import decode_any
-from holdfast.schema.record import Record
+from holdfast.schema.insight import WaitInfo
 
 if TYPE_CHECKING:
     from holdfast.core.database.database import Database
     from holdfast.core.session.ownership import Ownership
-
-WaitKind = Literal["provider", "tool", "permission", "question", "owner", "compaction"]
-
-
-class Wait(Record):
-    kind: WaitKind
-    since: int
-    """In milliseconds since the epoch."""
-    what: str
-    ends: str
-    """What will end it."""
-    id: str | None = None
 
 
 class Waits:
@@ -30,20 +18,20 @@ class Waits:
         self._database = database
         self._ownership = ownership
 
-    async def of(self, session_id: str) -> list[Wait]:
+    async def of(self, session_id: str) -> list[WaitInfo]:
         key = {"session_id": session_id}
         rows = await self._database.fetch("wait.turn", key)
         waits = [_turn(*row) for row in rows]
         waits += [_tool(*row) for row in await self._database.fetch("wait.tools", key)]
         waits += [_request(*row) for row in await self._database.fetch("wait.requests", key)]
         waits += [
-            Wait(
+            WaitInfo(
                 kind="compaction", since=_int(row[0]), what="a summary of older history", ends="the summary is complete"
             )
             for row in await self._database.fetch("wait.compaction", key)
         ]
         if waits and (held := await self._ownership.elsewhere(session_id)) is not None:
-            owner = Wait(
+            owner = WaitInfo(
                 kind="owner",
                 since=min(wait.since for wait in waits),
                 what=f"process {held.owner_id} executes this Session",
@@ -54,18 +42,18 @@ class Waits:
         return waits
 
 
-def _turn(dispatched: object, message_id: object, model: object) -> Wait:
+def _turn(dispatched: object, message_id: object, model: object) -> WaitInfo:
     ref = decode_any(str(model))
     name = f"{ref.get('providerID')}/{ref.get('id')}"
     if message_id is None:
         what, ends = f"the first byte from {name}", "the provider answers, a time limit, or an interruption"
     else:
         what, ends = f"{name} to finish its answer", "the answer ends, a time limit, or an interruption"
-    return Wait(kind="provider", since=_int(dispatched), what=what, ends=ends)
+    return WaitInfo(kind="provider", since=_int(dispatched), what=what, ends=ends)
 
 
-def _tool(key: object, name: object, since: object) -> Wait:
-    return Wait(
+def _tool(key: object, name: object, since: object) -> WaitInfo:
+    return WaitInfo(
         kind="tool",
         since=_int(since),
         what=f"tool {name}",
@@ -74,13 +62,13 @@ def _tool(key: object, name: object, since: object) -> Wait:
     )
 
 
-def _request(id: object, kind: object, since: object, data: object) -> Wait:
+def _request(id: object, kind: object, since: object, data: object) -> WaitInfo:
     asked = decode_any(str(data))
     if kind == "permission":
         what = f"permission: {asked.get('action')} {', '.join(asked.get('resources', []))[:200]}"
-        return Wait(kind="permission", since=_int(since), what=what, ends="a person replies", id=str(id))
+        return WaitInfo(kind="permission", since=_int(since), what=what, ends="a person replies", id=str(id))
     questions = asked.get("questions") or [{}]
-    return Wait(
+    return WaitInfo(
         kind="question",
         since=_int(since),
         what=f"an answer: {questions[0].get('question', '')[:200]}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.schema.record import Record
+from holdfast.schema.catalog import SkillInfo
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -12,16 +12,7 @@ if TYPE_CHECKING:
 
 FOLDERS = ("skill", "skills")
 
-
-class Skill(Record):
-    name: str
-    description: str | None = None
-    slash: bool | None = None
-    """Whether people may call it by a slash command."""
-    location: str
-    """Its file."""
-    content: str
-    """What follows the frontmatter."""
+Skill = SkillInfo
 
 
 class DirectorySource(NamedTuple):

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 PUBLIC = frozenset(definition.type for definition in MANIFEST.latest.values() if definition.announced)
 """The bus carries private events too; of those nobody outside hears."""
+FAREWELL = "global.disposed"
+"""Nothing follows it, whatever still happens."""
 
 
 async def subscribe(call: Call) -> Frames:
@@ -29,4 +31,7 @@ async def _frames(runtime: Runtime) -> Frames:
     with runtime.log.bus.subscribe(PUBLIC) as subscription:
         yield b"data: %s\n\n: heartbeat\n\n" % encode(connected)
         while batch := await subscription.next():
-            yield b"".join([b"data: %s\n\n" % item.wire for item in batch])
+            last = next((place for place, item in enumerate(batch) if item.type == FAREWELL), None)
+            yield b"".join([b"data: %s\n\n" % item.wire for item in batch[: None if last is None else last + 1]])
+            if last is not None:
+                return

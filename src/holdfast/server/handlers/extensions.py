@@ -5,16 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.context.view import request_context as view
-from holdfast.protocol.insight import InterruptedTurn
 from holdfast.server.place import existing_location
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from holdfast.core.context.view import NotInitialized, RequestContext
-    from holdfast.core.session.checkpoint import Checkpoint
-    from holdfast.core.session.waits import Wait
     from holdfast.protocol import extensions as protocol
+    from holdfast.schema.insight import CheckpointInfo, InterruptedTurn, RequestContextView, WaitInfo
     from holdfast.schema.prompt import Admission
     from holdfast.schema.session import Session
     from holdfast.schema.todo import Todo
@@ -49,19 +46,19 @@ async def move(call: Call) -> None:
     )
 
 
-async def waits(call: Call) -> Sequence[Wait]:
+async def waits(call: Call) -> Sequence[WaitInfo]:
     return await call.runtime.sessions.waits(call.params.session_id)
 
 
 async def interrupted(call: Call) -> Sequence[InterruptedTurn]:
-    return [InterruptedTurn(**turn._asdict()) for turn in await call.runtime.sessions.interrupted()]
+    return await call.runtime.sessions.interrupted()
 
 
 async def recover(call: Call) -> None:
     await call.runtime.sessions.recover(call.params.session_id, call.payload.decision)
 
 
-async def checkpoint(call: Call) -> Checkpoint | None:
+async def checkpoint(call: Call) -> CheckpointInfo | None:
     return await call.runtime.sessions.checkpoint(call.params.session_id)
 
 
@@ -69,7 +66,7 @@ async def undo_compaction(call: Call) -> None:
     await call.runtime.sessions.undo_compaction(call.params.session_id)
 
 
-async def request_context(call: Call) -> RequestContext | NotInitialized:
+async def request_context(call: Call) -> RequestContextView:
     return await view(call.runtime.epochs, call.runtime.database, call.params.session_id)
 
 
