@@ -130,6 +130,14 @@ def test_a_file_that_was_named_must_exist(place: Place) -> None:
     assert (problem.path, problem.message) == ("/no/such.json", "does not exist; ignored")
 
 
+def test_a_named_file_may_lie_at_home(place: Place) -> None:
+    """CAT-029: at the home that everything else goes by; what is no path is only a problem of that document."""
+    place.write("~/extra.json", {"model": "p/extra"})
+    assert place.load(OPENCODE_CONFIG="~/extra.json").latest("model") == "p/extra"
+    found = place.load(OPENCODE_CONFIG="~nobody-of-that-name/extra.json")
+    assert [problem.message for problem in found.diagnostics()] == ["does not exist; ignored"]
+
+
 def test_managed_documents_come_last_of_all(place: Place) -> None:
     """CAT-029."""
     found = load_config(

@@ -98,6 +98,14 @@ def test_what_was_substituted_is_never_shown(place: Place) -> None:
     assert "canary" not in repr((found.diagnostics(), found.effective(), found.documents()))
 
 
+def test_a_variable_that_is_no_text_takes_its_key_along(place: Place) -> None:
+    """CAT-032: bytes of the environment could be neither sent nor stored."""
+    place.write("opencode.json", {"username": "{env:NAME}", "model": "p/m"})
+    found = place.load(NAME=os.fsdecode(b"a\xff"))
+    assert found.documents()[0].data == {"model": "p/m"}
+    assert [problem.message for problem in found.diagnostics()] == ["username: the variable NAME is not UTF-8"]
+
+
 def test_plain_braces_are_left_alone(data: Callable[[Any], dict[str, Any]]) -> None:
     """CAT-032: only these two forms mean something."""
     text = "{} {env} {env:} {other:x} {{env:UNSET_1}}"

@@ -54,6 +54,13 @@ def test_what_configuration_names_and_what_lies_in_its_folders(place: Place) -> 
     ]
 
 
+def test_a_name_that_is_no_address_stops_nothing(place: Place) -> None:
+    """CAT-146: a missing or invalid plugin is skipped, and that is found out when it is loaded."""
+    place.write("opencode.json", {"plugins": ["file://[oops", "file://", "file://localhost/a.py", "\x00", ""]})
+    found = external_plugins(place.load(), place.environment(), trusts_project=True)
+    assert [plugin.path for plugin in found.plugins] == [Path("/"), Path("/"), Path("/a.py"), None, None]
+
+
 def test_a_project_is_not_trusted_by_itself(place: Place) -> None:
     """CAT-147: neither what its documents name nor what its folders hold is executed, and that is said."""
     place.user_config({"plugins": ["mine"]})

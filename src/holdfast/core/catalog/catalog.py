@@ -347,7 +347,10 @@ def _with_variant(chosen: ModelRef | None, agent: Agent | None) -> ModelRef | No
 
 
 def _is_here(url: str | None) -> bool:
-    host = urlsplit(url or "").hostname or ""
+    try:
+        host = urlsplit(url or "").hostname or ""
+    except ValueError:
+        return False  # no address at all
     return host in ("localhost", "::1", "0.0.0.0", "host.docker.internal") or host.startswith("127.")
 
 

@@ -13,10 +13,10 @@ from functools import partial
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from holdfast.core.config.document import Diagnostic, Document
-from holdfast.core.config.environment import home_directory, switched_on
+from holdfast.core.config.environment import switched_on, user_path
 from holdfast.core.plugin.bounded import bounded
 from holdfast.core.plugin.plugin import PluginFailed, check_plugin
 
@@ -95,11 +95,9 @@ def _named(written: str | dict[str, Any], document: Document, environment: Mappi
     name, options = (written, {}) if isinstance(written, str) else (written["package"], written.get("options", {}))
     path: Path | None = None
     if name.startswith("file://"):
-        path = Path(unquote(urlsplit(name).path))
-    elif name.startswith("~/"):
-        path = home_directory(environment) / name[2:]
-    elif name.startswith(("./", "../", "/")):
-        path = document.directory / name
+        path = Path(unquote("/" + name[7:].partition("/")[2]))  # what stands before is a host: this one
+    elif name.startswith(("./", "../", "/", "~/")):
+        path = document.directory / user_path(name, environment)
     return ExternalPlugin(name if path is None else str(path), path, options)
 
 
