@@ -6,6 +6,9 @@ from typing import Any, Literal
 
 import msgspec
 
+UNDECODABLE = (ValueError, RecursionError)
+"""What decoding raises: for a wrong type, for bytes that are no text, for endless nesting."""
+
 
 class DevProvider(msgspec.Struct, frozen=True):
     name: str | None = None
