@@ -12,11 +12,11 @@ from tests.core.catalog.conftest import PACKAGE, Configured, MakeCatalog, provid
 
 from holdfast.core.catalog.catalog import Catalog
 from holdfast.core.catalog.draft import Draft
+from holdfast.core.catalog.errors import ModelUnavailable
 from holdfast.core.catalog.models_dev import ModelsDev
 from holdfast.core.config.config import Config
 from holdfast.core.credential.integration import IntegrationDraft
 from holdfast.core.scope import Scope
-from holdfast.core.session.errors import ModelUnavailable
 from holdfast.core.state import Phase
 from holdfast.schema.catalog import EnvMethod, KeyMethod, ModelInfo
 from holdfast.schema.live_event import CatalogUpdated, IntegrationUpdated

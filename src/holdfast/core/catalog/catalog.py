@@ -17,6 +17,7 @@ import msgspec
 from holdfast.core.catalog import packages
 from holdfast.core.catalog.configured import configure, configure_integrations
 from holdfast.core.catalog.draft import Draft, Shelf, inherited_api, new_model, new_provider
+from holdfast.core.catalog.errors import ModelNotSelected, ModelUnavailable
 from holdfast.core.catalog.listing import complete, public_model, public_models
 from holdfast.core.catalog.models_dev import ModelsDev
 from holdfast.core.catalog.public import public
@@ -31,7 +32,6 @@ from holdfast.core.credential.integration import IntegrationDraft
 from holdfast.core.credential.integrations import Integrations
 from holdfast.core.policy.policy import Policy
 from holdfast.core.scope import Scope
-from holdfast.core.session.errors import ModelNotSelected, ModelUnavailable
 from holdfast.core.state import Batches, Phase, State
 from holdfast.llm import offline
 from holdfast.schema.catalog import EnvMethod, KeyMethod, NativeApi

@@ -43,7 +43,7 @@ def public(record: T, secrets: frozenset[str] = frozenset()) -> T:
         changes["api"] = msgspec.structs.replace(api, url=url, settings=settings)
     if request.headers or request.body:
         changes["request"] = public_request(request, secrets)
-    if variants := record.variants if isinstance(record, ModelInfo) else ():
+    if variants := getattr(record, "variants", ()):
         changes["variants"] = tuple(public_request(variant, secrets) for variant in variants)
     return msgspec.structs.replace(record, **changes) if changes else record
 
