@@ -235,8 +235,34 @@ async def test_a_domain_can_be_reloaded(around: Surroundings) -> None:
     names.append("two")
     hosts[0].agent.reload()
     assert around.names() == ["one", "two"]
-    with pytest.raises(NotImplementedError):
-        hosts[0].skill.reload()
+
+
+async def test_nothing_is_rebuilt_by_a_plugin_that_is_being_set_up(around: Surroundings) -> None:
+    """CAT-140, CAT-144: its thread is not the one that rebuilds; all of it runs when the plugin becomes active."""
+    seen: list[int] = []
+    around.agents.state.transform(
+        lambda draft: seen.append(threading.get_ident()), scope := Scope(), phase=Phase.BUILTIN
+    )
+
+    def setup(host: Host) -> None:
+        adding("one")(host)
+        host.agent.reload()
+
+    await around.plugins.add(plugin("acme", setup))
+    scope.close()
+    assert (set(seen), len(seen)) == ({threading.get_ident()}, 2)
+
+
+async def test_a_transform_cannot_end_the_process(around: Surroundings) -> None:
+    """CAT-149: it is isolated like any other that raises."""
+
+    def ends(draft: AgentDraft) -> None:
+        raise SystemExit
+
+    await around.plugins.add(plugin("bad", lambda host: host.agent.transform(ends) and None))
+    await around.plugins.add(plugin("good", adding("fine")))
+    assert around.names() == ["fine"]
+    assert [failure.owner for failure in around.agents.state.failures] == ["bad"]
 
 
 async def test_options_are_the_plugins_own(around: Surroundings) -> None:

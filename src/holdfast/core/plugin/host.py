@@ -19,11 +19,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from holdfast.core.agent.draft import AgentDraft
+    from holdfast.core.catalog.draft import Draft as CatalogDraft
     from holdfast.core.command.command import CommandDraft
     from holdfast.core.context.registry import SystemContextRegistry
     from holdfast.core.context.source import AnySource
+    from holdfast.core.credential.integration import IntegrationDraft
     from holdfast.core.event.bus import Subscription
     from holdfast.core.plugin.request import RequestHook, RequestHooks
+    from holdfast.core.reference.reference import References
+    from holdfast.core.skill.skill import SkillSources
     from holdfast.core.tool.tool import Tool
 
 EVENT_CAPACITY = 256
@@ -52,7 +56,7 @@ class Events(Protocol):
 
 @dataclass(frozen=True)
 class Location:
-    """The parts of a Location that plugins may add to. `None`: this Location has no such part."""
+    """The parts of a Location that plugins may add to."""
 
     agents: Transformed[AgentDraft]
     commands: Transformed[CommandDraft]
@@ -60,10 +64,10 @@ class Location:
     tools: ToolRegistrar
     requests: RequestHooks
     events: Events
-    catalog: Transformed[Any] | None = None
-    integrations: Transformed[Any] | None = None
-    references: Transformed[Any] | None = None
-    skills: Transformed[Any] | None = None
+    catalog: Transformed[CatalogDraft]
+    integrations: Transformed[IntegrationDraft]
+    references: Transformed[References]
+    skills: Transformed[SkillSources]
 
 
 class HostClosed(RuntimeError):
@@ -90,6 +94,10 @@ class Host:
         self._own = Scope()
         self._written: list[_Registration] = []
         self._active = False
+
+    @property
+    def active(self) -> bool:
+        return self._active
 
     def on_close(self, undo: Callable[[], None]) -> None:
         """For what a plugin started by itself. Also called when its setup fails."""
@@ -146,23 +154,21 @@ class _Registration:
 
 
 class Domain(Generic[D]):
-    def __init__(self, host: Host, state: Transformed[D] | None) -> None:
+    def __init__(self, host: Host, state: Transformed[D]) -> None:
         self._host = host
         self._state = state
 
     def transform(self, apply: Callable[[D], None]) -> Dispose:
         """Synchronous and quick: it runs at every rebuild, on a draft that is only valid while it runs."""
-        state = self._offered()
-        return self._host.register(lambda scope: state.transform(apply, scope, phase=Phase.PLUGIN, owner=self._host.id))
+        return self._host.register(
+            lambda scope: self._state.transform(apply, scope, phase=Phase.PLUGIN, owner=self._host.id)
+        )
 
     def reload(self) -> None:
-        """Something that a transform reads has changed."""
-        self._offered().reload()
-
-    def _offered(self) -> Transformed[D]:
-        if self._state is None:
-            raise NotImplementedError("this Location has no such part")
-        return self._state
+        """Something that a transform reads has changed. While the plugin is set up there is nothing to run again, and
+        its thread may not: everything runs when it becomes active."""
+        if self._host.active:
+            self._state.reload()
 
 
 class ContextDoor:
