@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast.core.catalog.dev_record import UNDECODABLE, DevModel, DevProvider
+from holdfast.core.catalog.dev_record import UNDECODABLE, DevModel, DevProvider, decoder
 from holdfast.core.catalog.shelves import shelves
 from holdfast.core.credential.file_lock import file_lock
 from holdfast.core.web.errors import FetchFailed
@@ -183,18 +183,18 @@ class Unusable(Exception):
 def validated(data: bytes) -> bytes:
     """The same without invalid providers and models. Raises Unusable when no valid provider is left."""
     try:
-        entries = _ENTRIES.decode(data)
+        entries = decoder(_Entries).decode(data)
     except UNDECODABLE as error:
         raise Unusable(f"not a JSON object: {error}") from error
     valid: dict[str, dict[str, Any]] = {}
     for id, raw in entries.items():
         try:
-            models = _PROVIDER.decode(raw).models
+            models = decoder(DevProvider).decode(raw).models
         except UNDECODABLE as error:
             log.warning("models.dev: provider %s dropped: %s", id, error)
         else:
             kept = {name: model for name, model in models.items() if _is_valid(id, name, model)}
-            valid[id] = {**_ENTRIES.decode(raw), "models": kept}
+            valid[id] = {**decoder(_Entries).decode(raw), "models": kept}
     if not valid:
         raise Unusable("no valid provider in it")
     return msgspec.json.encode(valid)
@@ -202,7 +202,7 @@ def validated(data: bytes) -> bytes:
 
 def _is_valid(provider_id: str, id: str, model: msgspec.Raw) -> bool:
     try:
-        _MODEL.decode(model)
+        decoder(DevModel).decode(model)
     except UNDECODABLE as error:
         log.warning("models.dev: model %s/%s dropped: %s", provider_id, id, error)
         return False
@@ -216,18 +216,18 @@ def _decoded(path: Path) -> dict[str, DevProvider] | None:
     except OSError:
         return None
     try:
-        return _PROVIDERS.decode(data) or None
+        return decoder(dict[str, DevProvider]).decode(data) or None
     except UNDECODABLE:
         pass
     try:
-        entries = _ENTRIES.decode(data)
+        entries = decoder(_Entries).decode(data)
     except UNDECODABLE as error:
         log.warning("%s: not usable: %s", path, error)
         return None
     found = {}
     for id, raw in entries.items():
         try:
-            found[id] = _PROVIDER.decode(raw)
+            found[id] = decoder(DevProvider).decode(raw)
         except UNDECODABLE as error:
             log.warning("%s: provider %s dropped: %s", path, id, error)
     return found or None
@@ -266,7 +266,4 @@ def _stamp(path: Path) -> float | None:
         return None
 
 
-_PROVIDERS = msgspec.json.Decoder(dict[str, DevProvider])
-_PROVIDER = msgspec.json.Decoder(DevProvider)
-_MODEL = msgspec.json.Decoder(DevModel)
-_ENTRIES = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_Entries = dict[str, msgspec.Raw]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from holdfast.core.catalog.dev_record import UNDECODABLE, DevCost, DevMode, DevModel, DevPrice
+from holdfast.core.catalog.dev_record import UNDECODABLE, DevCost, DevMode, DevModel, DevPrice, decoder
 from holdfast.core.catalog.draft import NO_FACTS, Facts, Shelf, new_provider
 from holdfast.schema.catalog import (
     AisdkApi,
@@ -83,7 +83,7 @@ class _DevListed:
         if self._raw is None:
             return
         try:
-            model = _MODEL.decode(self._raw)
+            model = decoder(DevModel).decode(self._raw)
         except UNDECODABLE as error:
             log.warning("models.dev: model %s/%s dropped: %s", self.provider_id, self.id, error)
         else:
@@ -177,6 +177,3 @@ def _milliseconds(day: str) -> int:
     except ValueError:
         return 0
     return (released - EPOCH).days * 24 * 3600 * 1000
-
-
-_MODEL = msgspec.json.Decoder(DevModel)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,7 +79,7 @@ def load_config(
     if (inline := environment.get(INLINE)) and (document := source(Path(INLINE), directory, True).parse(inline)):
         entries.append(document)
     for name, content in managed:
-        entries.append(replace(source(name, name.parent, True).document(content), managed=True))
+        entries.append(source(name, name.parent, True).document(content)._replace(managed=True))
     problems = [problem for used in sources for problem in used.problems()]
     for problem in problems:
         log.log(logging.ERROR if problem.severity == "error" else logging.WARNING, "%s", describe(problem))

@@ -162,7 +162,7 @@ class CredentialStore:
             if status.st_mode & 0o077:
                 log.warning("%s could be read by others; it is now its owner's alone", self._path)
                 self._path.chmod(0o600)
-            found = _FILE.decode(self._path.read_bytes()).credentials
+            found = msgspec.json.decode(self._path.read_bytes(), type=_File).credentials
         except (OSError, ValueError, RecursionError) as error:
             raise CredentialsUnreadable(self._path, str(error)) from error
         self._seen = (stamp, found)
@@ -195,6 +195,3 @@ class CredentialStore:
     def _changed(self, integration_id: str) -> None:
         for listener in list(self._listeners):
             listener(integration_id)
-
-
-_FILE = msgspec.json.Decoder(_File)

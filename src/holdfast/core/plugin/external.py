@@ -8,10 +8,10 @@ import importlib.util
 import itertools
 import re
 import sys
-from dataclasses import dataclass, field
 from functools import partial
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
@@ -40,12 +40,11 @@ class Loaded(NamedTuple):
     forget: Callable[[], None]
 
 
-@dataclass(frozen=True)
-class ExternalPlugin:
+class ExternalPlugin(NamedTuple):
     name: str
     """A path, a module, or the name of an entry point."""
     path: Path | None = None
-    options: dict[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = MappingProxyType({})
 
     async def load(self, seconds: float) -> Loaded:
         """Import it, within that time. Raises PluginFailed."""

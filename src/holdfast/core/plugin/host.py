@@ -8,8 +8,7 @@ Invariants
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from holdfast.core.context.plugin import plugin_namespace, register_plugin_source
 from holdfast.core.scope import Scope
@@ -54,8 +53,7 @@ class Events(Protocol):
     def subscribe(self, types: frozenset[str] | None = None, *, capacity: int = ...) -> Subscription: ...
 
 
-@dataclass(frozen=True)
-class Location:
+class Location(NamedTuple):
     """The parts of a Location that plugins may add to."""
 
     agents: Transformed[AgentDraft]
