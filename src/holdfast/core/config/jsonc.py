@@ -146,12 +146,7 @@ def _check_characters(value: Any) -> None:
 def _is_deep(value: Any) -> bool:
     level: list[Any] = [[value]]
     for _ in range(DEPTH_LIMIT):
-        level = [
-            item
-            for box in level
-            for item in (box.values() if isinstance(box, dict) else box)
-            if isinstance(item, dict | list)
-        ]
+        level = [item for box in level for item in (box.values() if type(box) is dict else box) if type(item) in _BOXES]
         if not level:
             return False
     return True
@@ -164,4 +159,5 @@ def _blank(match: re.Match[str]) -> str:
     return re.sub(r"[^\n]", " ", found)
 
 
+_BOXES = frozenset((dict, list))
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
