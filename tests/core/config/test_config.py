@@ -282,6 +282,31 @@ def test_what_is_shown_as_a_whole(place: Place) -> None:
     assert place.load().effective()["model"] == "p/b"
 
 
+def test_a_key_that_stands_in_the_file_is_not_shown(place: Place) -> None:
+    """CAT-031, CAT-033: neither under a name that says so, nor in a header, nor in an address; the rest is."""
+    server = {
+        "type": "remote",
+        "url": "https://user:s3cret@host/mcp?api_key=s3cret&v=1",
+        "headers": {"Authorization": "Bearer s3cret", "X-Own": "s3cret"},
+    }
+    local = {"type": "local", "command": ["x"], "environment": {"GITHUB_PAT": "s3cret", "SOME_KEY": "s3cret", "A": "b"}}
+    body = {"apiKey": "s3cret", "tokens": ["t"], "token": ["s3cret"], "author": "me", "maxTokens": 5}
+    place.write(
+        "opencode.json", {"mcp": {"far": server, "near": local}, "providers": {"p": {"request": {"body": body}}}}
+    )
+    shown = place.load().effective()
+    assert "s3cret" not in str(shown)
+    assert shown["mcp"]["servers"]["far"]["url"].startswith("https://host/mcp?")
+    assert shown["mcp"]["servers"]["near"]["environment"]["A"] == "b"
+    assert shown["providers"]["p"]["request"]["body"] == {
+        "apiKey": "***",
+        "tokens": ["t"],
+        "token": ["***"],
+        "author": "me",
+        "maxTokens": 5,
+    }
+
+
 @pytest.mark.parametrize(
     ("content", "valid"),
     [

@@ -93,7 +93,7 @@ def test_what_was_substituted_is_never_shown(place: Place) -> None:
     found = place.load(SECRET="sk-canary-1234", SHORT="ab")
     assert found.documents()[0].data["providers"]["p"]["request"]["headers"]["authorization"] == "Bearer sk-canary-1234"
     assert len(found.diagnostics()) == 1
-    assert found.effective()["providers"]["p"]["request"]["headers"]["authorization"] == "Bearer ***"
+    assert found.effective()["providers"]["p"]["request"]["headers"]["authorization"] == "***"
     assert found.effective()["username"] == "***"
     assert "canary" not in repr((found.diagnostics(), found.effective(), found.documents()))
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from holdfast.core.config.variables import hide
-from holdfast.llm.errors import REDACTED, redact_url
+from holdfast.core.config.secret import hide, is_secret, public_address
+from holdfast.llm.errors import REDACTED
 from holdfast.schema.agent import ProviderRequest
 from holdfast.schema.catalog import ModelInfo, ModelRequest, ModelVariant, ProviderInfo
 
@@ -26,10 +24,6 @@ SHOWN_HEADERS = frozenset(
     x-title
     """.split()  # noqa: SIM905 - a list of words reads best as words
 )
-_SECRET = re.compile(
-    r"auth(?!ors?$)|(?:api|access|private)[-_]?key|secret|password|cookie|credential|token(?!s)", re.IGNORECASE
-)
-_USER = re.compile(r"(?<=//)[^/@]*@")
 
 
 def public(record: T, secrets: frozenset[str] = frozenset()) -> T:
@@ -38,7 +32,7 @@ def public(record: T, secrets: frozenset[str] = frozenset()) -> T:
     api, request = record.api, record.request
     changes: dict[str, Any] = {}
     if api.url or api.settings:
-        url = None if api.url is None else hide(_address(api.url), secrets)
+        url = None if api.url is None else hide(public_address(api.url), secrets)
         settings = None if api.settings is None else _shown(api.settings, secrets)
         changes["api"] = msgspec.structs.replace(api, url=url, settings=settings)
     if request.headers or request.body:
@@ -58,7 +52,7 @@ def _headers(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def _shown(fields: Mapping[str, Any], secrets: frozenset[str]) -> dict[str, Any]:
-    return {key: _value(key, value, secrets) for key, value in fields.items() if not _SECRET.search(key)}
+    return {key: _value(key, value, secrets) for key, value in fields.items() if not is_secret(key)}
 
 
 def _value(key: str, value: Any, secrets: frozenset[str]) -> Any:
@@ -68,8 +62,3 @@ def _value(key: str, value: Any, secrets: frozenset[str]) -> Any:
         named = key.lower() == "headers" and all(isinstance(item, str) for item in value.values())
         return _headers(value) if named else _shown(value, secrets)
     return [_value(key, item, secrets) for item in value] if isinstance(value, list) else value
-
-
-@lru_cache(maxsize=1024)
-def _address(url: str) -> str:
-    return redact_url(_USER.sub("", url))

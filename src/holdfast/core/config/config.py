@@ -11,8 +11,9 @@ from holdfast.core.config.document import Diagnostic, Document
 from holdfast.core.config.jsonc import InvalidJson, decode, lines_of
 from holdfast.core.config.merge import merge
 from holdfast.core.config.migrate import migrate
+from holdfast.core.config.secret import hide
 from holdfast.core.config.validate import Problem, Trail, validate
-from holdfast.core.config.variables import Substitution, hide, mentions_variables
+from holdfast.core.config.variables import Substitution, mentions_variables
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 INSERT_LIMIT = 1024 * 1024
-HIDDEN = "***"
 
 _SCALARS = frozenset((int, float, bool, type(None)))
 _VARIABLE = re.compile(r"\{(env|file):([^{}]+)\}")
@@ -121,13 +120,3 @@ class Substitution:
             self._report(trail, f"the file {name} does not exist")
             return None
         return text.strip()
-
-
-def hide(text: str, secrets: frozenset[str]) -> str:
-    """For showing. A secret of three letters hides only what equals it, or every text would be unreadable."""
-    for secret in sorted(secrets, key=len, reverse=True):
-        if text == secret:
-            return HIDDEN
-        if len(secret) > 3:
-            text = text.replace(secret, HIDDEN)
-    return text
