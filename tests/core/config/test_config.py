@@ -282,6 +282,14 @@ def test_what_is_shown_as_a_whole(place: Place) -> None:
     assert place.load().effective()["model"] == "p/b"
 
 
+def test_a_name_as_long_as_its_file_is_told_in_few_words(place: Place) -> None:
+    """CAT-027: each problem names the place, and fifty of them do not fill the log."""
+    place.write("opencode.json", {"x" * 1_000_000: 1, "agents": {"y" * 1_000_000: {"steps": 0, "z": 1}}})
+    problems = place.load().diagnostics()
+    assert len(problems) == 3
+    assert max(len(problem.message) for problem in problems) < 500
+
+
 def test_a_key_that_stands_in_the_file_is_not_shown(place: Place) -> None:
     """CAT-031, CAT-033: neither under a name that says so, nor in a header, nor in an address; the rest is."""
     server = {

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 FILE_LIMIT = 5 * 1024 * 1024
 MOST_PROBLEMS = 50
 """Per document; of those beyond it only the weight is told."""
+NAME_CHARACTERS = 100
+"""Of a name in a message: a key can be as long as its file."""
 INLINE = "OPENCODE_CONFIG_CONTENT"
 
 log = logging.getLogger(__name__)
@@ -212,4 +214,4 @@ def _shapes(trail: Trail) -> Iterator[Trail]:
 
 
 def _dotted(trail: Trail) -> str:
-    return ".".join(str(part) for part in trail)
+    return ".".join(str(part)[:NAME_CHARACTERS] for part in trail)

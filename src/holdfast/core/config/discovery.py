@@ -48,9 +48,17 @@ def discover(directory: Path, root: Path, environment: Mapping[str, str]) -> Ite
     for folder in folders:
         yield from (Candidate(folder, name, trusted=False) for name in NAMES)
     for folder in folders:
-        if os.path.isdir(f"{folder}/{DOT}") and (dot := folder / DOT) != home:
+        dot = folder / DOT
+        if os.path.isdir(dot) and not _same(dot, home):
             yield from (Candidate(dot, name, trusted=False) for name in NAMES)
             yield Directory(dot, trusted=False)
+
+
+def _same(folder: Path, home: Path) -> bool:
+    try:
+        return os.path.samefile(folder, home)
+    except OSError:
+        return False
 
 
 def project_folders(directory: Path, root: Path, environment: Mapping[str, str]) -> list[Path]:
