@@ -202,10 +202,13 @@ def test_the_last_of_two_equal_keys_counts_and_is_reported(place: Place) -> None
     assert (found.latest("model"), len(found.diagnostics())) == ("p/b", 1)
 
 
-@pytest.mark.parametrize("action", ["*", "external_directory"])
-def test_a_project_that_allows_everything_is_noticed(place: Place, action: str) -> None:
+@pytest.mark.parametrize(
+    ("action", "resource"),
+    [("*", "*"), ("external_directory", "*"), ("**", "**"), ("external_*", "/*"), ("e*y", "?*")],
+)
+def test_a_project_that_allows_everything_is_noticed(place: Place, action: str, resource: str) -> None:
     """CAT-027, CAT-062: it may say so, in the order of the documents, but not silently; the user's own file may."""
-    rule = {"action": action, "resource": "*", "effect": "allow"}
+    rule = {"action": action, "resource": resource, "effect": "allow"}
     place.user_config({"permissions": [rule]})
     assert place.load().diagnostics() == ()
     place.write("opencode.json", {"permissions": [rule], "agents": {"build": {"permissions": [rule]}}})

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import hashlib
 import logging
-import os
 import random
 import time
 from pathlib import Path
@@ -23,6 +22,7 @@ from holdfast.core.catalog.shelves import shelves
 from holdfast.core.credential.file_lock import file_lock
 from holdfast.core.web.errors import FetchFailed
 from holdfast.core.web.fetch import Budget, Fetcher
+from holdfast.core.whole_file import write_whole
 from holdfast.schema.live_event import ModelsDevRefreshed
 from holdfast.schema.version import __version__
 
@@ -235,18 +235,7 @@ def _decoded(path: Path) -> dict[str, DevProvider] | None:
 
 def _replace(path: Path, data: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    import tempfile
-
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.stem)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)
-    except OSError:
-        Path(name).unlink(missing_ok=True)
-        raise
+    write_whole(path, data)
 
 
 def _file_name(source: str) -> str:

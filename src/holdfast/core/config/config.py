@@ -153,8 +153,7 @@ class _Source:
         named = {f"agents.{id}.": agent for id, agent in data.get("agents", {}).items()}
         for where, part in {"": data, **named}.items():
             for rule in part.get("permissions", ()):
-                wide = rule["resource"] == "*" and rule["action"] in ("*", "external_directory")
-                if wide and rule["effect"] == "allow":
+                if rule["effect"] == "allow" and _is_wide(rule):
                     message = f"{where}permissions: this project's file allows {rule['action']} on everything"
                     self._report(message, trail=("permissions",))
 
@@ -190,6 +189,13 @@ class _Source:
             yield problem._replace(line=line)
         if self._unlisted:
             yield Diagnostic(str(self._path), "has more problems, which are not listed", None, self._unlisted)
+
+
+def _is_wide(rule: dict[str, str]) -> bool:
+    """However it is written: whether it is about every file outside the project."""
+    from holdfast.core.permission.wildcard import matches
+
+    return matches(rule["action"], "external_directory") and matches(rule["resource"], "/anywhere/at all")
 
 
 _FORMER: dict[str, tuple[str, ...]] = {

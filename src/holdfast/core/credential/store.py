@@ -12,16 +12,17 @@ import fcntl
 import logging
 import os
 import zlib
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from holdfast.core.credential.errors import CredentialsUnreadable
+from holdfast.core.whole_file import write_whole
 from holdfast.schema.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from holdfast.core.clock import Clock, Ids
 
@@ -172,23 +173,11 @@ class CredentialStore:
         await asyncio.to_thread(self._replace, change)
 
     def _replace(self, change: Callable[[tuple[Credential, ...]], tuple[Credential, ...]]) -> None:
-        import tempfile
-
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         lock = os.open(self._path.with_name(self._path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)  # held for one small write, never across a request
-            data = msgspec.json.encode(_File(version=1, credentials=change(self._load())))
-            handle, name = tempfile.mkstemp(dir=self._path.parent, prefix=self._path.name)  # mode 0600
-            try:
-                with os.fdopen(handle, "wb") as file:
-                    file.write(data)
-                    file.flush()
-                    os.fsync(file.fileno())
-                os.replace(name, self._path)
-            except OSError:
-                Path(name).unlink(missing_ok=True)
-                raise
+            write_whole(self._path, msgspec.json.encode(_File(version=1, credentials=change(self._load()))))
         finally:
             os.close(lock)
 
