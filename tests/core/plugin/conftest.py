@@ -39,7 +39,7 @@ class Surroundings:
         self.tools = ToolRegistry(batches=self.batches)
         self.bus = Bus()
         self.problems: list[tuple[str, str]] = []
-        self.catalog = Catalog(Config(), {}, batches=self.batches)
+        self.catalog = Catalog(Config(), {"ACME_KEY": "k"}, batches=self.batches)
         self.references = State(References, self.batches)
         self.skills = State(SkillSources, self.batches)
         self.requests = RequestHooks(lambda id, message: self.problems.append((id, message)), timeout=30)

@@ -22,7 +22,6 @@ from holdfast.core.catalog.shelves import shelves
 from holdfast.core.credential.file_lock import file_lock
 from holdfast.core.web.errors import FetchFailed
 from holdfast.core.web.fetch import Budget, Fetcher
-from holdfast.core.whole_file import write_whole
 from holdfast.schema.live_event import ModelsDevRefreshed
 from holdfast.schema.version import __version__
 
@@ -234,6 +233,8 @@ def _decoded(path: Path) -> dict[str, DevProvider] | None:
 
 
 def _replace(path: Path, data: bytes) -> None:
+    from holdfast.core.whole_file import write_whole
+
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, data)
 

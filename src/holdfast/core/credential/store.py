@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast.core.credential.errors import CredentialsUnreadable
-from holdfast.core.whole_file import write_whole
 from holdfast.schema.record import Record
 
 if TYPE_CHECKING:
@@ -173,6 +172,8 @@ class CredentialStore:
         await asyncio.to_thread(self._replace, change)
 
     def _replace(self, change: Callable[[tuple[Credential, ...]], tuple[Credential, ...]]) -> None:
+        from holdfast.core.whole_file import write_whole
+
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         lock = os.open(self._path.with_name(self._path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:

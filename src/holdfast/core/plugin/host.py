@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from holdfast.core.context.plugin import plugin_namespace, register_plugin_source
+from holdfast.core.credential.integration import IntegrationDraft
 from holdfast.core.scope import Scope
 from holdfast.core.state import Draft, Phase
 
@@ -22,12 +23,14 @@ if TYPE_CHECKING:
     from holdfast.core.command.command import CommandDraft
     from holdfast.core.context.registry import SystemContextRegistry
     from holdfast.core.context.source import AnySource
-    from holdfast.core.credential.integration import IntegrationDraft
+    from holdfast.core.credential.integrations import Variable
+    from holdfast.core.credential.store import Value
     from holdfast.core.event.bus import Subscription
     from holdfast.core.plugin.request import RequestHook, RequestHooks
     from holdfast.core.reference.reference import References
     from holdfast.core.skill.skill import SkillSources
     from holdfast.core.tool.tool import Tool
+    from holdfast.schema.catalog import Connection
 
 EVENT_CAPACITY = 256
 """Events that may wait for a plugin; one that falls further behind loses its subscription."""
@@ -43,6 +46,14 @@ class Transformed(Protocol[D_co]):
     def transform(self, apply: Callable[[D_co], None], scope: Scope, *, phase: Phase, owner: str) -> Dispose: ...
 
     def reload(self) -> None: ...
+
+
+class Connected(Transformed[IntegrationDraft], Protocol):
+    """Integrations, with what they are connected with."""
+
+    def active(self, id: str) -> Connection | None: ...
+
+    async def resolve(self, id: str) -> Value | Variable | None: ...
 
 
 class ToolRegistrar(Protocol):
@@ -63,7 +74,7 @@ class Location(NamedTuple):
     requests: RequestHooks
     events: Events
     catalog: Transformed[CatalogDraft]
-    integrations: Transformed[IntegrationDraft]
+    integrations: Connected
     references: Transformed[References]
     skills: Transformed[SkillSources]
 
@@ -81,7 +92,7 @@ class Host:
         self.agent = Domain(self, location.agents)
         self.command = Domain(self, location.commands)
         self.catalog = Domain(self, location.catalog)
-        self.integration = Domain(self, location.integrations)
+        self.integration = IntegrationDoor(self, location.integrations)
         self.reference = Domain(self, location.references)
         self.skill = Domain(self, location.skills)
         self.context = ContextDoor(self, location.context, diagnose)
@@ -167,6 +178,27 @@ class Domain(Generic[D]):
         its thread may not: everything runs when it becomes active."""
         if self._host.active:
             self._state.reload()
+
+
+class IntegrationDoor(Domain[IntegrationDraft]):
+    def __init__(self, host: Host, integrations: Connected) -> None:
+        super().__init__(host, integrations)
+        self.connection = ConnectionDoor(integrations)
+
+
+class ConnectionDoor:
+    """Asynchronous, so that the loop looks, and not the thread of a setup."""
+
+    def __init__(self, integrations: Connected) -> None:
+        self._integrations = integrations
+
+    async def active(self, id: str) -> Connection | None:
+        """What that integration is connected with now, without its secret."""
+        return self._integrations.active(id)
+
+    async def resolve(self, id: str) -> Value | Variable | None:
+        """Its credential, refreshed if need be. Raises AuthorizationFailed."""
+        return await self._integrations.resolve(id)
 
 
 class ContextDoor:
