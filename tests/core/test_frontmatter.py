@@ -52,6 +52,15 @@ def test_what_cannot_be_read_is_an_error(head: str) -> None:
         parse_markdown(f"---\n{head}\n---\n")
 
 
+def test_merge_keys_are_bounded() -> None:
+    """CAT-065: what they copy doubles with every line of this."""
+    lines = ["a0: &a0 {k: v}"]
+    lines += [f"a{n}: &a{n} {{<<: [*a{n - 1}, *a{n - 1}]}}" for n in range(1, 40)]
+    with pytest.raises(InvalidFrontmatter, match="more than"):
+        parse_markdown("---\n" + "\n".join(lines) + "\n---\n")
+    assert parse_markdown("---\na: &a {k: v}\nb: {<<: *a}\n---\n").data["b"] == {"k": "v"}
+
+
 def test_a_short_text_that_stands_for_an_endless_value() -> None:
     """CAT-065: aliases multiply; the copy is bounded."""
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from tests.server.conftest import Wire
 
-from holdfast.core.catalog.errors import UnsupportedApi, VariantUnavailable
+from holdfast.core.catalog.errors import ModelNotSelected, ModelUnavailable, UnsupportedApi, VariantUnavailable
 from holdfast.core.context.errors import ContextContention, ContextSnapshotDecodeError, InitializationBlocked
 from holdfast.core.credential import errors as credential
 from holdfast.core.database import errors as storage
@@ -41,8 +41,8 @@ CASES: list[tuple[Exception, str, dict[str, object]]] = [
     (domain.DestinationMismatch("a", "b"), "InvalidRequestError", {"kind": "Payload", "field": "directory"}),
     (domain.InvalidCursor(), "InvalidCursorError", {}),
     (domain.AgentUnavailable("ses_1", "a"), "ServiceUnavailableError", {"service": "agent"}),
-    (domain.ModelUnavailable("p", "m"), "ServiceUnavailableError", {"service": "model"}),
-    (domain.ModelNotSelected("ses_1"), "ServiceUnavailableError", {"service": "model"}),
+    (ModelUnavailable("p", "m"), "ServiceUnavailableError", {"service": "model"}),
+    (ModelNotSelected("ses_1"), "ServiceUnavailableError", {"service": "model"}),
     (VariantUnavailable("p", "m", "v", ()), "ServiceUnavailableError", {"service": "model"}),
     (UnsupportedApi("p", "m", "a"), "ServiceUnavailableError", {"service": "model"}),
     (domain.CompactionFailed("ses_1", "no"), "ServiceUnavailableError", {"service": "session.compact"}),

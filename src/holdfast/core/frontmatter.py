@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Any, NamedTuple
 
 NODE_LIMIT = 10_000
@@ -34,12 +35,11 @@ def parse_markdown(text: str) -> Markdown:
 def _decode(head: str) -> dict[str, Any]:
     import yaml
 
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         try:
-            value = yaml.load(head, loader)
+            value = yaml.load(head, _loader())
         except yaml.YAMLError:
-            value = yaml.load(_quote_colons(head), loader)
+            value = yaml.load(_quote_colons(head), _loader())
     # Constructing a scalar may fail in Python itself: a date with month 13, an integer of ten thousand digits.
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise InvalidFrontmatter(f"its frontmatter is not valid YAML: {_first_line(error)}") from None
@@ -50,6 +50,23 @@ def _decode(head: str) -> dict[str, Any]:
     plain = _Plain().value(value)
     assert isinstance(plain, dict)
     return plain
+
+
+@cache
+def _loader() -> type[Any]:
+    import yaml
+
+    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+    class Loader(base):  # type: ignore[misc]
+        """A merge key copies what it names, so a few lines of them could fill any memory."""
+
+        def flatten_mapping(self, node: Any) -> None:
+            super().flatten_mapping(node)
+            if len(node.value) > NODE_LIMIT:
+                raise ValueError(f"more than {NODE_LIMIT} values are merged")
+
+    return Loader
 
 
 def _quote_colons(head: str) -> str:

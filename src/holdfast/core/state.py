@@ -192,7 +192,7 @@ class State(Generic[D]):
         changed = draft.copy()
         try:
             transform.apply(changed)
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # a plugin's mistake, also when it would end the process
             transform.failures += 1
             failures.append(Failure(transform.owner, f"{type(error).__name__}: {error}", transform.failures))
             log.warning("a transform of %s failed", transform.owner, exc_info=True)

@@ -8,7 +8,7 @@ import logging
 import secrets
 from typing import TYPE_CHECKING
 
-from holdfast.core.catalog.errors import UnsupportedApi, VariantUnavailable
+from holdfast.core.catalog.errors import ModelNotSelected, ModelUnavailable, UnsupportedApi, VariantUnavailable
 from holdfast.core.context.errors import ContextContention, InitializationBlocked
 from holdfast.core.credential import errors as credential
 from holdfast.core.database.errors import StorageBusy, StorageClosed, StorageError, StorageFull
@@ -71,7 +71,7 @@ def _of_execution(error: Exception) -> PublicAnswer | None:
     match error:
         case domain.AgentUnavailable():
             return public.ServiceUnavailableError(message=str(error), service="agent")
-        case domain.ModelUnavailable() | domain.ModelNotSelected() | VariantUnavailable() | UnsupportedApi():
+        case ModelUnavailable() | ModelNotSelected() | VariantUnavailable() | UnsupportedApi():
             return public.ServiceUnavailableError(message=str(error), service="model")
         case InitializationBlocked() | ContextContention():
             return public.ServiceUnavailableError(message=str(error), service="context")

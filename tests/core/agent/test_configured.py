@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
 from tests.core.agent.conftest import AgentPlace, spelled
 
-from holdfast.core.agent.configured import InvalidEnvironmentRules
+from holdfast.core.agent.configured import InvalidEnvironmentRules, configured_agents
+from holdfast.core.config import markdown
 from holdfast.core.permission.rules import evaluate
 from holdfast.schema.agent import Agent, ProviderRequest
+from holdfast.schema.codec import encode
 from holdfast.schema.model import ModelRef
 from holdfast.schema.permission import Rule
 
@@ -153,6 +156,50 @@ def test_a_file_without_a_body_only_adjusts(place: AgentPlace) -> None:
     place.write(".opencode/agent/build.md", "---\nmodel: p/m\n---\n")
     build = one(place, "build")
     assert (build.model, bool(build.system)) == (ModelRef(id="m", provider_id="p"), True)
+
+
+def test_names_of_both_generations_in_one_file(place: AgentPlace) -> None:
+    """CAT-038, CAT-040, CAT-064: an older name beside it turns no denial into a body field."""
+    rules = "permissions:\n  - {action: bash, resource: '*', effect: deny}\n"
+    place.write(".opencode/agent/a.md", f"---\ntemperature: 0.2\n{rules}---\nWords.")
+    agent = one(place)
+    assert agent.permissions[-1] == Rule(action="bash", resource="*", effect="deny")
+    assert (agent.request.body, agent.system) == ({"temperature": 0.2}, "Words.")
+
+
+def test_links_in_a_folder_cannot_stop_the_start(place: AgentPlace) -> None:
+    """CAT-026, CAT-064: one that leads to itself is no file, one that leads back up is entered once."""
+    good = place.write(".opencode/agent/good.md", "Words.")
+    (good.parent / "self.md").symlink_to("self.md")
+    (good.parent / "up").symlink_to("..")
+    (good.parent / ".md").write_text("no name")
+    found = configured_agents(place.load(), place.environment())
+    assert [patch.id for patch in found.patches] == ["good"]
+
+
+def test_a_name_that_is_no_text_is_skipped_and_reported(place: AgentPlace) -> None:
+    """CAT-027: it could be neither listed nor stored."""
+    good = place.write(".opencode/agent/good.md", "Words.")
+    with open(os.fsencode(good.parent) + b"/\xff.md", "w") as file:
+        file.write("Words.")
+    found = configured_agents(place.load(), place.environment())
+    assert [patch.id for patch in found.patches] == ["good"]
+    (problem,) = found.diagnostics
+    assert "UTF-8" in problem.message
+    assert encode(problem)
+
+
+@pytest.mark.parametrize("folders", [False, True], ids=["files", "folders"])
+def test_a_folder_as_large_as_a_disk_is_bounded(
+    place: AgentPlace, monkeypatch: pytest.MonkeyPatch, folders: bool
+) -> None:
+    """CAT-027, CAT-064: a link may lead anywhere; what is left out is told."""
+    monkeypatch.setattr(markdown, "MOST_FILES", 3)
+    for number in range(5):
+        place.write(f".opencode/agent/{number}/a.md" if folders else f".opencode/agent/{number}.md", "Words.")
+    found = configured_agents(place.load(), place.environment())
+    assert len(found.patches) == 3
+    assert ["more than 3" in problem.message for problem in found.diagnostics] == [True]
 
 
 def test_a_bad_file_is_skipped_and_reported(place: AgentPlace) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.conftest import ManualClock
-from tests.core.catalog.conftest import MakeCatalog, body, ref
+from tests.core.catalog.conftest import PACKAGE, MakeCatalog, body, provider, ref
 
 from holdfast.core.clock import Ids
 from holdfast.core.credential.store import CredentialStore, KeyValue, OAuthValue
@@ -52,7 +52,7 @@ async def test_an_oauth_credential_is_a_bearer_token(make_catalog: MakeCatalog, 
     far = 10**15
     data = {"anthropic": {"npm": "@ai-sdk/anthropic", "env": ["A_KEY"], "models": {"m": {}}}}
     catalog = make_catalog(data=data, credentials=store)
-    assert not catalog.is_available("anthropic")
+    assert catalog.providers() == ()
     value = OAuthValue(method_id="x", access="at", refresh="rt", expires=far, metadata={"account": "secret-account"})
     await store.create("anthropic", value)
     found = catalog.resolve("s", ref("anthropic/m"))
@@ -74,6 +74,14 @@ def test_aws_finds_its_credentials_itself(make_catalog: MakeCatalog) -> None:
     assert not isinstance(route.auth, KeyAuth)
 
 
+def test_an_address_that_is_none_hides_only_its_own_provider(make_catalog: MakeCatalog) -> None:
+    """CAT-091, CAT-092: whoever lists models is not told of a mistake in one file by a failure of all."""
+    odd = {"npm": PACKAGE, "env": ["NOT_SET_KEY"], "options": {"baseURL": "http://[oops"}, "models": {"m": {}}}
+    catalog = make_catalog({"provider": {"odd": odd, "p": provider(PACKAGE)}})
+    assert [(model.provider_id, model.id) for model in catalog.models()] == [("p", "m")]
+    assert [found.id for found in catalog.providers()] == ["p"]
+
+
 @pytest.mark.parametrize(
     ("extra", "available"),
     [
@@ -88,8 +96,6 @@ def test_what_makes_a_provider_available(make_catalog: MakeCatalog, extra: dict[
     """CAT-091, CAT-092, CAT-127, trap 9: a key, a connection, or no integration at all."""
     entry = {"api": {"type": "native", "url": "http://far"}, "models": {"m": {}, "off": {"disabled": True}}, **extra}
     catalog = make_catalog({"providers": {"p": entry}}, environment={"SET": "x", "EMPTY": ""})
-    assert catalog.is_available("p") is available
     assert [model.id for model in catalog.models()] == (["m"] if available else [])
     assert [found.id for found in catalog.providers()] == (["p"] if available else [])
-    assert {model.id for model in catalog.all_models()} == {"m", "off"}
-    assert (catalog.model("p", "gone"), catalog.provider("gone"), catalog.is_available("gone")) == (None, None, False)
+    assert (catalog.model("p", "gone"), catalog.provider("gone")) == (None, None)

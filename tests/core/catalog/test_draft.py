@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from holdfast.core.catalog.draft import Draft, Shelf, new_model, new_provider, project
+from holdfast.core.catalog.draft import Draft, Shelf, new_model, new_provider
+from holdfast.core.catalog.listing import complete
 from holdfast.schema.agent import ProviderRequest
 from holdfast.schema.catalog import (
     AisdkApi,
@@ -155,7 +156,7 @@ def test_what_a_model_inherits(above: ProviderApi, own: ModelApi, expected: Mode
         new_model("x", "m"), api=own, request=ModelRequest(headers={"B": "2"}, body={"y": {"z": 2}}, variant="v")
     )
     before = msgspec.json.encode((provider, stored))
-    found = project(provider, stored)
+    found = complete(Shelf(provider), stored)
     assert found.api == expected
     assert found.request == ModelRequest(headers={"A": "1", "B": "2"}, body={"x": 1, "y": {"z": 2}}, variant="v")
     assert msgspec.json.encode((provider, stored)) == before

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from holdfast.core.catalog.models_dev import FRESH_SECONDS, REFRESH_SECONDS, SOURCE, ModelsDev
+from holdfast.core.catalog.models_dev import FRESH_SECONDS, REFRESH_SECONDS, SOURCE, ModelsDev, validated
 from holdfast.core.file_lock import file_lock
 from holdfast.schema.live_event import ModelsDevRefreshed
 from holdfast.schema.record import Record
@@ -133,6 +133,7 @@ async def test_a_damaged_cache_is_thrown_away_but_never_a_named_file(source: Sou
         (200, "[]"),
         (200, "{}"),
         (200, '{"p": 3, "q": {"models": 4}}'),
+        (200, '{"p": ' + "[" * 100_000),
         (500, json.dumps(GOOD)),
         (404, ""),
     ],
@@ -165,6 +166,45 @@ async def test_invalid_entries_are_left_out(source: Source, tmp_path: Path, capl
     cached(source, tmp_path).write_text(json.dumps(mixed))
     again = models(source, tmp_path)
     assert list(again.providers()) == ["fetched", "half"]
+
+
+@pytest.mark.parametrize("model", [b'{"name": "\xff"}', b'{"cost": {"input": 1e400}}'], ids=["no text", "no number"])
+async def test_a_hostile_model_takes_nothing_else_with_it(tmp_path: Path, model: bytes) -> None:
+    """CAT-098: neither from the source nor from a file, and not when somebody looks at it later."""
+    data = b'{"p": {"models": {"bad": ' + model + b', "good": {}}}, "q": {"models": {"m": {}}}}'
+    valid = {id: list(found["models"]) for id, found in json.loads(validated(data)).items()}
+    assert valid == {"p": ["good"], "q": ["m"]}
+    (tmp_path / "named.json").write_bytes(data)
+    dev = ModelsDev(None, {"OPENCODE_MODELS_PATH": str(tmp_path / "named.json")})
+    assert [found.id for shelf in dev.shelves().values() for found in shelf.all()] == ["good", "m"]
+
+
+@pytest.mark.parametrize("kind", ["folder", "empty", "nested", "unwritable"])
+async def test_a_cache_that_is_no_use_is_as_if_there_were_none(tmp_path: Path, kind: str) -> None:
+    """CAT-097, CAT-098: what comes along is used; the Location opens whatever lies there."""
+    cache = tmp_path / "cache"
+    path = cache / "models.json"
+    cache.mkdir()
+    match kind:
+        case "folder":
+            path.mkdir()
+        case "empty":
+            path.write_text("{}")
+        case "nested":
+            path.write_text('{"p": ' + "[" * 100_000 + "]" * 100_000 + "}")
+        case _:
+            path.write_text("<html>")
+            cache.chmod(0o500)
+    assert "anthropic" in ModelsDev(cache, {}).providers()
+    cache.chmod(0o700)
+
+
+async def test_data_of_the_future_is_not_fresh(source: Source, tmp_path: Path) -> None:
+    """CAT-096: a clock that was wrong once does not stop refreshing for good."""
+    path = cached(source, tmp_path)
+    path.write_text(json.dumps({"old": {}}))
+    os.utime(path, (time.time() + 10 * FRESH_SECONDS,) * 2)
+    assert await models(source, tmp_path).refresh() is True
 
 
 async def test_two_more_attempts_with_growing_pauses(source: Source, tmp_path: Path) -> None:

@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 from tests.conftest import SHARED
-from tests.core.catalog.conftest import PACKAGE, MakeCatalog
+from tests.core.catalog.conftest import PACKAGE, MakeCatalog, ref
 
 from holdfast.core.catalog.catalog import Catalog
-from holdfast.core.catalog.models_dev import BUNDLED, validated
-from holdfast.core.config.config import Config
+from holdfast.core.catalog.models_dev import BUNDLED, ModelsDev, validated
+from holdfast.core.config.config import Config, load_config
 from holdfast.llm.errors import REDACTED
 from holdfast.schema.catalog import IntegrationInfo, ModelInfo, ProviderInfo
 
@@ -38,7 +38,7 @@ def test_no_secret_leaves(make_catalog: MakeCatalog) -> None:
     }
     catalog = make_catalog({"provider": {"p": entry}})
     found = catalog.provider("p")
-    lists = (catalog.providers(), catalog.models(), catalog.all_models(), catalog.integrations.list())
+    lists = (catalog.providers(), catalog.models(), catalog.integrations.list())
     views = (*lists, found, catalog.model("p", "m"))
     shown = json.dumps(msgspec.to_builtins(views))
     assert [secret for secret in SECRETS if secret in shown] == []
@@ -50,6 +50,41 @@ def test_no_secret_leaves(make_catalog: MakeCatalog) -> None:
     assert found.api.url.startswith("https://host/v1?")
 
 
+def test_what_a_variable_stood_for_leaves_nowhere(tmp_path: Path) -> None:
+    """CAT-033, API-143: wherever it was put in, also where nothing looks like a secret."""
+    entry = {
+        "npm": PACKAGE,
+        "options": {"baseURL": "https://host/{env:PATH_KEY}/v1", "apiKey": "k", "plain": "x-{env:PATH_KEY}", "n": 1},
+        "models": {
+            "m": {"options": {"deep": ["{env:PATH_KEY}"]}, "variants": {"v": {"also": "{env:PATH_KEY}"}}},
+            "other": {},
+        },
+    }
+    (tmp_path / "opencode.json").write_text(json.dumps({"provider": {"p": entry}}))
+    environment = {"HOME": str(tmp_path), "PATH_KEY": "s3cret-value"}
+    catalog = Catalog(load_config(tmp_path, tmp_path, environment), environment)
+    found = catalog.provider("p")
+    assert found is not None
+    assert (found.api.url, found.request.body) == ("https://host/***/v1", {"plain": "x-***", "n": 1})
+    views = (catalog.providers(), catalog.models(), found, catalog.model("p", "m"), catalog.model("p", "other"))
+    assert "s3cret" not in json.dumps(msgspec.to_builtins(views))
+    assert catalog.resolve("s", ref("p/other")).model.route.base_url == "https://host/s3cret-value/v1"
+
+
+def test_a_list_and_a_single_model_show_the_same(make_catalog: MakeCatalog) -> None:
+    """CAT-089, API-143: also a model whose own settings are all hidden inherits nothing in their place."""
+    api = {"type": "native", "settings": {"apiKey": "k"}}
+    models = {"plain": {}, "own": {"api": api}, "varied": {"variants": [{"id": "v", "body": {"token": "t"}}]}}
+    provider = {"api": {"type": "aisdk", "package": PACKAGE, "url": "http://u:p@h"}, "models": models}
+    catalog = make_catalog({"providers": {"p": provider}})
+    assert {model.id: model for model in catalog.models()} == {id: catalog.model("p", id) for id in models}
+    assert [type(model.api).__name__ for model in catalog.models()] == [
+        "NativeModelApi",
+        "AisdkModelApi",
+        "AisdkModelApi",
+    ]
+
+
 @pytest.mark.shared
 def test_records_have_the_contracts_shape(make_catalog: MakeCatalog) -> None:
     """API-140, CAT-085, CAT-086: exactly its fields, required ones always."""
@@ -59,7 +94,7 @@ def test_records_have_the_contracts_shape(make_catalog: MakeCatalog) -> None:
     samples: list[tuple[str, Any, type]] = [
         ("ProviderV2Info", catalog.providers()[0], ProviderInfo),
         ("ModelV2Info", catalog.models()[0], ModelInfo),
-        ("ModelV2Info", catalog.all_models()[-1], ModelInfo),
+        ("ModelV2Info", catalog.models()[-1], ModelInfo),
         ("IntegrationInfo", catalog.integrations.list()[0], IntegrationInfo),
     ]
     for name, record, kind in samples:
@@ -103,7 +138,8 @@ def test_the_snapshot_that_comes_along_is_whole(caplog: pytest.LogCaptureFixture
     data = BUNDLED.read_bytes()
     assert json.loads(validated(data)) == json.loads(data)
     assert caplog.text == ""
-    models = Catalog(Config(), {}).all_models()
+    environment = {name: "k" for provider in ModelsDev(None, {}).providers().values() for name in provider.env}
+    models = Catalog(Config(), environment).models()
     assert {"anthropic", "openai", "google", "amazon-bedrock", "azure", "openrouter", "xai", "groq", "mistral"} <= {
         model.provider_id for model in models
     }

@@ -12,11 +12,11 @@ from tests.core.catalog.conftest import PACKAGE, Configured, MakeCatalog, provid
 
 from holdfast.core.catalog.catalog import Catalog
 from holdfast.core.catalog.draft import Draft
+from holdfast.core.catalog.errors import ModelUnavailable
 from holdfast.core.catalog.models_dev import ModelsDev
 from holdfast.core.config.config import Config
 from holdfast.core.credential.integration import IntegrationDraft
 from holdfast.core.scope import Scope
-from holdfast.core.session.errors import ModelUnavailable
 from holdfast.core.state import Phase
 from holdfast.schema.catalog import EnvMethod, KeyMethod, ModelInfo
 from holdfast.schema.live_event import CatalogUpdated, IntegrationUpdated
@@ -41,7 +41,7 @@ def test_nothing_is_read_before_it_is_needed(tmp_path: Path, monkeypatch: pytest
     catalog.reload()
     assert read == []
     assert catalog.models() == ()
-    assert catalog.all_models()
+    assert catalog.provider("anthropic")
     assert catalog.resolve("s", ref("demo/echo"))
     assert [path.name for path in read] == ["models.json"]
 
@@ -57,7 +57,7 @@ def test_a_plugin_comes_and_goes(make_catalog: MakeCatalog) -> None:
         told.append((event, found.name if found else None))
 
     catalog = make_catalog({"provider": {"mine": entry}}, data=data, announce=announce)
-    before = msgspec.json.encode(catalog.all_models())
+    before = msgspec.json.encode(catalog.models())
     told.clear()
     scope = Scope()
 
@@ -69,10 +69,10 @@ def test_a_plugin_comes_and_goes(make_catalog: MakeCatalog) -> None:
 
     catalog.transform(apply, scope, phase=Phase.PLUGIN, owner="plugin")
     assert told == [(CatalogUpdated(), "plugged")]
-    names = {(model.provider_id, model.id): model.name for model in catalog.all_models()}
+    names = {(model.provider_id, model.id): model.name for model in catalog.models()}
     assert names == {("plugged", "m"): "plugged", ("mine", "m"): "configured", ("mine", "n"): "n", ("d", "m"): "data"}
     scope.close()
-    assert msgspec.json.encode(catalog.all_models()) == before
+    assert msgspec.json.encode(catalog.models()) == before
     assert told[1:] == [(CatalogUpdated(), None)]
 
 
@@ -90,8 +90,8 @@ def test_a_denied_provider_is_in_no_view(make_catalog: MakeCatalog) -> None:
     catalog = make_catalog(document)
     catalog.transform(lambda draft: draft.models.update("mine", "m", named("x")), Scope(), phase=Phase.VARIANTS)
     assert [found.id for found in catalog.providers()] == ["other"]
-    assert {model.provider_id for model in catalog.all_models()} == {"other"}
-    assert (catalog.provider("mine"), catalog.model("mine", "m"), catalog.is_available("mine")) == (None, None, False)
+    assert {model.provider_id for model in catalog.models()} == {"other"}
+    assert (catalog.provider("mine"), catalog.model("mine", "m")) == (None, None)
     with pytest.raises(ModelUnavailable, match="policy"):
         catalog.resolve("s", ref("mine/m"))
 
@@ -117,11 +117,11 @@ async def test_a_refresh_of_models_dev(tmp_path: Path, monkeypatch: pytest.Monke
     seen: list[tuple[Record, list[str]]] = []
     catalog = Catalog(
         Config(),
-        {},
+        {"NEW_KEY": "k"},
         models=models,
-        announce=lambda event: seen.append((event, [model.provider_id for model in catalog.all_models()])),
+        announce=lambda event: seen.append((event, [model.provider_id for model in catalog.models()])),
     )
-    assert [model.provider_id for model in catalog.all_models()] == ["old"]
+    assert [model.provider_id for model in catalog.models()] == ["old"]
     assert catalog.integrations.list() == ()
     seen.clear()
 

@@ -10,10 +10,9 @@ from tests.core.catalog.conftest import PACKAGE, MakeCatalog, agent, body, provi
 
 from holdfast.core.catalog import catalog as catalog_module
 from holdfast.core.catalog.catalog import DEMO_MODELS, Catalog
-from holdfast.core.catalog.errors import UnsupportedApi
+from holdfast.core.catalog.errors import ModelNotSelected, ModelUnavailable, UnsupportedApi
 from holdfast.core.catalog.routes import FIRST_BYTE_SECONDS
 from holdfast.core.config.config import Config
-from holdfast.core.session.errors import ModelNotSelected, ModelUnavailable
 from holdfast.llm.route.auth import KeyAuth, NoAuth
 
 MINE: dict[str, Any] = {

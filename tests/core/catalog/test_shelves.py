@@ -134,5 +134,5 @@ def test_an_invalid_model_is_not_there(make_catalog: MakeCatalog) -> None:
     """CAT-098: it is dropped with a log line; the others stay."""
     data = {"p": {"models": {"good": FULL, "bad": {"limit": "much"}, "odd": []}}}
     catalog = make_catalog(data=data)
-    assert [model.id for model in catalog.all_models()] == ["good"]
+    assert [model.id for model in catalog.models()] == ["good"]
     assert catalog.model("p", "bad") is None

@@ -12,6 +12,7 @@ from holdfast.core.command.command import Command, CommandDraft
 from holdfast.core.command.commands import CommandNotFound, Commands
 from holdfast.core.config.reload import LiveConfig
 from holdfast.core.scope import Scope
+from holdfast.core.skill.skill import Skill
 from holdfast.core.state import Batches, Phase
 from holdfast.schema.codec import encode
 from holdfast.schema.model import ModelRef
@@ -107,6 +108,38 @@ async def test_a_call_is_expanded_once(place: Place) -> None:
     with pytest.raises(CommandNotFound) as caught:
         await found.invoke("nope", "", no_shell)
     assert caught.value.name == "nope"
+
+
+@pytest.mark.anyio
+async def test_a_skill_may_be_called_like_a_command(tmp_path: Path) -> None:
+    """CAT-082: if it says so, and no command has its name; it comes as the model would load it, and nothing in it
+    runs or is replaced."""
+    folder = tmp_path / "deploy"
+    folder.mkdir()
+    (folder / "script.sh").touch()
+    content = "Run !`rm x` with $1 and @file.\n"
+    skills = [
+        Skill(name="deploy", description="d", slash=True, location=str(folder / "SKILL.md"), content=content),
+        Skill(name="quiet", location="/s/quiet.md", content="q"),
+        Skill(name="init", slash=True, location="/s/init.md", content="not this one"),
+    ]
+
+    async def known() -> list[Skill]:
+        return skills
+
+    found = Commands(Batches(), skills=known)
+    found.state.transform(builtin_commands(tmp_path), Scope(), phase=Phase.BUILTIN)
+    assert [command.name for command in await found.callable()] == ["init", "review", "deploy"]
+    called = await found.invoke("deploy", "to prod", no_shell)
+    assert (called.command, called.mentions) == (Command(name="deploy", template=content, description="d"), ())
+    assert content.strip() in called.text
+    assert str(folder / "script.sh") in called.text
+    assert called.text.endswith("</skill_content>\n\nto prod")
+    assert (await found.invoke("deploy", " ", no_shell)).text.endswith("</skill_content>")
+    assert "not this one" not in (await found.invoke("init", "", no_shell)).text
+    for name in ("quiet", "gone"):
+        with pytest.raises(CommandNotFound):
+            await found.invoke(name, "", no_shell)
 
 
 def test_a_command_on_the_wire() -> None:

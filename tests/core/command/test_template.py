@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
+import subprocess
+from pathlib import Path
+
 import pytest
 
 from holdfast.core.command.template import INSERT_CHARACTERS, MOST_SHELL_COMMANDS, Template
@@ -65,6 +69,36 @@ async def test_arguments_in_a_shell_command_are_single_words() -> None:
     shell = Shell()
     await Template("!`git log $1` !`grep $ARGUMENTS`").expand("'; rm -rf /' $(evil)", shell)
     assert shell.ran == ["""git log '; rm -rf /' '$(evil)'""", """grep '; rm -rf /' '$(evil)'"""]
+
+
+@pytest.mark.parametrize("argument", ["plain", "$(touch made)", "'; touch made; '", '"; touch made; "', "a'b\"c\\\\d"])
+@pytest.mark.parametrize(
+    ("template", "words"),
+    [
+        ("printf '[%s]' $1", "[{}]"),
+        ("printf '[%s]' '$1'", "[{}]"),
+        ("printf '[%s]' \"$1\"", "[{}]"),
+        ("printf '[%s]' a\"b $1 c\"d", "[ab {} cd]"),
+        ("printf '[%s]' \"$(printf %s '$1')\"", "[{}]"),
+        ("printf '[%s]' \"$(printf %s \"$1\")\" '$1'", "[{}][{}]"),
+        ("printf '[%s]' \"it's ($1)\"", "[it's ({})]"),
+        ("printf '[%s]' \\' $1", "['][{}]"),
+        ("printf '[%s]' \"$ARGUMENTS\"", "[{}]"),
+    ],
+)
+async def test_an_argument_stays_one_inside_quotes_of_the_template(
+    tmp_path: Path, argument: str, template: str, words: str
+) -> None:
+    """CAT-079, CAT-080: a real shell reads it back as it was, whatever quotes it stands in, and runs nothing of it."""
+    shell = Shell()
+    given = argument if "ARGUMENTS" in template else shlex.quote(argument)
+    await Template(f"!`{template}`").expand(given, shell)
+    assert _said(shell.ran[0], tmp_path) == words.replace("{}", argument)
+    assert list(tmp_path.iterdir()) == []
+
+
+def _said(command: str, folder: Path) -> str:
+    return subprocess.run(["bash", "-c", command], cwd=folder, capture_output=True, text=True, check=True).stdout
 
 
 async def test_a_denied_command_leaves_a_note_and_output_is_bounded() -> None:

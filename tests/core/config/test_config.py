@@ -202,10 +202,13 @@ def test_the_last_of_two_equal_keys_counts_and_is_reported(place: Place) -> None
     assert (found.latest("model"), len(found.diagnostics())) == ("p/b", 1)
 
 
-@pytest.mark.parametrize("action", ["*", "external_directory"])
-def test_a_project_that_allows_everything_is_noticed(place: Place, action: str) -> None:
+@pytest.mark.parametrize(
+    ("action", "resource"),
+    [("*", "*"), ("external_directory", "*"), ("**", "**"), ("external_*", "/*"), ("e*y", "?*")],
+)
+def test_a_project_that_allows_everything_is_noticed(place: Place, action: str, resource: str) -> None:
     """CAT-027, CAT-062: it may say so, in the order of the documents, but not silently; the user's own file may."""
-    rule = {"action": action, "resource": "*", "effect": "allow"}
+    rule = {"action": action, "resource": resource, "effect": "allow"}
     place.user_config({"permissions": [rule]})
     assert place.load().diagnostics() == ()
     place.write("opencode.json", {"permissions": [rule], "agents": {"build": {"permissions": [rule]}}})
@@ -280,6 +283,39 @@ def test_what_is_shown_as_a_whole(place: Place) -> None:
     }
     shown["model"] = "changed"
     assert place.load().effective()["model"] == "p/b"
+
+
+def test_a_name_as_long_as_its_file_is_told_in_few_words(place: Place) -> None:
+    """CAT-027: each problem names the place, and fifty of them do not fill the log."""
+    place.write("opencode.json", {"x" * 1_000_000: 1, "agents": {"y" * 1_000_000: {"steps": 0, "z": 1}}})
+    problems = place.load().diagnostics()
+    assert len(problems) == 3
+    assert max(len(problem.message) for problem in problems) < 500
+
+
+def test_a_key_that_stands_in_the_file_is_not_shown(place: Place) -> None:
+    """CAT-031, CAT-033: neither under a name that says so, nor in a header, nor in an address; the rest is."""
+    server = {
+        "type": "remote",
+        "url": "https://user:s3cret@host/mcp?api_key=s3cret&v=1",
+        "headers": {"Authorization": "Bearer s3cret", "X-Own": "s3cret"},
+    }
+    local = {"type": "local", "command": ["x"], "environment": {"GITHUB_PAT": "s3cret", "SOME_KEY": "s3cret", "A": "b"}}
+    body = {"apiKey": "s3cret", "tokens": ["t"], "token": ["s3cret"], "author": "me", "maxTokens": 5}
+    place.write(
+        "opencode.json", {"mcp": {"far": server, "near": local}, "providers": {"p": {"request": {"body": body}}}}
+    )
+    shown = place.load().effective()
+    assert "s3cret" not in str(shown)
+    assert shown["mcp"]["servers"]["far"]["url"].startswith("https://host/mcp?")
+    assert shown["mcp"]["servers"]["near"]["environment"]["A"] == "b"
+    assert shown["providers"]["p"]["request"]["body"] == {
+        "apiKey": "***",
+        "tokens": ["t"],
+        "token": ["***"],
+        "author": "me",
+        "maxTokens": 5,
+    }
 
 
 @pytest.mark.parametrize(

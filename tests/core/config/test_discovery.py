@@ -98,6 +98,15 @@ def test_a_location_that_is_the_global_folder_reads_it_once(place: Place) -> Non
         assert [entry.path for entry in found.entries()] == [place.home / "opencode.json", place.home]
 
 
+def test_a_global_folder_inside_the_project_is_read_once(place: Place) -> None:
+    """CAT-023: and is the user's, by whatever way it is named."""
+    place.write(".opencode/opencode.json", {"model": "p/m"})
+    link = place.tmp / "link"
+    link.symlink_to(place.root / ".opencode")
+    found = place.load(OPENCODE_CONFIG_DIR=str(link))
+    assert [(document.path, document.trusted) for document in found.documents()] == [(link / "opencode.json", True)]
+
+
 def test_a_location_reached_through_a_link_does_not_climb_out(place: Place) -> None:
     """CAT-028: boundaries are real paths."""
     outside = place.tmp / "outside"
@@ -128,6 +137,14 @@ def test_a_file_that_was_named_must_exist(place: Place) -> None:
     """CAT-027, CAT-029."""
     (problem,) = place.load(OPENCODE_CONFIG="/no/such.json").diagnostics()
     assert (problem.path, problem.message) == ("/no/such.json", "does not exist; ignored")
+
+
+def test_a_named_file_may_lie_at_home(place: Place) -> None:
+    """CAT-029: at the home that everything else goes by; what is no path is only a problem of that document."""
+    place.write("~/extra.json", {"model": "p/extra"})
+    assert place.load(OPENCODE_CONFIG="~/extra.json").latest("model") == "p/extra"
+    found = place.load(OPENCODE_CONFIG="~nobody-of-that-name/extra.json")
+    assert [problem.message for problem in found.diagnostics()] == ["does not exist; ignored"]
 
 
 def test_managed_documents_come_last_of_all(place: Place) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from tests.core.config.conftest import Place
 
+from holdfast.core.policy.policy import Policy
+
 Load = Callable[[Any], dict[str, Any]]
 
 
@@ -228,4 +230,102 @@ def test_newer_keys_win_in_a_mixed_file(data: Load) -> None:
         "c": "only new",
     }
     assert (found["snapshots"], found["providers"]["p"]["name"]) == (False, "new")
-    assert found["permissions"] == [{"action": "bash", "resource": "*", "effect": "deny"}]
+    assert found["permissions"] == [
+        {"action": "bash", "resource": "*", "effect": "allow"},
+        {"action": "bash", "resource": "*", "effect": "deny"},
+    ]
+
+
+DENY = {"action": "bash", "resource": "*", "effect": "deny"}
+ASK = {"action": "edit", "resource": "*", "effect": "ask"}
+
+
+@pytest.mark.parametrize(
+    ("old", "rules"),
+    [
+        ({"permission": {"bash": "deny"}, "permissions": None}, [DENY]),
+        ({"permission": {"bash": "deny"}, "permissions": [ASK]}, [DENY, ASK]),
+        ({"tools": {"bash": False}, "permissions": [ASK]}, [DENY, ASK]),
+    ],
+)
+def test_no_denial_is_lost_in_a_mixed_file(data: Load, old: dict[str, Any], rules: list[Any]) -> None:
+    """CAT-027, CAT-040: newer rules come last and so win; what they do not speak of is still denied. The same holds
+    within an agent, whichever of its names are the newer ones."""
+    assert data(old) == {"permissions": rules}
+    assert data({"agent": {"a": old}}) == {"agents": {"a": {"permissions": rules}}}
+
+
+def test_newer_names_of_an_agent_count_beside_older_ones(data: Load) -> None:
+    """CAT-038, CAT-040: only what neither generation knows is for the model."""
+    agent = {
+        "temperature": 0.2,
+        "other": 1,
+        "system": "new",
+        "prompt": "old",
+        "disabled": False,
+        "permissions": [DENY],
+        "request": {"headers": {"x": "y"}, "body": {"top_k": 3, "temperature": 1}},
+    }
+    assert data({"agent": {"a": agent}})["agents"]["a"] == {
+        "system": "new",
+        "disabled": False,
+        "permissions": [DENY],
+        "request": {"headers": {"x": "y"}, "body": {"other": 1, "temperature": 1, "top_k": 3}},
+    }
+
+
+@pytest.mark.parametrize(
+    "old",
+    [
+        {"tools": "none"},
+        {"tools": ["bash"], "permissions": [ASK]},
+        {"tools": {"bash": False}, "permissions": "deny"},
+        {"permission": 7, "permissions": [ASK]},
+    ],
+)
+def test_rules_that_cannot_be_read_deny_everything(place: Place, old: dict[str, Any]) -> None:
+    """CAT-027: in either form, and in whichever of both."""
+    place.write("opencode.json", {**old, "model": "p/m"})
+    found = place.load()
+    assert found.documents()[0].data == {"permissions": [{"action": "*", "resource": "*", "effect": "deny"}]}
+    assert found.refused
+
+
+@pytest.mark.parametrize(
+    "old",
+    [
+        {"disabled_providers": "allow"},
+        {"disabled_providers": "openai"},
+        {"enabled_providers": "allow"},
+        {"enabled_providers": {"effect": "allow", "action": "provider.use", "resource": "*"}},
+        {"disabled_providers": ["p"], "experimental": {"policies": "deny"}},
+    ],
+)
+def test_providers_that_cannot_be_read_are_all_denied(place: Place, old: dict[str, Any]) -> None:
+    """CAT-027, CAT-040: a word that happens to be an effect is none here."""
+    place.write("opencode.json", {**old, "model": "p/m"})
+    found = place.load()
+    assert not Policy(found.documents()).allows_provider("p")
+    assert not Policy(found.documents()).allows_provider("q")
+    assert found.refused
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "about"),
+    [
+        ({"agent": {"a": {"prompt": "p"}}, "mode": []}, {"agents": {"a": {"system": "p"}}}, "mode"),
+        ({"agent": 7, "agents": {"a": {"system": "p"}}}, {"agents": {"a": {"system": "p"}}}, "agent"),
+        ({"provider": "p", "providers": {"p": {"name": "n"}}}, {"providers": {"p": {"name": "n"}}}, "provider"),
+        ({"compaction": {"reserved": 5, "wrong": 1}}, {"compaction": {"buffer": 5}}, "compaction.wrong"),
+        ({"provider": {"p": {"models": {"m": {"cost": 7}}}}}, {"providers": {"p": {"models": {}}}}, "models.m"),
+        ({"provider": {"p": {"models": {"m": {"variants": 7}}}}}, {"providers": {"p": {"models": {}}}}, "models.m"),
+        ({"provider": {"p": {"models": 7}}}, {"providers": {"p": {}}}, "providers.p.models"),
+    ],
+)
+def test_what_is_dropped_is_told(place: Place, old: dict[str, Any], new: dict[str, Any], about: str) -> None:
+    """CAT-027: never only silence, and the rest of the file counts."""
+    place.write("opencode.json", old)
+    found = place.load()
+    assert found.documents()[0].data == new
+    (problem,) = found.diagnostics()
+    assert about in problem.message

@@ -93,9 +93,17 @@ def test_what_was_substituted_is_never_shown(place: Place) -> None:
     found = place.load(SECRET="sk-canary-1234", SHORT="ab")
     assert found.documents()[0].data["providers"]["p"]["request"]["headers"]["authorization"] == "Bearer sk-canary-1234"
     assert len(found.diagnostics()) == 1
-    assert found.effective()["providers"]["p"]["request"]["headers"]["authorization"] == "Bearer ***"
+    assert found.effective()["providers"]["p"]["request"]["headers"]["authorization"] == "***"
     assert found.effective()["username"] == "***"
     assert "canary" not in repr((found.diagnostics(), found.effective(), found.documents()))
+
+
+def test_a_variable_that_is_no_text_takes_its_key_along(place: Place) -> None:
+    """CAT-032: bytes of the environment could be neither sent nor stored."""
+    place.write("opencode.json", {"username": "{env:NAME}", "model": "p/m"})
+    found = place.load(NAME=os.fsdecode(b"a\xff"))
+    assert found.documents()[0].data == {"model": "p/m"}
+    assert [problem.message for problem in found.diagnostics()] == ["username: the variable NAME is not UTF-8"]
 
 
 def test_plain_braces_are_left_alone(data: Callable[[Any], dict[str, Any]]) -> None:

@@ -176,6 +176,31 @@ async def test_cancelling_forgets_it(attempts: Attempts, kept: Kept, mode: Liter
     assert (kept.stored, sign.closed) == ([], 1)
 
 
+async def test_cancelling_while_it_is_being_finished(attempts: Attempts, kept: Kept) -> None:
+    """CAT-134: whoever waits for the outcome is told that there is none, and is not cancelled along with it."""
+    sign = SignIn("code")
+    begun = await attempts.begin("p", sign.oauth, {})
+    finishing = asyncio.create_task(attempts.complete(begun.attempt_id, "1"))
+    await sign.started.wait()
+    await attempts.cancel(begun.attempt_id)
+    with pytest.raises(AttemptNotFound):
+        await finishing
+    assert (kept.stored, sign.closed) == ([], 1)
+
+
+async def test_whoever_finishes_it_may_go_away(attempts: Attempts, kept: Kept) -> None:
+    """CAT-134: a code is good once, so what was begun with it goes on."""
+    sign = SignIn("code")
+    begun = await attempts.begin("p", sign.oauth, {})
+    finishing = asyncio.create_task(attempts.complete(begun.attempt_id, "1"))
+    await sign.started.wait()
+    finishing.cancel()
+    await asyncio.wait([finishing])
+    sign.finished.set()
+    assert (await settled(attempts, begun.attempt_id)).status == "complete"
+    assert len(kept.stored) == 1
+
+
 async def test_it_cannot_begin(attempts: Attempts) -> None:
     """CAT-134: and everything is bounded."""
 

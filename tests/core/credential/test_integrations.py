@@ -14,6 +14,7 @@ import pytest
 from tests.conftest import ManualClock
 
 from holdfast.core.clock import Ids
+from holdfast.core.credential import integrations
 from holdfast.core.credential.errors import AuthorizationFailed, IntegrationNotFound
 from holdfast.core.credential.integration import Authorization, IntegrationDraft, OAuth
 from holdfast.core.credential.integrations import REFRESH_AHEAD_MS, Integrations, Variable
@@ -233,6 +234,26 @@ async def test_a_renewal_that_fails(
     with pytest.raises(LLMError, match="connect again") as refused:
         await refresh(world.integrations.auth(made))
     assert refused.value.reason == "Authentication"
+
+
+async def test_a_renewal_that_never_answers(
+    world: World, provider: Provider, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CAT-133: is given up, within the time that others wait for it; an authorization error, and the token stays."""
+    monkeypatch.setattr(integrations, "REFRESH_SECONDS", 0.01)
+    made = await world.store.create("p", token(1, clock.now()))
+    with pytest.raises(AuthorizationFailed, match="TimeoutError"):
+        await world.integrations.resolve("p")
+    assert world.store.get(made.id) == made
+    assert integrations.REFRESH_SECONDS < 60
+
+
+async def test_a_lock_that_cannot_be_had(world: World, provider: Provider, clock: ManualClock) -> None:
+    """CAT-133: whatever is in the way, a request is told in words that it can be refused with."""
+    made = await world.store.create("p", token(1, clock.now()))
+    world.store.lock_path(made.id).mkdir()
+    with pytest.raises(LLMError, match="p could not renew its authorization"):
+        await refresh(world.integrations.auth(made))
 
 
 async def test_a_method_that_cannot_renew(world: World, clock: ManualClock) -> None:

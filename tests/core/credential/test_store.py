@@ -13,7 +13,7 @@ from tests.conftest import ManualClock
 
 from holdfast.core.clock import Ids
 from holdfast.core.credential.errors import CredentialsUnreadable
-from holdfast.core.credential.store import Credential, CredentialStore, KeyValue, OAuthValue, Value
+from holdfast.core.credential.store import LOCKS, Credential, CredentialStore, KeyValue, OAuthValue, Value
 
 pytestmark = pytest.mark.anyio
 
@@ -103,7 +103,7 @@ async def test_a_change_can_be_read_when_it_is_told(store: CredentialStore) -> N
     assert seen == [1, 0]
 
 
-@pytest.mark.parametrize("damage", ["", "{", "[]", '{"version": 1, "credentials": [{"id": 3}]}'])
+@pytest.mark.parametrize("damage", ["", "{", "[]", '{"version": 1, "credentials": [{"id": 3}]}', "[" * 100_000])
 async def test_a_damaged_file_is_not_written_over(
     store: CredentialStore, path: Path, damage: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -114,7 +114,24 @@ async def test_a_damaged_file_is_not_written_over(
     assert str(path) in caplog.text
     with pytest.raises(CredentialsUnreadable, match="move it away"):
         await store.create("a", KeyValue(key="1"))
+    with pytest.raises(CredentialsUnreadable, match="move it away"):
+        await store.remove("cred_1")
     assert path.read_text() == damage
+    told = len(caplog.records)
+    assert [store.all(id) for id in "abc"] == [()] * 3
+    assert len(caplog.records) == told
+
+
+async def test_a_file_whose_folder_is_none_is_unreadable(tmp_path: Path, ids: Ids, clock: ManualClock) -> None:
+    """CAT-132: reading goes on without it."""
+    (tmp_path / "data").write_text("")
+    store = CredentialStore(tmp_path / "data" / "credentials.json", ids, clock)
+    assert store.all("a") == ()
+
+
+def test_locks_do_not_pile_up(store: CredentialStore, ids: Ids) -> None:
+    """CAT-133: a credential that is gone leaves no file of its own behind."""
+    assert len({store.lock_path(ids.of("cred")) for _ in range(1_000)}) <= LOCKS
 
 
 async def test_writers_at_once_lose_nothing(path: Path, ids: Ids, clock: ManualClock) -> None:

@@ -11,7 +11,9 @@ import pytest
 from tests.core.config.conftest import Place
 
 from holdfast.core.agent.agents import Agents
+from holdfast.core.catalog.catalog import Catalog
 from holdfast.core.command.commands import Commands
+from holdfast.core.config.config import Config
 from holdfast.core.context.registry import SystemContextRegistry
 from holdfast.core.context.system_context import SystemContext, initialize, observe
 from holdfast.core.event.bus import Bus
@@ -19,7 +21,9 @@ from holdfast.core.plugin.host import Host, Location
 from holdfast.core.plugin.plugin import Plugin
 from holdfast.core.plugin.plugins import Plugins
 from holdfast.core.plugin.request import RequestHooks
-from holdfast.core.state import Batches
+from holdfast.core.reference.reference import References
+from holdfast.core.skill.skill import SkillSources
+from holdfast.core.state import Batches, State
 from holdfast.core.tool.registry import ToolRegistry
 
 Setup = Callable[[Host], Awaitable[None] | None]
@@ -35,12 +39,24 @@ class Surroundings:
         self.tools = ToolRegistry(batches=self.batches)
         self.bus = Bus()
         self.problems: list[tuple[str, str]] = []
-        self.requests = RequestHooks(lambda id, message: self.problems.append((id, message)), timeout=0.05)
+        self.catalog = Catalog(Config(), {"ACME_KEY": "k"}, batches=self.batches)
+        self.references = State(References, self.batches)
+        self.skills = State(SkillSources, self.batches)
+        self.requests = RequestHooks(lambda id, message: self.problems.append((id, message)), timeout=30)
         self.added: list[tuple[str, list[str]]] = []
         self.location = Location(
-            self.agents.state, self.commands.state, self.context, self.tools, self.requests, self.bus
+            agents=self.agents.state,
+            commands=self.commands.state,
+            context=self.context,
+            tools=self.tools,
+            requests=self.requests,
+            events=self.bus,
+            catalog=self.catalog,
+            integrations=self.catalog.integrations,
+            references=self.references,
+            skills=self.skills,
         )
-        self.plugins = Plugins(self.location, self.batches, self._added, seconds=0.5)
+        self.plugins = Plugins(self.location, self.batches, self._added, seconds=30)
 
     def _added(self, id: str) -> None:
         self.added.append((id, self.names()))

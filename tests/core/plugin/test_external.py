@@ -26,6 +26,19 @@ plugin = Acme()
 """
 
 
+WAITING = """
+import asyncio
+
+class Waiting:
+    id = "waiting"
+
+    async def setup(self, host):
+        await asyncio.Event().wait()
+
+plugin = Waiting()
+"""
+
+
 def text(id: str, agent: str) -> str:
     return PLUGIN.replace("{id}", id).replace("{agent}", agent)
 
@@ -52,6 +65,13 @@ def test_what_configuration_names_and_what_lies_in_its_folders(place: Place) -> 
         (place.home / "plugins/folder", {}),
         (place.root / "packages/../up.py", {}),
     ]
+
+
+def test_a_name_that_is_no_address_stops_nothing(place: Place) -> None:
+    """CAT-146: a missing or invalid plugin is skipped, and that is found out when it is loaded."""
+    place.write("opencode.json", {"plugins": ["file://[oops", "file://", "file://localhost/a.py", "\x00", ""]})
+    found = external_plugins(place.load(), place.environment(), trusts_project=True)
+    assert [plugin.path for plugin in found.plugins] == [Path("/"), Path("/"), Path("/a.py"), None, None]
 
 
 def test_a_project_is_not_trusted_by_itself(place: Place) -> None:
@@ -107,7 +127,7 @@ async def test_files_folders_modules_and_entry_points(
         ("import no_such_module_anywhere", "no_such_module_anywhere"),
         ("def (", "SyntaxError"),
         ("raise SystemExit", "end the process"),
-        ("import time; time.sleep(5)", "longer than"),
+        ("import time; time.sleep(30)", "longer than"),
     ],
 )
 async def test_a_bad_file_is_reported_and_the_rest_is_loaded(
@@ -116,7 +136,7 @@ async def test_a_bad_file_is_reported_and_the_rest_is_loaded(
     """CAT-146, CAT-147: whatever importing it does, within bounded time."""
     place.write("~/.config/opencode/plugin/a.py", content)
     place.write("~/.config/opencode/plugin/b.py", text("b", "fine"))
-    around.plugins._seconds = 0.2
+    around.plugins._seconds = 2 if reason == "longer than" else 30
     around.plugins.start(external_plugins(place.load(), place.environment(), trusts_project=False).plugins)
     await around.plugins.booted()
     assert around.names() == ["fine"]
@@ -164,4 +184,17 @@ async def test_boot_does_not_wait_for_plugins(place: Place, around: Surroundings
     around.plugins.start([ExternalPlugin(str(place.home / "plugin/a.py"), place.home / "plugin/a.py")])
     assert around.plugins.active() == ()
     await around.plugins.close()
+    assert around.plugins.active() == ()
+
+
+async def test_closing_ends_a_boot_that_another_one_waits_for(place: Place, around: Surroundings) -> None:
+    """CAT-142, CAT-144: after a reload in the middle of a boot, too, nobody is left who adds plugins later."""
+    place.write("~/.config/opencode/plugin/a.py", WAITING)
+    found = external_plugins(place.load(), place.environment(), trusts_project=False).plugins
+    around.plugins.start(found)
+    first = around.plugins._boot
+    around.plugins.start(found)
+    await around.plugins.close()
+    assert first is not None
+    assert first.done()
     assert around.plugins.active() == ()

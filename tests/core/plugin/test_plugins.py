@@ -11,6 +11,7 @@ from tests.core.plugin.conftest import Surroundings, adding, plugin
 
 from holdfast.core.agent.draft import AgentDraft
 from holdfast.core.context.source import JsonCodec, Source
+from holdfast.core.credential.integrations import Variable
 from holdfast.core.event.bus import Announcement
 from holdfast.core.event.errors import SubscriberOverflow
 from holdfast.core.plugin.host import EVENT_CAPACITY, Host, HostClosed
@@ -18,6 +19,7 @@ from holdfast.core.plugin.plugin import PluginBusy, PluginFailed
 from holdfast.core.scope import Scope
 from holdfast.core.state import Phase
 from holdfast.core.tool.tool import Tool, ToolContext
+from holdfast.schema.catalog import EnvConnection, EnvMethod
 
 pytestmark = pytest.mark.anyio
 
@@ -235,8 +237,51 @@ async def test_a_domain_can_be_reloaded(around: Surroundings) -> None:
     names.append("two")
     hosts[0].agent.reload()
     assert around.names() == ["one", "two"]
-    with pytest.raises(NotImplementedError):
-        hosts[0].skill.reload()
+
+
+async def test_nothing_is_rebuilt_by_a_plugin_that_is_being_set_up(around: Surroundings) -> None:
+    """CAT-140, CAT-144: its thread is not the one that rebuilds; all of it runs when the plugin becomes active."""
+    seen: list[int] = []
+    around.agents.state.transform(
+        lambda draft: seen.append(threading.get_ident()), scope := Scope(), phase=Phase.BUILTIN
+    )
+
+    def setup(host: Host) -> None:
+        adding("one")(host)
+        host.agent.reload()
+
+    await around.plugins.add(plugin("acme", setup))
+    scope.close()
+    assert (set(seen), len(seen)) == ({threading.get_ident()}, 2)
+
+
+async def test_a_transform_cannot_end_the_process(around: Surroundings) -> None:
+    """CAT-149: it is isolated like any other that raises."""
+
+    def ends(draft: AgentDraft) -> None:
+        raise SystemExit
+
+    await around.plugins.add(plugin("bad", lambda host: host.agent.transform(ends) and None))
+    await around.plugins.add(plugin("good", adding("fine")))
+    assert around.names() == ["fine"]
+    assert [failure.owner for failure in around.agents.state.failures] == ["bad"]
+
+
+async def test_a_plugin_can_ask_for_a_connection(around: Surroundings) -> None:
+    """CAT-148: what an integration is connected with, and its credential."""
+    seen: list[object] = []
+
+    async def setup(host: Host) -> None:
+        host.integration.transform(lambda draft: draft.add("acme", EnvMethod(names=("ACME_KEY",))))
+
+    async def asks(host: Host) -> None:
+        for id in ("acme", "other"):
+            seen.append(await host.integration.connection.active(id))
+            seen.append(await host.integration.connection.resolve(id))
+
+    await around.plugins.add(plugin("one", setup))
+    await around.plugins.add(plugin("two", asks))
+    assert seen == [EnvConnection(name="ACME_KEY"), Variable("ACME_KEY", "k"), None, None]
 
 
 async def test_options_are_the_plugins_own(around: Surroundings) -> None:

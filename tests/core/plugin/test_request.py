@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
@@ -85,9 +86,17 @@ def wrong_generation(request: RequestDraft) -> None:
     request.generation = wrong
 
 
-@pytest.mark.parametrize("hook", [forever, raises, rewrites, wrong_header, wrong_generation])
+def ends(request: RequestDraft) -> None:
+    raise SystemExit
+
+
+def endless(request: RequestDraft) -> None:
+    raise StopIteration
+
+
+@pytest.mark.parametrize("hook", [raises, rewrites, wrong_header, wrong_generation, ends, endless])
 async def test_a_hook_that_misbehaves_is_ignored_and_named(around: Surroundings, hook: RequestHook) -> None:
-    """CAT-150, CTX-164: raising, slow, editing what came before it, or leaving the wrong type behind."""
+    """CAT-150, CTX-164: raising, editing what came before it, or leaving the wrong type behind."""
     scope = Scope()
     around.requests.register("good", lambda request: request.system.append("kept"), scope)
     around.requests.register("bad", hook, scope)
@@ -95,6 +104,25 @@ async def test_a_hook_that_misbehaves_is_ignored_and_named(around: Surroundings,
     assert (changed.headers, changed.system, changed.generation) == ({"a": "1"}, ["kept"], Generation(temperature=0.5))
     assert [id for id, _ in around.problems] == ["bad"]
     assert "secret value" not in around.problems[0][1]
+
+
+@pytest.mark.parametrize("blocks", [False, True], ids=["on the loop", "in a thread"])
+async def test_a_slow_hook_is_ignored_and_stops_nobody_else(around: Surroundings, blocks: bool) -> None:
+    """CAT-150: what is synchronous runs apart, so that the process goes on while it blocks."""
+    gate, begun, scope = threading.Event(), threading.Event(), Scope()
+
+    def block(request: RequestDraft) -> None:
+        begun.set()
+        gate.wait(30)
+        request.headers["late"] = "1"
+
+    around.requests._timeout = 0.05
+    around.requests.register("slow", block if blocks else forever, scope)
+    changed = await around.requests.apply(draft())
+    gate.set()
+    assert (changed.headers, [id for id, _ in around.problems]) == ({"a": "1"}, ["slow"])
+    if blocks:
+        assert await asyncio.to_thread(begun.wait, 30)
 
 
 async def test_messages_and_tools_can_only_be_read(around: Surroundings) -> None:

@@ -32,13 +32,13 @@ from tests.core.session.support_lab import (
     tool,
 )
 
+from holdfast.core.catalog.errors import ModelUnavailable
 from holdfast.core.session import inbox
 from holdfast.core.session.errors import (
     AgentUnavailable,
     InboxFull,
     InputNotPending,
     Interrupted,
-    ModelUnavailable,
     RepeatedCalls,
     SessionNotFound,
     TurnLimitReached,

@@ -16,7 +16,9 @@ import msgspec
 
 from holdfast.core.catalog import packages
 from holdfast.core.catalog.configured import configure, configure_integrations
-from holdfast.core.catalog.draft import Draft, Shelf, new_model, new_provider, project
+from holdfast.core.catalog.draft import Draft, Shelf, inherited_api, new_model, new_provider
+from holdfast.core.catalog.errors import ModelNotSelected, ModelUnavailable
+from holdfast.core.catalog.listing import complete, public_model, public_models
 from holdfast.core.catalog.models_dev import ModelsDev
 from holdfast.core.catalog.public import public
 from holdfast.core.catalog.resolution import NOBODY, Listing, resolve_listing
@@ -24,14 +26,12 @@ from holdfast.core.catalog.resolved import ResolvedModel
 from holdfast.core.catalog.routes import is_supported
 from holdfast.core.catalog.selection import automatic, newest_first, small
 from holdfast.core.catalog.touches import touch
-from holdfast.core.catalog.variants import with_generated
 from holdfast.core.clock import Ids, SystemClock
 from holdfast.core.config.document import Diagnostic
 from holdfast.core.credential.integration import IntegrationDraft
 from holdfast.core.credential.integrations import Integrations
 from holdfast.core.policy.policy import Policy
 from holdfast.core.scope import Scope
-from holdfast.core.session.errors import ModelNotSelected, ModelUnavailable
 from holdfast.core.state import Batches, Phase, State
 from holdfast.llm import offline
 from holdfast.schema.catalog import EnvMethod, KeyMethod, NativeApi
@@ -90,8 +90,7 @@ class Catalog:
         """Without `models` there is only the snapshot that comes along, without `credentials` no stored one. `announce`
         speaks for this Location; `boot` returns when its plugins are there, or
         None when they are."""
-        self._documents = config.documents()
-        self._policy = Policy(self._documents)
+        self._take(config)
         self._environment = environment
         self._models = models or ModelsDev(None, environment)
         self._clock = clock or SystemClock()
@@ -102,6 +101,7 @@ class Catalog:
         self._made: State[Draft] | None = None
         self._diagnostics: dict[Diagnostic, None] = {}
         self._last: _Last | None = None
+        self._listed: tuple[tuple[Shelf, ...], tuple[ModelInfo, ...]] | None = None
         self.integrations = Integrations(
             self._first_integrations,
             lambda draft: configure_integrations(draft, self._documents),
@@ -124,38 +124,31 @@ class Catalog:
 
     def providers(self) -> tuple[ProviderInfo, ...]:
         """Those that can be used now."""
-        return tuple(public(shelf.provider) for shelf in self._available())
+        return tuple(public(shelf.provider, self._secrets) for shelf in self._available())
 
     def provider(self, id: str) -> ProviderInfo | None:
         """Also one that cannot be used."""
         found = self._draft.providers.get(id)
-        return public(found) if found else None
-
-    def all_models(self) -> tuple[ModelInfo, ...]:
-        """Newest first, whether they can be used or not."""
-        shelves = self._draft.shelves().values()
-        return tuple(newest_first(_public(shelf, model) for shelf in shelves for model in shelf.all()))
+        return public(found, self._secrets) if found else None
 
     def models(self) -> tuple[ModelInfo, ...]:
         """Newest first: the enabled ones of providers that can be used now."""
-        shelves = self._available()
-        usable = (_public(shelf, model) for shelf in shelves for model in shelf.all() if model.enabled)
-        return tuple(newest_first(usable))
+        shelves = tuple(self._available())
+        if self._listed is None or self._listed[0] != shelves:
+            models = newest_first(model for shelf in shelves for model in public_models(shelf, self._secrets))
+            self._listed = shelves, tuple(models)
+        return self._listed[1]
 
     def model(self, provider_id: str, id: str) -> ModelInfo | None:
         shelf = self._draft.find(provider_id)
         found = shelf.model(id) if shelf else None
-        return _public(shelf, found) if shelf and found else None
+        return public_model(shelf, found, self._secrets) if shelf and found else None
 
     def small(self, provider_id: str) -> ModelRef | None:
         """For titles and the like; None when the provider has none that fits."""
         shelf = next((shelf for shelf in self._available() if shelf.provider.id == provider_id), None)
         found = small(provider_id, list(shelf.all()), self._clock.now()) if shelf else None
         return ModelRef(id=found.id, provider_id=provider_id) if found else None
-
-    def is_available(self, provider_id: str) -> bool:
-        shelf = self._draft.find(provider_id)
-        return shelf is not None and self._unavailable(shelf.provider) is None
 
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """What was found in options so far that does not count as its author meant it."""
@@ -174,8 +167,7 @@ class Catalog:
 
     def reconfigure(self, config: Config) -> None:
         """Policy first; the rest is rebuilt in one step, and what runs sees it at its next turn."""
-        self._documents = config.documents()
-        self._policy = Policy(self._documents)
+        self._take(config)
         self._diagnostics.clear()
         self._forget()
         self._reload_all()
@@ -215,7 +207,7 @@ class Catalog:
         if ref is None:
             raise ModelNotSelected(session_id)
         shelf, found = self._demo(ref) if ref.provider_id == DEMO else self._find(ref)
-        listing = Listing(shelf.provider, found, _complete(shelf, found), shelf.facts(found.id))
+        listing = Listing(shelf.provider, found, complete(shelf, found), shelf.facts(found.id))
         holder = NOBODY if ref.provider_id == DEMO else self.integrations
         resolved, problems = resolve_listing(ref, listing, agent, holder, self._environment)
         self._tell(ref, problems)
@@ -264,6 +256,11 @@ class Catalog:
             self._made = made
         return self._made
 
+    def _take(self, config: Config) -> None:
+        self._documents = config.documents()
+        self._policy = Policy(self._documents)
+        self._secrets = frozenset(secret for document in self._documents for secret in document.secrets)
+
     def _apply_policy(self, draft: Draft) -> None:
         for provider in draft.providers.list():
             if not self._policy.allows_provider(provider.id):
@@ -283,7 +280,7 @@ class Catalog:
             self.reload()
 
     def _forget(self) -> None:
-        self._last = None
+        self._last = self._listed = None
 
     def _updated(self) -> None:
         self._forget()
@@ -298,7 +295,7 @@ class Catalog:
     def _supported(self) -> Iterator[ModelInfo]:
         for shelf in self._available():
             for model in shelf.all():
-                if model.enabled and is_supported(project(shelf.provider, model)):
+                if model.enabled and is_supported(inherited_api(shelf.provider, model.api)):
                     yield model
 
     def _unavailable(self, provider: ProviderInfo, *, explicit: bool = False) -> str | None:
@@ -330,14 +327,6 @@ class Catalog:
                 log.warning("%s: %s", found.path, problem)
 
 
-def _complete(shelf: Shelf, model: ModelInfo) -> ModelInfo:
-    return with_generated(project(shelf.provider, model), shelf.facts(model.id))
-
-
-def _public(shelf: Shelf, model: ModelInfo) -> ModelInfo:
-    return with_generated(public(project(shelf.provider, model)), shelf.facts(model.id))
-
-
 def _with_variant(chosen: ModelRef | None, agent: Agent | None) -> ModelRef | None:
     """The agent's variant belongs to its own model, and gives way to any that the Session names."""
     if chosen is None or agent is None or agent.model is None or chosen.variant is not None:
@@ -347,7 +336,10 @@ def _with_variant(chosen: ModelRef | None, agent: Agent | None) -> ModelRef | No
 
 
 def _is_here(url: str | None) -> bool:
-    host = urlsplit(url or "").hostname or ""
+    try:
+        host = urlsplit(url or "").hostname or ""
+    except ValueError:
+        return False  # no address at all
     return host in ("localhost", "::1", "0.0.0.0", "host.docker.internal") or host.startswith("127.")
 
 

@@ -1,10 +1,16 @@
-"""models.dev's records, as far as they are used here; what else is in them is skipped."""
+"""models.dev's records, as far as they are used here; what else is in them is skipped.
 
-from __future__ import annotations
+Annotations are values here, not texts: the first model would have to wait until each of them is compiled."""
 
-from typing import Any, Literal
+from functools import cache
+from typing import Any, Literal, TypeVar
 
 import msgspec
+
+T = TypeVar("T")
+
+UNDECODABLE = (ValueError, RecursionError)
+"""What decoding raises: for a wrong type, for bytes that are no text, for endless nesting."""
 
 
 class DevProvider(msgspec.Struct, frozen=True):
@@ -87,3 +93,9 @@ class DevModel(msgspec.Struct, frozen=True):
     headers: dict[str, str] = {}
     provider: DevRoute = DevRoute()
     experimental: DevExperimental = DevExperimental()
+
+
+@cache
+def decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
+    """Made when somebody asks for a model: making one takes longer than loading this module."""
+    return msgspec.json.Decoder(kind)

@@ -189,21 +189,16 @@ def new_model(provider_id: str, id: str) -> ModelInfo:
     )
 
 
-def project(provider: ProviderInfo, model: ModelInfo) -> ModelInfo:
-    """The model with what it inherits from its provider. Neither is changed."""
-    request = model.request
-    return msgspec.structs.replace(
-        model,
-        api=_inherited(provider, model.api),
-        request=ModelRequest(
-            headers={**provider.request.headers, **request.headers},
-            body={**provider.request.body, **request.body},
-            variant=request.variant,
-        ),
+def inherited_request(provider: ProviderInfo, request: ModelRequest) -> ModelRequest:
+    above = provider.request
+    if not (above.headers or above.body):
+        return request
+    return ModelRequest(
+        headers={**above.headers, **request.headers}, body={**above.body, **request.body}, variant=request.variant
     )
 
 
-def _inherited(provider: ProviderInfo, api: ModelApi) -> ModelApi:
+def inherited_api(provider: ProviderInfo, api: ModelApi) -> ModelApi:
     above = provider.api
     if isinstance(api, NativeModelApi):
         if api.url or api.settings:

@@ -7,9 +7,9 @@ Invariants
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import logging
-import os
 import random
 import time
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast.core.catalog.dev_record import DevModel, DevProvider
+from holdfast.core.catalog.dev_record import UNDECODABLE, DevModel, DevProvider, decoder
 from holdfast.core.catalog.shelves import shelves
 from holdfast.core.file_lock import file_lock
 from holdfast.core.web.errors import FetchFailed
@@ -121,8 +121,9 @@ class ModelsDev:
             return _decoded(self._named)
         self._read_stamp = _stamp(self._cache) if self._cache else None
         found = _decoded(self._cache) if self._cache else None
-        if found is None and self._cache is not None:
-            self._cache.unlink(missing_ok=True)  # what cannot be understood will be fetched again
+        if found is None and self._read_stamp is not None and self._cache is not None:
+            with contextlib.suppress(OSError):
+                self._cache.unlink()  # what cannot be understood will be fetched again
         if found is None and self._bundled is not None:
             found = _decoded(self._bundled)
         return found
@@ -131,6 +132,8 @@ class ModelsDev:
 
     def _landed(self, flight: asyncio.Task[bool]) -> None:
         self._flight = None
+        if not flight.cancelled():
+            flight.exception()  # whoever waited has it
 
     async def _refresh(self, cache: Path) -> bool:
         try:
@@ -179,18 +182,18 @@ class Unusable(Exception):
 def validated(data: bytes) -> bytes:
     """The same without invalid providers and models. Raises Unusable when no valid provider is left."""
     try:
-        entries = _ENTRIES.decode(data)
-    except msgspec.DecodeError as error:
+        entries = decoder(_Entries).decode(data)
+    except UNDECODABLE as error:
         raise Unusable(f"not a JSON object: {error}") from error
-    valid: dict[str, Any] = {}
+    valid: dict[str, dict[str, Any]] = {}
     for id, raw in entries.items():
         try:
-            models = _PROVIDER.decode(raw).models
-        except msgspec.DecodeError as error:
+            models = decoder(DevProvider).decode(raw).models
+        except UNDECODABLE as error:
             log.warning("models.dev: provider %s dropped: %s", id, error)
         else:
             kept = {name: model for name, model in models.items() if _is_valid(id, name, model)}
-            valid[id] = {**msgspec.json.decode(raw), "models": kept}
+            valid[id] = {**decoder(_Entries).decode(raw), "models": kept}
     if not valid:
         raise Unusable("no valid provider in it")
     return msgspec.json.encode(valid)
@@ -198,51 +201,42 @@ def validated(data: bytes) -> bytes:
 
 def _is_valid(provider_id: str, id: str, model: msgspec.Raw) -> bool:
     try:
-        _MODEL.decode(model)
-    except msgspec.DecodeError as error:
+        decoder(DevModel).decode(model)
+    except UNDECODABLE as error:
         log.warning("models.dev: model %s/%s dropped: %s", provider_id, id, error)
         return False
     return True
 
 
 def _decoded(path: Path) -> dict[str, DevProvider] | None:
-    """None when there is no such file or no object in it. An invalid provider is dropped."""
+    """None when there is no such file or nothing valid in it. An invalid provider is dropped."""
     try:
         data = path.read_bytes()
     except OSError:
         return None
     try:
-        return _PROVIDERS.decode(data)
-    except msgspec.DecodeError:
+        return decoder(dict[str, DevProvider]).decode(data) or None
+    except UNDECODABLE:
         pass
     try:
-        entries = _ENTRIES.decode(data)
-    except msgspec.DecodeError as error:
+        entries = decoder(_Entries).decode(data)
+    except UNDECODABLE as error:
         log.warning("%s: not usable: %s", path, error)
         return None
     found = {}
     for id, raw in entries.items():
         try:
-            found[id] = _PROVIDER.decode(raw)
-        except msgspec.DecodeError as error:
+            found[id] = decoder(DevProvider).decode(raw)
+        except UNDECODABLE as error:
             log.warning("%s: provider %s dropped: %s", path, id, error)
-    return found
+    return found or None
 
 
 def _replace(path: Path, data: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    import tempfile
+    from holdfast.core.whole_file import write_whole
 
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.stem)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)
-    except OSError:
-        Path(name).unlink(missing_ok=True)
-        raise
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, data)
 
 
 def _file_name(source: str) -> str:
@@ -251,7 +245,8 @@ def _file_name(source: str) -> str:
 
 def _is_fresh(path: Path) -> bool:
     stamp = _stamp(path)
-    return stamp is not None and time.time() - stamp < FRESH_SECONDS
+    # A time in the future says nothing about the data, only about a clock.
+    return stamp is not None and 0 <= time.time() - stamp < FRESH_SECONDS
 
 
 def _stamp(path: Path) -> float | None:
@@ -261,7 +256,4 @@ def _stamp(path: Path) -> float | None:
         return None
 
 
-_PROVIDERS = msgspec.json.Decoder(dict[str, DevProvider])
-_PROVIDER = msgspec.json.Decoder(DevProvider)
-_MODEL = msgspec.json.Decoder(DevModel)
-_ENTRIES = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_Entries = dict[str, msgspec.Raw]

@@ -7,6 +7,7 @@ Invariants
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -116,9 +117,14 @@ class _Intake:
         if control == "stop" and isinstance(value, str):
             value = (value,)
         try:
-            self.generation[control] = msgspec.convert(value, _TYPES[control])
+            self.generation[control] = msgspec.convert(value, _types()[control])
         except msgspec.ValidationError as error:
             self.problems.append(f"{key}: {error}; ignored")
+
+
+@cache
+def _types() -> dict[str, Any]:
+    return {field.name: field.type for field in msgspec.structs.fields(Generation)}
 
 
 def _within(value: Any, known: Mapping[str, str]) -> bool:
@@ -143,7 +149,6 @@ ORGANIZATION = {"organization": "OpenAI-Organization", "project": "OpenAI-Projec
 # Objects in which a protocol keeps controls; what is in them counts as if it stood outside.
 WRAPPERS = frozenset({"generationConfig", "inferenceConfig"})
 
-_TYPES: dict[str, Any] = {field.name: field.type for field in msgspec.structs.fields(Generation)}
 _CAMEL = "maxTokens temperature topP topK frequencyPenalty presencePenalty seed stop"
 _CONTROLS: dict[str, str] = {
     **{spelling: snake_case(name) for name in _CAMEL.split() for spelling in (name, snake_case(name))},

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import re
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from holdfast.llm.errors import REDACTED, redact_url
-from holdfast.schema.catalog import ModelInfo, ProviderInfo
+from holdfast.core.config.secret import hide, is_secret, public_address
+from holdfast.llm.errors import REDACTED
+from holdfast.schema.agent import ProviderRequest
+from holdfast.schema.catalog import ModelInfo, ModelRequest, ModelVariant, ProviderInfo
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from holdfast.schema.agent import ProviderRequest
-
 T = TypeVar("T", ProviderInfo, ModelInfo)
+R = TypeVar("R", ProviderRequest, ModelRequest, ModelVariant)
 
 # A header can hold anything, so only these are shown.
 SHOWN_HEADERS = frozenset(
@@ -25,48 +24,41 @@ SHOWN_HEADERS = frozenset(
     x-title
     """.split()  # noqa: SIM905 - a list of words reads best as words
 )
-_SECRET = re.compile(
-    r"auth(?!ors?$)|(?:api|access|private)[-_]?key|secret|password|cookie|credential|token(?!s)", re.IGNORECASE
-)
-_USER = re.compile(r"(?<=//)[^/@]*@")
 
 
-def public(record: T) -> T:
+def public(record: T, secrets: frozenset[str] = frozenset()) -> T:
+    """The record itself when there is nothing to hide. `secrets` are values that configuration put in for variables,
+    wherever they stand."""
     api, request = record.api, record.request
     changes: dict[str, Any] = {}
     if api.url or api.settings:
-        settings = None if api.settings is None else _shown(api.settings)
-        changes["api"] = msgspec.structs.replace(api, url=_address(api.url), settings=settings)
+        url = None if api.url is None else hide(public_address(api.url), secrets)
+        settings = None if api.settings is None else _shown(api.settings, secrets)
+        changes["api"] = msgspec.structs.replace(api, url=url, settings=settings)
     if request.headers or request.body:
-        headers, body = _headers(request.headers), _shown(request.body)
-        changes["request"] = msgspec.structs.replace(request, headers=headers, body=body)
-    if isinstance(record, ModelInfo):
-        changes["variants"] = tuple(
-            msgspec.structs.replace(variant, headers=_headers(variant.headers), body=_shown(variant.body))
-            for variant in record.variants
-        )
+        changes["request"] = public_request(request, secrets)
+    if variants := getattr(record, "variants", ()):
+        changes["variants"] = tuple(public_request(variant, secrets) for variant in variants)
     return msgspec.structs.replace(record, **changes) if changes else record
+
+
+def public_request(request: R, secrets: frozenset[str] = frozenset()) -> R:
+    headers = {name: hide(value, secrets) for name, value in _headers(request.headers).items()}
+    return msgspec.structs.replace(request, headers=headers, body=_shown(request.body, secrets))
 
 
 def _headers(headers: Mapping[str, str]) -> dict[str, str]:
     return {name: value if name.lower() in SHOWN_HEADERS else REDACTED for name, value in headers.items()}
 
 
-def public_request(request: ProviderRequest) -> ProviderRequest:
-    return msgspec.structs.replace(request, headers=_headers(request.headers), body=_shown(request.body))
+def _shown(fields: Mapping[str, Any], secrets: frozenset[str]) -> dict[str, Any]:
+    return {key: _value(key, value, secrets) for key, value in fields.items() if not is_secret(key)}
 
 
-def _shown(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: _value(key, value) for key, value in fields.items() if not _SECRET.search(key)}
-
-
-def _value(key: str, value: Any) -> Any:
+def _value(key: str, value: Any, secrets: frozenset[str]) -> Any:
+    if isinstance(value, str):
+        return hide(value, secrets)
     if isinstance(value, dict):
         named = key.lower() == "headers" and all(isinstance(item, str) for item in value.values())
-        return _headers(value) if named else _shown(value)
-    return [_value(key, item) for item in value] if isinstance(value, list) else value
-
-
-@lru_cache(maxsize=1024)
-def _address(url: str | None) -> str | None:
-    return None if url is None else redact_url(_USER.sub("", url))
+        return _headers(value) if named else _shown(value, secrets)
+    return [_value(key, item, secrets) for item in value] if isinstance(value, list) else value

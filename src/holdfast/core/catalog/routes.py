@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from holdfast.core.catalog.draft import Facts
     from holdfast.core.catalog.packages import Way
     from holdfast.llm.route.auth import Auth
-    from holdfast.schema.catalog import ModelInfo
+    from holdfast.schema.catalog import ModelApi, ModelInfo
 
 FIRST_BYTE_SECONDS = 300.0
 # A key where each protocol wants it; all others take it as a bearer token.
@@ -44,8 +44,8 @@ class Access(NamedTuple):
     facts: Facts
 
 
-def is_supported(info: ModelInfo) -> bool:
-    found = packages.reached(info.api)
+def is_supported(api: ModelApi) -> bool:
+    found = packages.reached(api)
     return found is not None and found.package.way is not None and bool(found.url or found.package.way in _ADDRESSED)
 
 

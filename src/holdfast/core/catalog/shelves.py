@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from datetime import date
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from holdfast.core.catalog.dev_record import DevCost, DevMode, DevModel, DevPrice
+from holdfast.core.catalog.dev_record import UNDECODABLE, DevCost, DevMode, DevModel, DevPrice, decoder
 from holdfast.core.catalog.draft import NO_FACTS, Facts, Shelf, new_provider
 from holdfast.schema.catalog import (
     AisdkApi,
@@ -55,38 +56,41 @@ def _shelf(id: str, provider: DevProvider) -> Shelf:
 
 
 class _DevListed:
-    __slots__ = ("_info", "_model", "_raw", "id", "provider_id")
+    __slots__ = ("_facts", "_info", "_modes", "_raw", "id", "provider_id")
 
     def __init__(self, provider_id: str, id: str, raw: msgspec.Raw) -> None:
         self.provider_id = provider_id
         self.id = id
         self._raw: msgspec.Raw | None = raw
-        self._model: DevModel | None = None
         self._info: ModelInfo | None = None
+        self._facts = NO_FACTS
+        self._modes: Mapping[str, DevMode] = {}
 
     def load(self) -> ModelInfo | None:
-        if self._info is None and (model := self.decoded()) is not None:
-            self._info = _info(self.provider_id, self.id, model)
+        self._decode()
         return self._info
 
     def facts(self) -> Facts:
-        model = self.decoded()
-        if model is None:
-            return NO_FACTS
-        return Facts(model.temperature, bool(model.interleaved), model.reasoning_options)
+        self._decode()
+        return self._facts
 
     def modes(self) -> Mapping[str, DevMode]:
-        model = self.decoded()
-        return model.experimental.modes if model else {}
+        self._decode()
+        return self._modes
 
-    def decoded(self) -> DevModel | None:
-        if self._raw is not None:
-            try:
-                self._model = _MODEL.decode(self._raw)
-            except msgspec.DecodeError as error:
-                log.warning("models.dev: model %s/%s dropped: %s", self.provider_id, self.id, error)
-            self._raw = None
-        return self._model
+    def _decode(self) -> None:
+        """Once; of what was decoded only what is needed stays, since there are thousands of models."""
+        if self._raw is None:
+            return
+        try:
+            model = decoder(DevModel).decode(self._raw)
+        except UNDECODABLE as error:
+            log.warning("models.dev: model %s/%s dropped: %s", self.provider_id, self.id, error)
+        else:
+            self._info = _info(self.provider_id, self.id, model)
+            self._facts = Facts(model.temperature, bool(model.interleaved), model.reasoning_options)
+            self._modes = model.experimental.modes
+        self._raw = None
 
 
 class _DevMode(NamedTuple):
@@ -165,6 +169,7 @@ def _merged(base: tuple[ModelCost, ...], own: tuple[ModelCost, ...]) -> tuple[Mo
     return tuple({cost.tier and cost.tier.size: cost for cost in (*base, *own)}.values())
 
 
+@lru_cache(maxsize=4096)
 def _milliseconds(day: str) -> int:
     """Of a day, a month or a year; anything else is 0."""
     try:
@@ -172,6 +177,3 @@ def _milliseconds(day: str) -> int:
     except ValueError:
         return 0
     return (released - EPOCH).days * 24 * 3600 * 1000
-
-
-_MODEL = msgspec.json.Decoder(DevModel)

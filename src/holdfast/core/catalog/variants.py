@@ -7,8 +7,6 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from holdfast.core.catalog import packages
 from holdfast.schema.catalog import ModelVariant
 
@@ -17,23 +15,23 @@ if TYPE_CHECKING:
 
     from holdfast.core.catalog.dev_record import DevReasoning
     from holdfast.core.catalog.draft import Facts
-    from holdfast.schema.catalog import ModelInfo
+    from holdfast.schema.catalog import ModelApi, ModelInfo
 
 HIGH_BUDGET = 16_000
 GLM = tuple(ModelVariant(id=id, headers={}, body={"reasoning_effort": id}) for id in ("high", "max"))
 _GLM = re.compile(r"glm-5[.p-]2")
 
 
-def with_generated(model: ModelInfo, facts: Facts) -> ModelInfo:
-    """An explicit variant wins over a generated one but takes its place; the others follow."""
-    dialect = packages.dialect(model.api)
+def with_generated(model: ModelInfo, api: ModelApi, facts: Facts) -> tuple[ModelVariant, ...]:
+    """All variants of a model that is reached this way. An explicit one wins over a generated one but takes its place;
+    the others follow."""
+    dialect = packages.dialect(api)
     generated = _of_reasoning(dialect.namespace, facts.reasoning) if facts.reasoning else ()
-    if dialect is packages.COMPATIBLE and _GLM.search(f"{model.id} {model.api.id}".lower()):
+    if dialect is packages.COMPATIBLE and _GLM.search(f"{model.id} {api.id}".lower()):
         generated = (*GLM, *generated)
-    if not generated:
-        return model
-    variants = {variant.id: variant for variant in (*generated, *model.variants)}
-    return msgspec.structs.replace(model, variants=tuple(variants.values()))
+    if not (generated and model.variants):
+        return generated or model.variants
+    return tuple({variant.id: variant for variant in (*generated, *model.variants)}.values())
 
 
 @lru_cache(maxsize=1024)

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.core.command.command import CommandDraft
+from holdfast.core.command.command import Command, CommandDraft
 from holdfast.core.command.configured import ConfiguredCommands, configured_commands
 from holdfast.core.command.template import Template
 from holdfast.core.state import Phase, State
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-    from holdfast.core.command.command import Command
     from holdfast.core.command.template import Shell
     from holdfast.core.config.config import Config
     from holdfast.core.config.document import Diagnostic
     from holdfast.core.config.reload import LiveConfig
     from holdfast.core.scope import Scope
+    from holdfast.core.skill.skill import Skill
     from holdfast.core.state import Batches
 
 
@@ -41,8 +43,16 @@ class Invocation(NamedTuple):
 
 
 class Commands:
-    def __init__(self, batches: Batches, updated: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        batches: Batches,
+        updated: Callable[[], None] | None = None,
+        *,
+        skills: Callable[[], Awaitable[Sequence[Skill]]] | None = None,
+    ) -> None:
+        """`skills` are the Location's, of which people may call some as if they were commands."""
         self.state = State(CommandDraft, batches, updated=updated)
+        self._skills = skills
         self._configured = ConfiguredCommands((), ())
 
     def follow(self, config: LiveConfig, scope: Scope) -> None:
@@ -64,13 +74,38 @@ class Commands:
     def get(self, name: str) -> Command | None:
         return self.state.value.get(name)
 
+    async def callable(self) -> tuple[Command, ...]:
+        """What people can call: commands, and skills that allow it where no command has their name."""
+        skills = (_as_command(skill) for skill in await self._slash_skills() if self.get(skill.name) is None)
+        return (*self.list(), *skills)
+
     async def invoke(self, name: str, arguments: str, shell: Shell) -> Invocation:
         command = self.get(name)
-        if command is None:
+        if command is not None:
+            expanded = await Template(command.template).expand(arguments, shell)
+            return Invocation(command, arguments, expanded.text, expanded.mentions)
+        skill = next((skill for skill in await self._slash_skills() if skill.name == name), None)
+        if skill is None:
             raise CommandNotFound(name)
-        expanded = await Template(command.template).expand(arguments, shell)
-        return Invocation(command, arguments, expanded.text, expanded.mentions)
+        return Invocation(_as_command(skill), arguments, await _called(skill, arguments), ())
+
+    async def _slash_skills(self) -> Iterable[Skill]:
+        skills = await self._skills() if self._skills is not None else ()
+        return (skill for skill in skills if skill.slash)
 
     def _take(self, configured: ConfiguredCommands) -> None:
         self._configured = configured
         self.state.reload()
+
+
+def _as_command(skill: Skill) -> Command:
+    return Command(name=skill.name, template=skill.content, description=skill.description)
+
+
+async def _called(skill: Skill, arguments: str) -> str:
+    """What the model would get by loading it, and what the person said. A skill is no template: nothing in it runs."""
+    from holdfast.core.tool.builtin.skill import rendered, sample
+
+    files = await asyncio.to_thread(sample, skill)
+    text = rendered(skill, os.path.dirname(skill.location), files)
+    return f"{text}\n\n{arguments}" if arguments.strip() else text

@@ -3,19 +3,16 @@
 Invariants
 - The template is read once, before anything is put into it: neither an argument nor a command's output is ever read as
   template.
-- Inside a shell command every argument is one quoted word.
+- Inside a shell command every argument is quoted: one word, or part of the one whose quotes it stands in.
 - What a shell command inserts is bounded; that it was denied or failed is said in its place."""
 
 from __future__ import annotations
 
 import re
 import shlex
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from holdfast.core.tool.tool import ToolFailure
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 INSERT_CHARACTERS = 16_000
 MOST_SHELL_COMMANDS = 20
@@ -53,26 +50,55 @@ class Template:
         for number, match in enumerate(_SHELL.finditer(self._text)):
             before = self._text[end : match.start()]
             mentions += _MENTION.findall(before)
-            parts.append(self._filled(before, arguments, words, _verbatim))
-            command = self._filled(match[1], arguments, words, shlex.quote)
+            parts.append(self._filled(before, arguments, words))
+            command = self._quoted(match[1], arguments, words)
             parts.append(await _output(shell, command, number))
             end = match.end()
         rest = self._text[end:]
         mentions += _MENTION.findall(rest)
-        parts.append(self._filled(rest, arguments, words, _verbatim))
+        parts.append(self._filled(rest, arguments, words))
         if not self._has_places and arguments.strip():
             parts.append(f"\n\n{arguments}")
         return Expanded("".join(parts), tuple(dict.fromkeys(mentions)))
 
-    def _filled(self, text: str, arguments: str, words: list[str], quote: Callable[[str], str]) -> str:
-        def argument(place: re.Match[str]) -> str:
-            if place[1] is None:
-                return arguments if quote is _verbatim else " ".join(map(quote, words))
-            index = int(place[1])
-            taken = words[index - 1 :] if index == self._last else words[index - 1 : index]
-            return " ".join(map(quote, taken))
+    def _filled(self, text: str, arguments: str, words: list[str]) -> str:
+        return _PLACE.sub(lambda place: " ".join(self._taken(place, words)) if place[1] else arguments, text)
 
-        return _PLACE.sub(argument, text)
+    def _quoted(self, command: str, arguments: str, words: list[str]) -> str:
+        def argument(place: re.Match[str]) -> str:
+            taken = self._taken(place, words)
+            if not (quote := _open_quote(command[: place.start()])):
+                return " ".join(map(shlex.quote, taken))
+            # The template's quotes are closed before it and opened again behind it: quotes do not nest.
+            return quote + shlex.quote(" ".join(taken) if place[1] else arguments) + quote
+
+        return _PLACE.sub(argument, command)
+
+    def _taken(self, place: re.Match[str], words: list[str]) -> list[str]:
+        if place[1] is None:
+            return words
+        index = int(place[1])
+        return words[index - 1 :] if index == self._last else words[index - 1 : index]
+
+
+def _open_quote(before: str) -> str:
+    """The quotes that the end of this text stands in, as a shell reads it: a substitution begins anew inside them."""
+    around, skip = [""], False
+    for number, character in enumerate(before):
+        here = around[-1]
+        if skip:
+            skip = False
+        elif character == "\\" and here != "'":
+            skip = True
+        elif character == here or (character == ")" and here == "("):
+            around.pop()
+        elif here == "'":
+            continue
+        elif character == "(" and (here != '"' or before[number - 1 : number] == "$"):
+            around.append("(")
+        elif character == '"' or (character == "'" and here != '"'):
+            around.append(character)
+    return around[-1] if around[-1] != "(" else ""
 
 
 async def _output(shell: Shell, command: str, number: int) -> str:
@@ -93,7 +119,3 @@ def _words(arguments: str) -> list[str]:
         return shlex.split(arguments)
     except ValueError:
         return arguments.split()
-
-
-def _verbatim(text: str) -> str:
-    return text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +11,9 @@ from holdfast.core.config.document import Diagnostic, Document
 from holdfast.core.config.jsonc import InvalidJson, decode, lines_of
 from holdfast.core.config.merge import merge
 from holdfast.core.config.migrate import migrate
+from holdfast.core.config.secret import hide
 from holdfast.core.config.validate import Problem, Trail, validate
-from holdfast.core.config.variables import Substitution, hide, mentions_variables
+from holdfast.core.config.variables import Substitution, mentions_variables
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 FILE_LIMIT = 5 * 1024 * 1024
 MOST_PROBLEMS = 50
 """Per document; of those beyond it only the weight is told."""
+NAME_CHARACTERS = 100
+"""Of a name in a message: a key can be as long as its file."""
 INLINE = "OPENCODE_CONFIG_CONTENT"
 
 log = logging.getLogger(__name__)
@@ -80,7 +82,7 @@ def load_config(
     if (inline := environment.get(INLINE)) and (document := source(Path(INLINE), directory, True).parse(inline)):
         entries.append(document)
     for name, content in managed:
-        entries.append(replace(source(name, name.parent, True).document(content), managed=True))
+        entries.append(source(name, name.parent, True).document(content)._replace(managed=True))
     problems = [problem for used in sources for problem in used.problems()]
     for problem in problems:
         log.log(logging.ERROR if problem.severity == "error" else logging.WARNING, "%s", describe(problem))
@@ -151,8 +153,7 @@ class _Source:
         named = {f"agents.{id}.": agent for id, agent in data.get("agents", {}).items()}
         for where, part in {"": data, **named}.items():
             for rule in part.get("permissions", ()):
-                wide = rule["resource"] == "*" and rule["action"] in ("*", "external_directory")
-                if wide and rule["effect"] == "allow":
+                if rule["effect"] == "allow" and _is_wide(rule):
                     message = f"{where}permissions: this project's file allows {rule['action']} on everything"
                     self._report(message, trail=("permissions",))
 
@@ -190,6 +191,13 @@ class _Source:
             yield Diagnostic(str(self._path), "has more problems, which are not listed", None, self._unlisted)
 
 
+def _is_wide(rule: dict[str, str]) -> bool:
+    """However it is written: whether it is about every file outside the project."""
+    from holdfast.core.permission.wildcard import matches
+
+    return matches(rule["action"], "external_directory") and matches(rule["resource"], "/anywhere/at all")
+
+
 _FORMER: dict[str, tuple[str, ...]] = {
     "providers": ("provider",),
     "agents": ("agent", "mode"),
@@ -212,4 +220,4 @@ def _shapes(trail: Trail) -> Iterator[Trail]:
 
 
 def _dotted(trail: Trail) -> str:
-    return ".".join(str(part) for part in trail)
+    return ".".join(str(part)[:NAME_CHARACTERS] for part in trail)

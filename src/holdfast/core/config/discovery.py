@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.core.config.document import DOT, Directory
-from holdfast.core.config.environment import config_home, switched_on
+from holdfast.core.config.environment import config_home, switched_on, user_path
 from holdfast.core.config.text_file import Unreadable, read_text
 
 if TYPE_CHECKING:
@@ -42,15 +42,23 @@ def discover(directory: Path, root: Path, environment: Mapping[str, str]) -> Ite
     yield from (Candidate(home, name, trusted=True) for name in NAMES)
     yield Directory(home, trusted=True)
     if named := environment.get("OPENCODE_CONFIG"):
-        path = Path(named).expanduser()
+        path = user_path(named, environment)
         yield Candidate(path.parent, path.name, trusted=True, required=True)
     folders = project_folders(directory, root, environment)
     for folder in folders:
         yield from (Candidate(folder, name, trusted=False) for name in NAMES)
     for folder in folders:
-        if os.path.isdir(f"{folder}/{DOT}") and (dot := folder / DOT) != home:
+        dot = folder / DOT
+        if os.path.isdir(dot) and not _same(dot, home):
             yield from (Candidate(dot, name, trusted=False) for name in NAMES)
             yield Directory(dot, trusted=False)
+
+
+def _same(folder: Path, home: Path) -> bool:
+    try:
+        return os.path.samefile(folder, home)
+    except OSError:
+        return False
 
 
 def project_folders(directory: Path, root: Path, environment: Mapping[str, str]) -> list[Path]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
@@ -22,8 +21,7 @@ class Diagnostic(NamedTuple):
     """The nearest name that is known."""
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(NamedTuple):
     """One file, in today's shape: V1 keys are migrated, variables are substituted, invalid entries are gone.
 
     `data` has only keys that hold something, and is shared: nobody changes it. A V1 provider keeps its SDK options
@@ -35,11 +33,14 @@ class Document:
     """The folder that holds the file: what `./` means in it."""
     trusted: bool
     """Written by the user or the host, not by the project."""
-    data: dict[str, Any] = field(repr=False)
-    secrets: frozenset[str] = field(default=frozenset(), repr=False)
+    data: dict[str, Any]
+    secrets: frozenset[str] = frozenset()
     """What variables were replaced by: never to be shown."""
     managed: bool = False
     """From the host or its organisation: has the last word, also in policy."""
+
+    def __repr__(self) -> str:
+        return f"Document({self.path})"  # it may hold keys
 
     @property
     def base(self) -> Path:
@@ -47,8 +48,7 @@ class Document:
         return self.directory.parent if self.directory.name == DOT and not self.trusted else self.directory
 
 
-@dataclass(frozen=True, slots=True)
-class Directory:
+class Directory(NamedTuple):
     """A folder that may hold agents, commands, skills and plugins; it counts after its own documents."""
 
     path: Path

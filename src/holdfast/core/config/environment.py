@@ -66,6 +66,11 @@ def home_directory(environment: Mapping[str, str]) -> Path:
     return Path(environment.get("OPENCODE_TEST_HOME") or environment.get("HOME") or Path.home())
 
 
+def user_path(text: str, environment: Mapping[str, str]) -> Path:
+    """A path as a person writes it: `~/` is home, and nothing else is expanded."""
+    return home_directory(environment) / text[2:] if text.startswith("~/") else Path(text)
+
+
 def _system_tmp() -> str:
     import tempfile
 

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import math
 import re
+from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-_STRING = r'"(?:[^"\\]|\\.)*"'
+DEPTH_LIMIT = 100
+"""Levels of a value: everything that walks through one later does so by recursion."""
+
+# One that is never closed reaches to the end of the text: looked for once, and not again from each quote in it.
+_STRING = r'"(?:[^"\\]++|\\.)*+"?'
 # Two passes, each linear: a comma counts as trailing only once the comments behind it are gone.
-_COMMENT = re.compile(rf"{_STRING}|//[^\n]*|/\*.*?\*/", re.DOTALL)
+_COMMENT = re.compile(rf"{_STRING}|//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _TRAILING_COMMA = re.compile(rf"{_STRING}|,(?=\s*[}}\]])", re.DOTALL)
 _TOKEN = re.compile(rf"(?:{_STRING}|[{{}}\[\],])\s*", re.DOTALL)
 
@@ -34,15 +40,19 @@ def decode(text: str) -> Decoded:
     def collect(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
         if len(found) != len(pairs):
-            names = [name for name, _ in pairs]
-            repeated.extend(sorted({name for name in names if names.count(name) > 1}))
+            counts = Counter(name for name, _ in pairs)
+            repeated.extend(sorted(name for name, count in counts.items() if count > 1))
         return found
 
     try:
         value = _parse(text, collect)
     except RecursionError:
         raise InvalidJson("is nested too deeply") from None
-    return Decoded(value, tuple(repeated))
+    if _is_deep(value):
+        raise InvalidJson("is nested too deeply")
+    if _SURROGATE.search(text):
+        _check_characters(value)
+    return Decoded(value, tuple(dict.fromkeys(repeated)))
 
 
 def lines_of(text: str, paths: Iterable[Sequence[str | int]]) -> dict[tuple[str | int, ...], int]:
@@ -93,19 +103,61 @@ def to_json(text: str) -> str:
 
 def _parse(text: str, collect: Any) -> Any:
     try:
-        return json.loads(text, object_pairs_hook=collect, parse_constant=_no_constant)
+        return _loads(text, collect)
     except json.JSONDecodeError:
         pass  # most files are plain; only the others are worth two more passes
     try:
-        return json.loads(to_json(text), object_pairs_hook=collect, parse_constant=_no_constant)
+        return _loads(to_json(text), collect)
     except json.JSONDecodeError as error:
         raise InvalidJson(f"is not valid JSON: {error.msg.lower()}", error.lineno) from None
+
+
+def _loads(text: str, collect: Any) -> Any:
+    return json.loads(
+        text, object_pairs_hook=collect, parse_constant=_no_constant, parse_int=_integer, parse_float=_finite
+    )
 
 
 def _no_constant(name: str) -> NoReturn:
     raise InvalidJson(f"is not valid JSON: {name} is not a number")
 
 
+def _integer(digits: str) -> int:
+    """What could be written again: 64 bits, with or without a sign."""
+    if len(digits) > 20 or not -(2**63) <= (number := int(digits)) < 2**64:
+        raise InvalidJson("has a number that is too large")
+    return number
+
+
+def _finite(digits: str) -> float:
+    if not math.isfinite(number := float(digits)):
+        raise InvalidJson("has a number that is too large")
+    return number
+
+
+def _check_characters(value: Any) -> None:
+    """Half of a character can be written as an escape, and could be neither sent nor stored later."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise InvalidJson("is not valid JSON: half of a surrogate pair is not a character") from None
+
+
+def _is_deep(value: Any) -> bool:
+    level: list[Any] = [[value]]
+    for _ in range(DEPTH_LIMIT):
+        level = [item for box in level for item in (box.values() if type(box) is dict else box) if type(item) in _BOXES]
+        if not level:
+            return False
+    return True
+
+
 def _blank(match: re.Match[str]) -> str:
     found = match[0]
-    return found if found.startswith('"') else re.sub(r"[^\n]", " ", found)
+    if found.startswith('"') or (found.startswith("/*") and not found.endswith("*/", 2)):
+        return found
+    return re.sub(r"[^\n]", " ", found)
+
+
+_BOXES = frozenset((dict, list))
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.core.config.document import Diagnostic
-from holdfast.core.config.text_file import Unreadable, read_text
+from holdfast.core.config.text_file import Unreadable, is_text, read_text
 from holdfast.core.frontmatter import InvalidFrontmatter, Markdown, parse_markdown
 
 if TYPE_CHECKING:
@@ -44,39 +44,48 @@ def read_markdown(
 ) -> Iterator[NamedMarkdown]:
     """The folders of these names together, in the order of their paths, as one glob over them would give."""
     folders = [folder for name in names if os.path.isdir(folder := f"{directory}/{name}")]
-    found = sorted((path, folder) for folder in folders for path in _files(folder, recursive=recursive))
-    if len(found) > MOST_FILES:
-        problems.append(Diagnostic(found[MOST_FILES][1], f"has more than {MOST_FILES} files; the rest is ignored"))
-    for path, folder in found[:MOST_FILES]:
+    found = ((path, folder) for folder in folders for path in _files(folder, problems, recursive=recursive))
+    for path, folder in sorted(found):
         try:
+            if not is_text(path):
+                raise Unreadable("has a name that is not UTF-8")
             text = read_text(path, FILE_LIMIT)
             if text is None:
                 continue
             content = parse_markdown(text)
         except (Unreadable, InvalidFrontmatter) as error:
-            problems.append(Diagnostic(path, f"{error}; ignored"))
+            problems.append(Diagnostic(os.fsencode(path).decode(errors="replace"), f"{error}; ignored"))
             continue
         yield NamedMarkdown(path[len(folder) + 1 :].removesuffix(SUFFIX), path, content)
 
 
-def _files(folder: str, *, recursive: bool) -> Iterator[str]:
-    """Links are followed; a folder that leads back to itself is entered once."""
-    waiting, entered = [folder], set[tuple[int, int]]()
-    count = 0
-    while waiting and count <= MOST_FILES:
+def _files(folder: str, problems: list[Diagnostic], *, recursive: bool) -> list[str]:
+    """Links are followed; a folder that leads back to itself is entered once. Folders are counted, too: a link may
+    lead to a whole disk."""
+    waiting, entered, paths = [folder], set[tuple[int, int]](), list[str]()
+    while waiting and len(paths) <= MOST_FILES and len(entered) <= MOST_FILES:
         here = waiting.pop()
         try:
             status = os.stat(here)
+            if (status.st_dev, status.st_ino) in entered:
+                continue
+            entered.add((status.st_dev, status.st_ino))
             entries = list(os.scandir(here))
         except OSError:
             continue
-        if (status.st_dev, status.st_ino) in entered:
-            continue
-        entered.add((status.st_dev, status.st_ino))
         for entry in entries:
-            if entry.is_dir():
+            if _is_folder(entry):
                 if recursive:
                     waiting.append(entry.path)
-            elif entry.name.endswith(SUFFIX):
-                count += 1
-                yield entry.path
+            elif entry.name.endswith(SUFFIX) and entry.name != SUFFIX:
+                paths.append(entry.path)
+    if waiting or len(paths) > MOST_FILES:
+        problems.append(Diagnostic(folder, f"has more than {MOST_FILES} files or folders; the rest is ignored"))
+    return sorted(paths)[:MOST_FILES]
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False  # a link that leads to itself

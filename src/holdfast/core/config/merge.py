@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
-from holdfast.core.config.variables import HIDDEN, hide
+from holdfast.core.config.secret import HIDDEN, hide, is_secret, public_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from holdfast.core.config.document import Document
 
-# A key may stand in the file itself.
-_SECRET = re.compile(r"auth(?!or)|(?:api|access|private)[-_]?key|secret|password|cookie|token(?!s)", re.IGNORECASE)
 _JOINED = frozenset(("instructions", "skills", "plugins", "permissions"))
 
 
@@ -37,14 +34,14 @@ def _merged(low: dict[str, Any], high: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _shown(value: Any, secrets: frozenset[str]) -> Any:
+def _shown(value: Any, secrets: frozenset[str], name: str = "", inside: str = "") -> Any:
+    """A key may stand in the file itself, and a header can hold anything."""
     if isinstance(value, str):
-        return hide(value, secrets)
+        if inside == "headers" or is_secret(name):
+            return HIDDEN
+        return hide(public_address(value) if "://" in value else value, secrets)
     if isinstance(value, dict):
-        return {
-            key: HIDDEN if isinstance(item, str) and _SECRET.search(key) else _shown(item, secrets)
-            for key, item in value.items()
-        }
+        return {key: _shown(item, secrets, key, name) for key, item in value.items()}
     if isinstance(value, list):
-        return [_shown(item, secrets) for item in value]
+        return [_shown(item, secrets, name, inside) for item in value]
     return value

@@ -21,7 +21,7 @@ WITHOUT_MEANING = ("logLevel", "server", "layout", "small_model")
 _RENAMED = {"snapshot": "snapshots", "attachment": "attachments", "command": "commands", "reference": "references"}
 _AGENT_KEYS = frozenset(
     """name model variant prompt description temperature top_p mode hidden color steps maxSteps options permission
-    disable tools""".split()  # noqa: SIM905
+    disable tools system disabled permissions request""".split()  # noqa: SIM905
 )
 _OAUTH = {
     "clientId": "client_id",
@@ -38,7 +38,10 @@ def migrate(document: Object, report: Report) -> Object:
     for id, provider in _object(document.get("provider")).items():
         if _object(provider).get("whitelist") is not None:
             report(("provider", id, "whitelist"), "has no meaning here; name the models to leave out instead")
-    new = {key: value for key, value in document.items() if key not in OLD_KEYS}
+    for key in ("agent", "mode", "provider"):
+        if document.get(key) is not None and not isinstance(document[key], dict):
+            report((key,), "is not an object; ignored")
+    new = {key: value for key, value in document.items() if key not in OLD_KEYS and value is not None}
     for old, renamed in _RENAMED.items():
         if old in document:
             new.setdefault(renamed, document[old])
@@ -48,9 +51,9 @@ def migrate(document: Object, report: Report) -> Object:
         new.setdefault("plugins", _each(document["plugin"], _plugin))
     if isinstance(skills := document.get("skills"), dict):
         new["skills"] = [*_list(skills.get("paths")), *_list(skills.get("urls"))]
-    _merge(new, "agents", _agents(document))
-    if "permission" in document or "tools" in document:
-        new.setdefault("permissions", migrate_permissions(document.get("permission"), document.get("tools")))
+    modes = _values(document.get("mode"), lambda agent: {**migrate_agent(agent), "mode": "primary"})
+    _merge(new, "agents", {**_values(document.get("agent"), migrate_agent), **modes})
+    _rules(new, document)
     _merge(new, "providers", _values(document.get("provider"), migrate_provider))
     _mcp(new)
     _compaction(new)
@@ -59,22 +62,29 @@ def migrate(document: Object, report: Report) -> Object:
 
 
 def migrate_agent(agent: Object) -> Object:
-    kept = ("model", "variant", "description", "mode", "hidden", "color")
-    new: Object = {key: agent[key] for key in kept if key in agent}
-    for old, renamed in (("prompt", "system"), ("disable", "disabled"), ("maxSteps", "steps"), ("steps", "steps")):
-        if old in agent:
-            new[renamed] = agent[old]
+    """Of both generations: names that only the newer one has are kept, all other unknown ones are for the model."""
+    kept = ("model", "variant", "description", "mode", "hidden", "color", "system", "disabled", "permissions")
+    new: Object = {key: agent[key] for key in kept if agent.get(key) is not None}
+    for old, renamed in (("prompt", "system"), ("disable", "disabled"), ("steps", "steps"), ("maxSteps", "steps")):
+        if agent.get(old) is not None:
+            new.setdefault(renamed, agent[old])
     body = {**_object(agent.get("options")), **{key: agent[key] for key in agent if key not in _AGENT_KEYS}}
     body |= {key: agent[key] for key in ("temperature", "top_p") if agent.get(key) is not None}
-    if body:
-        new["request"] = {"body": body}
-    if "permission" in agent or "tools" in agent:
-        new["permissions"] = migrate_permissions(agent.get("permission"), agent.get("tools"))
+    request = agent.get("request")
+    if request is not None and not isinstance(request, dict):
+        new["request"] = request
+    elif body:
+        new["request"] = {**_object(request), "body": {**body, **_object(_object(request).get("body"))}}
+    elif request:
+        new["request"] = request
+    _rules(new, agent)
     return new
 
 
 def migrate_permissions(permission: Any, tools: Any = None) -> Any:
     """Rules in written order, those of `tools` first; a part that says no effect stays as it is, to be refused."""
+    if tools is not None and not isinstance(tools, dict):
+        return {"tools": tools}
     rules: list[Any] = [
         {
             "action": "edit" if action in ("write", "patch") else action,
@@ -112,9 +122,9 @@ def migrate_provider(provider: Object) -> Object:
     models = _values(provider.get("models"), migrate_model)
     for id in _list(provider.get("blacklist")):
         if isinstance(id, str):
-            models = {**_object(models), id: {**_object(_object(models).get(id)), "disabled": True}}
-    if models is not None:
-        new["models"] = models
+            models[id] = {**_object(models.get(id)), "disabled": True}
+    if models or provider.get("models") is not None:
+        new["models"] = models or provider["models"]
     return new
 
 
@@ -140,8 +150,10 @@ def migrate_model(model: Object) -> Object:
             for id, options in variants.items()
             if _object(options).get("disabled") is not True
         ]
-    if isinstance(cost := model.get("cost"), dict):
-        new["cost"] = _cost(cost)
+    elif variants is not None:
+        new["variants"] = variants
+    if (cost := model.get("cost")) is not None:
+        new["cost"] = _cost(cost) if isinstance(cost, dict) else cost
     if model.get("status") == "deprecated":
         new["disabled"] = True
     if "limit" in model:
@@ -162,12 +174,15 @@ def _cost(cost: Object) -> list[Object]:
     return costs
 
 
-def _agents(document: Object) -> Any:
-    agents = _values(document.get("agent"), migrate_agent)
-    modes = _values(document.get("mode"), lambda agent: {**migrate_agent(agent), "mode": "primary"})
-    if isinstance(agents, dict) and isinstance(modes, dict):
-        return {**agents, **modes}
-    return agents if modes is None else modes
+def _rules(new: Object, old: Object) -> None:
+    """Those of the newer form come last and so win; a denial of the older form is not lost beside them."""
+    if old.get("permission") is None and old.get("tools") is None:
+        return
+    rules, written = migrate_permissions(old.get("permission"), old.get("tools")), new.get("permissions")
+    if written is None or not isinstance(rules, list):
+        new["permissions"] = rules
+    elif isinstance(written, list):
+        new["permissions"] = [*rules, *written]
 
 
 def _mcp(new: Object) -> None:
@@ -207,7 +222,8 @@ def _compaction(new: Object) -> None:
     compaction = new.get("compaction")
     if not isinstance(compaction, dict) or not {"preserve_recent_tokens", "reserved", "tail_turns"} & compaction.keys():
         return
-    kept = {key: value for key, value in compaction.items() if key in ("auto", "prune", "keep", "buffer")}
+    old = ("preserve_recent_tokens", "reserved", "tail_turns")
+    kept = {key: value for key, value in compaction.items() if key not in old}
     if "reserved" in compaction:
         kept.setdefault("buffer", compaction["reserved"])
     if "preserve_recent_tokens" in compaction:
@@ -217,19 +233,19 @@ def _compaction(new: Object) -> None:
 
 def _policies(new: Object, document: Object) -> None:
     enabled, disabled = document.get("enabled_providers"), document.get("disabled_providers")
-    statements: list[Object] = []
+    statements: list[Any] = []
     if isinstance(enabled, list):
         statements.append({"effect": "deny", "action": "provider.use", "resource": "*"})
         statements += [{"effect": "allow", "action": "provider.use", "resource": id} for id in enabled]
-    elif enabled is not None:
-        statements.append({"effect": enabled, "action": "provider.use", "resource": "*"})
     if isinstance(disabled, list):
         statements += [{"effect": "deny", "action": "provider.use", "resource": id} for id in disabled]
-    elif disabled is not None:
-        statements.append({"effect": disabled, "action": "provider.use", "resource": "*"})
-    if statements:
-        experimental = _object(new.get("experimental"))
-        written = experimental.get("policies")
+    # What is no list is no statement either, and stands here to be refused.
+    statements += [[named] for named in (enabled, disabled) if named is not None and not isinstance(named, list)]
+    if not statements:
+        return
+    experimental = _object(new.get("experimental"))
+    written = experimental.get("policies")
+    if written is None or isinstance(written, list):
         new["experimental"] = {**experimental, "policies": [*statements, *_list(written)]}
 
 
@@ -239,21 +255,15 @@ def _plugin(plugin: Any) -> Any:
     return plugin
 
 
-def _merge(new: Object, key: str, old: Any) -> None:
+def _merge(new: Object, key: str, old: Object) -> None:
     """Names from both; where both have one, the newer form stands."""
-    if old is None:
-        return
     newer = new.get(key)
-    if isinstance(old, dict) and isinstance(newer, dict):
-        new[key] = {**old, **newer}
-    elif newer is None:
-        new[key] = old
+    if old and (newer is None or isinstance(newer, dict)):
+        new[key] = {**old, **_object(newer)}
 
 
-def _values(entries: Any, change: Any) -> Any:
-    if not isinstance(entries, dict):
-        return entries
-    return {name: change(item) if isinstance(item, dict) else item for name, item in entries.items()}
+def _values(entries: Any, change: Callable[[Object], Object]) -> Object:
+    return {name: change(item) if isinstance(item, dict) else item for name, item in _object(entries).items()}
 
 
 def _each(entries: Any, change: Any) -> Any:

@@ -1,6 +1,6 @@
-"""The configuration file as types. Its JSON Schema, its validation and the names it knows all come from here."""
+"""The configuration file as types. Its JSON Schema, its validation and the names it knows all come from here.
 
-from __future__ import annotations
+Annotations are values here, not texts: the first document would have to wait until each of them is compiled."""
 
 from typing import Annotated, Any, Literal, dataclass_transform
 

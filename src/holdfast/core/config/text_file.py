@@ -42,3 +42,12 @@ def read_text(path: str | Path, limit: int) -> str | None:
         return content.decode()
     except UnicodeDecodeError as error:
         raise Unreadable(f"is not UTF-8: byte {error.start}") from error
+
+
+def is_text(value: str) -> bool:
+    """File names and the environment hold bytes; those that are no text could be neither sent nor stored."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -20,6 +20,8 @@ from holdfast.core.config.migrate import OLD_KEYS
 Trail: TypeAlias = tuple[str | int, ...]
 Object: TypeAlias = dict[str, Any]
 
+LONGEST_NAME = 50
+"""That is worth looking for a similar one."""
 MOST_SUGGESTIONS = 20
 """Per document: finding the nearest name is slow, and a file of garbage has many."""
 
@@ -218,7 +220,7 @@ class _Validation:
         name = str(trail[-1])
         suggestion = _SUCCESSORS.get(name)
         self._suggestions -= 1
-        if suggestion not in known[0] and self._suggestions >= 0:
+        if suggestion not in known[0] and self._suggestions >= 0 and len(name) < LONGEST_NAME:
             import difflib
 
             nearest = [near for names in known for near in difflib.get_close_matches(name, names, n=1)]

@@ -8,17 +8,16 @@ Invariants
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from holdfast.core.config.environment import home_directory
-from holdfast.core.config.text_file import Unreadable, read_text
+from holdfast.core.config.environment import user_path
+from holdfast.core.config.text_file import Unreadable, is_text, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
 INSERT_LIMIT = 1024 * 1024
-HIDDEN = "***"
 
 _SCALARS = frozenset((int, float, bool, type(None)))
 _VARIABLE = re.compile(r"\{(env|file):([^{}]+)\}")
@@ -103,10 +102,13 @@ class Substitution:
         found = self._environment.get(name)
         if found is None:
             self._report(trail, f"the variable {name} is not set; read as empty")
+        elif not is_text(found):
+            self._report(trail, f"the variable {name} is not UTF-8")
+            return None
         return found or ""
 
     def _file(self, name: str, trail: Trail) -> str | None:
-        path = home_directory(self._environment) / name[2:] if name.startswith("~/") else self._directory / Path(name)
+        path = self._directory / user_path(name, self._environment)
         try:
             if self._inside is not None and not path.resolve().is_relative_to(self._inside.resolve()):
                 raise Unreadable("is outside the project")
@@ -118,13 +120,3 @@ class Substitution:
             self._report(trail, f"the file {name} does not exist")
             return None
         return text.strip()
-
-
-def hide(text: str, secrets: frozenset[str]) -> str:
-    """For showing. A secret of three letters hides only what equals it, or every text would be unreadable."""
-    for secret in sorted(secrets, key=len, reverse=True):
-        if text == secret:
-            return HIDDEN
-        if len(secret) > 3:
-            text = text.replace(secret, HIDDEN)
-    return text

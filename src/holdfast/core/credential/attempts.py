@@ -89,7 +89,9 @@ class Attempts:
         if not code:
             raise CodeRequired(id)
         attempt.work = self._start(attempt, code)
-        await asyncio.shield(attempt.work)
+        await asyncio.wait([attempt.work])
+        if attempt.work.cancelled():
+            raise AttemptNotFound(id)  # somebody cancelled it, or its time is over
         if attempt.message is not None:
             raise AuthorizationFailed(attempt.message)
 

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from holdfast.schema.record import Record
 
 REFRESH_AHEAD_MS = 5 * 60 * 1000
+REFRESH_SECONDS = 30.0
+"""Shorter than others wait for the lock."""
 
 
 class Variable(NamedTuple):
@@ -199,6 +201,13 @@ class Integrations:
         return value.expires - self._clock.now() < REFRESH_AHEAD_MS
 
     async def _refresh(self, credential: Credential) -> OAuthValue:
+        try:
+            return await self._refresh_alone(credential)
+        except (OSError, TimeoutError) as error:  # the lock, or the file; what a provider raises is told apart below
+            reason = f"could not renew its authorization ({type(error).__name__})"
+            raise AuthorizationFailed(f"{credential.integration_id} {reason}") from error
+
+    async def _refresh_alone(self, credential: Credential) -> OAuthValue:
         store = self._store()
         async with file_lock(store.lock_path(credential.id)):
             latest = store.get(credential.id)
@@ -211,7 +220,8 @@ class Integrations:
             if method is None or method.refresh is None:
                 return latest.value
             try:
-                value = await method.refresh(latest.value)
+                async with asyncio.timeout(REFRESH_SECONDS):
+                    value = await method.refresh(latest.value)
             except Exception as error:  # noqa: BLE001 - a provider's words may hold secrets: only the kind is told
                 reason = f"did not renew its authorization ({type(error).__name__}); connect again"
                 raise AuthorizationFailed(f"{credential.integration_id} {reason}") from None

@@ -11,7 +11,7 @@ import asyncio
 import fcntl
 import logging
 import os
-from pathlib import Path
+import zlib
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -21,10 +21,12 @@ from holdfast.schema.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from holdfast.core.clock import Clock, Ids
 
 DEFAULT_LABEL = "default"
+LOCKS = 16
 
 log = logging.getLogger(__name__)
 
@@ -76,6 +78,7 @@ class CredentialStore:
         self._ids = ids
         self._clock = clock
         self._seen: tuple[object, tuple[Credential, ...]] | None = None
+        self._told = ""
         self._listeners: list[Callable[[str], None]] = []
 
     def all(self, integration_id: str) -> tuple[Credential, ...]:
@@ -87,8 +90,9 @@ class CredentialStore:
         return next((credential for credential in self._read() if credential.id == id), None)
 
     def lock_path(self, id: str) -> Path:
-        """For what must happen once among all processes, such as a refresh of that credential."""
-        return self._path.with_name(f"{self._path.name}.{id}.lock")
+        """For what must happen once among all processes, such as a refresh of that credential. One of a few files,
+        which lie there for good; two credentials that share one only wait for each other."""
+        return self._path.with_name(f"{self._path.name}.{zlib.crc32(id.encode()) % LOCKS}.lock")
 
     async def create(self, integration_id: str, value: Value, label: str | None = None) -> Credential:
         """Replaces every credential of that integration."""
@@ -122,8 +126,8 @@ class CredentialStore:
             self._changed(integration_id)
 
     async def remove(self, id: str) -> None:
-        """Also of one that is not there."""
-        gone = self.get(id)
+        """Also of one that is not there. Raises CredentialsUnreadable: nobody shall take it for removed then."""
+        gone = next((credential for credential in self._load() if credential.id == id), None)
         if gone is not None:
             await self._write(lambda known: tuple(credential for credential in known if credential.id != id))
             self._changed(gone.integration_id)
@@ -139,7 +143,9 @@ class CredentialStore:
         try:
             return self._load()
         except CredentialsUnreadable as error:
-            log.error("%s", error)
+            if str(error) != self._told:  # whoever lists models asks once for each provider
+                self._told = str(error)
+                log.error("%s", error)
             return ()
 
     def _load(self) -> tuple[Credential, ...]:
@@ -147,6 +153,8 @@ class CredentialStore:
             status = self._path.stat()
         except FileNotFoundError:
             return ()
+        except OSError as error:
+            raise CredentialsUnreadable(self._path, str(error)) from error
         stamp = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
         if self._seen is not None and self._seen[0] == stamp:
             return self._seen[1]
@@ -154,8 +162,8 @@ class CredentialStore:
             if status.st_mode & 0o077:
                 log.warning("%s could be read by others; it is now its owner's alone", self._path)
                 self._path.chmod(0o600)
-            found = _FILE.decode(self._path.read_bytes()).credentials
-        except (OSError, msgspec.DecodeError) as error:
+            found = msgspec.json.decode(self._path.read_bytes(), type=_File).credentials
+        except (OSError, ValueError, RecursionError) as error:
             raise CredentialsUnreadable(self._path, str(error)) from error
         self._seen = (stamp, found)
         return found
@@ -164,29 +172,16 @@ class CredentialStore:
         await asyncio.to_thread(self._replace, change)
 
     def _replace(self, change: Callable[[tuple[Credential, ...]], tuple[Credential, ...]]) -> None:
-        import tempfile
+        from holdfast.core.whole_file import write_whole
 
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         lock = os.open(self._path.with_name(self._path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)  # held for one small write, never across a request
-            data = msgspec.json.encode(_File(version=1, credentials=change(self._load())))
-            handle, name = tempfile.mkstemp(dir=self._path.parent, prefix=self._path.name)  # mode 0600
-            try:
-                with os.fdopen(handle, "wb") as file:
-                    file.write(data)
-                    file.flush()
-                    os.fsync(file.fileno())
-                os.replace(name, self._path)
-            except OSError:
-                Path(name).unlink(missing_ok=True)
-                raise
+            write_whole(self._path, msgspec.json.encode(_File(version=1, credentials=change(self._load()))))
         finally:
             os.close(lock)
 
     def _changed(self, integration_id: str) -> None:
         for listener in list(self._listeners):
             listener(integration_id)
-
-
-_FILE = msgspec.json.Decoder(_File)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import threading
 from typing import TYPE_CHECKING, TypeVar
 
@@ -36,6 +37,8 @@ async def bounded(work: Callable[[], T], seconds: float, *, late: Callable[[T], 
             result = work()
         except SystemExit:
             error = RuntimeError("it tried to end the process")
+        except StopIteration:
+            error = RuntimeError("it raised StopIteration")  # which no future can hold
         except Exception as failed:  # noqa: BLE001 - handed to the caller
             error = failed
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is there to hear it
@@ -51,6 +54,13 @@ class Patience:
 
     def __init__(self) -> None:
         self._overdue: set[asyncio.Future[None]] = set()
+
+    async def call(self, function: Callable[[T], Awaitable[None] | None], given: T, seconds: float) -> None:
+        """Raises TimeoutError, or what it raises."""
+        if inspect.iscoroutinefunction(function):
+            await self.wait(function(given), seconds)
+        elif inspect.isawaitable(waiting := await bounded(lambda: function(given), seconds)):
+            await self.wait(waiting, seconds)
 
     async def wait(self, waiting: Awaitable[None], seconds: float) -> None:
         """Raises TimeoutError, or what it raises."""

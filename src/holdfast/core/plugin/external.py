@@ -8,15 +8,15 @@ import importlib.util
 import itertools
 import re
 import sys
-from dataclasses import dataclass, field
 from functools import partial
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from holdfast.core.config.document import Diagnostic, Document
-from holdfast.core.config.environment import home_directory, switched_on
+from holdfast.core.config.environment import switched_on, user_path
 from holdfast.core.plugin.bounded import bounded
 from holdfast.core.plugin.plugin import PluginFailed, check_plugin
 
@@ -40,12 +40,11 @@ class Loaded(NamedTuple):
     forget: Callable[[], None]
 
 
-@dataclass(frozen=True)
-class ExternalPlugin:
+class ExternalPlugin(NamedTuple):
     name: str
     """A path, a module, or the name of an entry point."""
     path: Path | None = None
-    options: dict[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = MappingProxyType({})
 
     async def load(self, seconds: float) -> Loaded:
         """Import it, within that time. Raises PluginFailed."""
@@ -95,11 +94,9 @@ def _named(written: str | dict[str, Any], document: Document, environment: Mappi
     name, options = (written, {}) if isinstance(written, str) else (written["package"], written.get("options", {}))
     path: Path | None = None
     if name.startswith("file://"):
-        path = Path(unquote(urlsplit(name).path))
-    elif name.startswith("~/"):
-        path = home_directory(environment) / name[2:]
-    elif name.startswith(("./", "../", "/")):
-        path = document.directory / name
+        path = Path(unquote("/" + name[7:].partition("/")[2]))  # what stands before is a host: this one
+    elif name.startswith(("./", "../", "/", "~/")):
+        path = document.directory / user_path(name, environment)
     return ExternalPlugin(name if path is None else str(path), path, options)
 
 

@@ -8,10 +8,10 @@ Invariants
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from holdfast.core.context.plugin import plugin_namespace, register_plugin_source
+from holdfast.core.credential.integration import IntegrationDraft
 from holdfast.core.scope import Scope
 from holdfast.core.state import Draft, Phase
 
@@ -19,12 +19,18 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from holdfast.core.agent.draft import AgentDraft
+    from holdfast.core.catalog.draft import Draft as CatalogDraft
     from holdfast.core.command.command import CommandDraft
     from holdfast.core.context.registry import SystemContextRegistry
     from holdfast.core.context.source import AnySource
+    from holdfast.core.credential.integrations import Variable
+    from holdfast.core.credential.store import Value
     from holdfast.core.event.bus import Subscription
     from holdfast.core.plugin.request import RequestHook, RequestHooks
+    from holdfast.core.reference.reference import References
+    from holdfast.core.skill.skill import SkillSources
     from holdfast.core.tool.tool import Tool
+    from holdfast.schema.catalog import Connection
 
 EVENT_CAPACITY = 256
 """Events that may wait for a plugin; one that falls further behind loses its subscription."""
@@ -42,6 +48,14 @@ class Transformed(Protocol[D_co]):
     def reload(self) -> None: ...
 
 
+class Connected(Transformed[IntegrationDraft], Protocol):
+    """Integrations, with what they are connected with."""
+
+    def active(self, id: str) -> Connection | None: ...
+
+    async def resolve(self, id: str) -> Value | Variable | None: ...
+
+
 class ToolRegistrar(Protocol):
     def register(self, tools: Mapping[str, Tool[Any, Any]], scope: Scope) -> Dispose: ...
 
@@ -50,9 +64,8 @@ class Events(Protocol):
     def subscribe(self, types: frozenset[str] | None = None, *, capacity: int = ...) -> Subscription: ...
 
 
-@dataclass(frozen=True)
-class Location:
-    """The parts of a Location that plugins may add to. `None`: this Location has no such part."""
+class Location(NamedTuple):
+    """The parts of a Location that plugins may add to."""
 
     agents: Transformed[AgentDraft]
     commands: Transformed[CommandDraft]
@@ -60,10 +73,10 @@ class Location:
     tools: ToolRegistrar
     requests: RequestHooks
     events: Events
-    catalog: Transformed[Any] | None = None
-    integrations: Transformed[Any] | None = None
-    references: Transformed[Any] | None = None
-    skills: Transformed[Any] | None = None
+    catalog: Transformed[CatalogDraft]
+    integrations: Connected
+    references: Transformed[References]
+    skills: Transformed[SkillSources]
 
 
 class HostClosed(RuntimeError):
@@ -79,7 +92,7 @@ class Host:
         self.agent = Domain(self, location.agents)
         self.command = Domain(self, location.commands)
         self.catalog = Domain(self, location.catalog)
-        self.integration = Domain(self, location.integrations)
+        self.integration = IntegrationDoor(self, location.integrations)
         self.reference = Domain(self, location.references)
         self.skill = Domain(self, location.skills)
         self.context = ContextDoor(self, location.context, diagnose)
@@ -90,6 +103,10 @@ class Host:
         self._own = Scope()
         self._written: list[_Registration] = []
         self._active = False
+
+    @property
+    def active(self) -> bool:
+        return self._active
 
     def on_close(self, undo: Callable[[], None]) -> None:
         """For what a plugin started by itself. Also called when its setup fails."""
@@ -146,23 +163,42 @@ class _Registration:
 
 
 class Domain(Generic[D]):
-    def __init__(self, host: Host, state: Transformed[D] | None) -> None:
+    def __init__(self, host: Host, state: Transformed[D]) -> None:
         self._host = host
         self._state = state
 
     def transform(self, apply: Callable[[D], None]) -> Dispose:
         """Synchronous and quick: it runs at every rebuild, on a draft that is only valid while it runs."""
-        state = self._offered()
-        return self._host.register(lambda scope: state.transform(apply, scope, phase=Phase.PLUGIN, owner=self._host.id))
+        return self._host.register(
+            lambda scope: self._state.transform(apply, scope, phase=Phase.PLUGIN, owner=self._host.id)
+        )
 
     def reload(self) -> None:
-        """Something that a transform reads has changed."""
-        self._offered().reload()
+        """Something that a transform reads has changed. While the plugin is set up there is nothing to run again, and
+        its thread may not: everything runs when it becomes active."""
+        if self._host.active:
+            self._state.reload()
 
-    def _offered(self) -> Transformed[D]:
-        if self._state is None:
-            raise NotImplementedError("this Location has no such part")
-        return self._state
+
+class IntegrationDoor(Domain[IntegrationDraft]):
+    def __init__(self, host: Host, integrations: Connected) -> None:
+        super().__init__(host, integrations)
+        self.connection = ConnectionDoor(integrations)
+
+
+class ConnectionDoor:
+    """Asynchronous, so that the loop looks, and not the thread of a setup."""
+
+    def __init__(self, integrations: Connected) -> None:
+        self._integrations = integrations
+
+    async def active(self, id: str) -> Connection | None:
+        """What that integration is connected with now, without its secret."""
+        return self._integrations.active(id)
+
+    async def resolve(self, id: str) -> Value | Variable | None:
+        """Its credential, refreshed if need be. Raises AuthorizationFailed."""
+        return await self._integrations.resolve(id)
 
 
 class ContextDoor:

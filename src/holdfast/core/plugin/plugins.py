@@ -8,11 +8,10 @@ Invariants
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 from typing import TYPE_CHECKING, Any
 
-from holdfast.core.plugin.bounded import Patience, bounded
+from holdfast.core.plugin.bounded import Patience
 from holdfast.core.plugin.host import Host
 from holdfast.core.plugin.plugin import Plugin, PluginBusy, PluginFailed, PluginProblem
 
@@ -49,6 +48,7 @@ class Plugins:
         self._sources: dict[str, str] = {}
         self._problems: list[PluginProblem] = []
         self._boot: asyncio.Task[None] | None = None
+        self._boots: set[asyncio.Task[None]] = set()
         self._patience = Patience()
 
     def active(self) -> tuple[str, ...]:
@@ -99,7 +99,9 @@ class Plugins:
     def start(self, found: Iterable[ExternalPlugin]) -> None:
         """Load in the background. Called again it loads anew: what is not named any more is removed."""
         former, wanted = self._boot, tuple(found)
-        self._boot = asyncio.get_running_loop().create_task(self._load_all(former, wanted))
+        self._boot = asyncio.get_running_loop().create_task(self._load_all(former, wanted), name="plugins")
+        self._boots.add(self._boot)
+        self._boot.add_done_callback(self._boots.discard)
 
     async def booted(self) -> None:
         """Until what `start` was given has been loaded, or has failed to. Never raises for a plugin."""
@@ -111,9 +113,11 @@ class Plugins:
         return self._boot is not None and not self._boot.done()
 
     async def close(self) -> None:
-        if self._boot is not None:
-            self._boot.cancel()
-            await asyncio.wait({self._boot})
+        boots = tuple(self._boots)  # one may still wait for the one before it
+        for boot in boots:
+            boot.cancel()
+        if boots:
+            await asyncio.wait(boots)
         with self._batches.batch():
             while self._active:
                 self._active.popitem()[1].close()
@@ -127,12 +131,7 @@ class Plugins:
 
     async def _set_up(self, plugin: Plugin, host: Host) -> None:
         try:
-            if inspect.iscoroutinefunction(plugin.setup):
-                await self._patience.wait(plugin.setup(host), self._seconds)
-            else:
-                waiting = await bounded(lambda: plugin.setup(host), self._seconds)
-                if inspect.isawaitable(waiting):
-                    await self._patience.wait(waiting, self._seconds)
+            await self._patience.call(plugin.setup, host, self._seconds)
         except TimeoutError as error:
             raise PluginFailed(host.id, f"its setup took longer than {self._seconds:g} s") from error
         except Exception as error:

@@ -7,7 +7,6 @@ Invariants
 from __future__ import annotations
 
 import copy
-import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -44,6 +43,7 @@ class RequestDraft:
 
 
 RequestHook: TypeAlias = Callable[[RequestDraft], Awaitable[None] | None]
+"""What is synchronous runs in a thread of its own."""
 
 
 class RequestHooks:
@@ -70,9 +70,7 @@ class RequestHooks:
     async def _applied(self, owner: str, hook: RequestHook, draft: RequestDraft) -> RequestDraft:
         changed = _copy(draft)
         try:
-            waiting = hook(changed)
-            if inspect.isawaitable(waiting):
-                await self._patience.wait(waiting, self._timeout)
+            await self._patience.call(hook, changed, self._timeout)
             return _checked(changed, draft)
         except TimeoutError:
             self._diagnose(owner, f"its request hook took longer than {self._timeout:g} s; ignored")

@@ -7,10 +7,7 @@ SessionError
 ├── PromptConflict          that message id already stands for something else
 ├── InvalidCursor           a page cursor that was not made for this request
 ├── LifecycleConflict       an input cannot be promoted as asked (internal)
-├── ModelNotSelected        no model was chosen and none is available
-├── ModelUnavailable        the chosen model is not available here
-├── VariantUnavailable      the chosen model has no such variant (core/catalog/errors.py)
-├── UnsupportedApi          no protocol here speaks to it (core/catalog/errors.py)
+├── …                       no model to take a turn with (core/catalog/errors.py)
 ├── AgentUnavailable        the chosen agent has no record here
 ├── InboxFull               too many inputs wait already
 ├── InputNotPending         that input was promoted, or never was one
@@ -26,11 +23,7 @@ SessionError
 
 from __future__ import annotations
 
-
-class SessionError(Exception):
-    """A Session operation was refused."""
-
-    tag = "Session.Error"
+from holdfast.core.refusal import SessionError as SessionError
 
 
 class SessionNotFound(SessionError):
@@ -93,30 +86,6 @@ class LifecycleConflict(SessionError):
     def __init__(self, id: str) -> None:
         super().__init__(f"Input {id} cannot be promoted: its record differs")
         self.id = id
-
-
-class ModelNotSelected(SessionError):
-    """There is no model to use."""
-
-    tag = "SessionRunnerModel.ModelNotSelectedError"
-
-    def __init__(self, session_id: str) -> None:
-        super().__init__(
-            "No model is available: set a provider key, or `model` and `provider` in opencode.json, "
-            "or choose demo/echo, which needs neither"
-        )
-        self.session_id = session_id
-
-
-class ModelUnavailable(SessionError):
-    """The chosen model cannot be used here."""
-
-    tag = "SessionRunnerModel.ModelUnavailableError"
-
-    def __init__(self, provider_id: str, model_id: str, reason: str = "") -> None:
-        super().__init__(f"Model {provider_id}/{model_id} is not available{': ' if reason else ''}{reason}")
-        self.provider_id = provider_id
-        self.model_id = model_id
 
 
 class AgentUnavailable(SessionError):

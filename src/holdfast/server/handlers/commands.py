@@ -14,4 +14,4 @@ if TYPE_CHECKING:
 async def list(call: Call) -> Sequence[Command]:
     async with call.services as services:
         await services.catalog.ready()
-        return services.commands.list()
+        return await services.commands.callable()
