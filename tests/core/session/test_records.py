@@ -9,6 +9,7 @@ import pytest
 from tests.core.session.conftest import event_types, new_session, tables
 from tests.core.session.support_lab import LAB, Lab, Provider, refuses, says
 
+from holdfast.core.database.errors import Refused
 from holdfast.core.runtime import Runtime
 from holdfast.core.session.errors import Interrupted, SessionNotFound
 from holdfast.core.session.store import SessionFilter
@@ -90,6 +91,20 @@ async def test_renaming_and_archiving_are_durable_and_disturb_nothing(tmp_path: 
         with pytest.raises(SessionNotFound):
             await runtime.sessions.rename("ses_none", "x")
         assert await runtime.verify() == []
+
+
+async def test_a_rename_that_never_gets_through_says_so(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SES-027: a Session that records without pause cannot make a rename look done."""
+    session = await new_session(runtime)
+    latest = runtime.log.latest
+
+    async def behind(aggregate_id: str) -> int:
+        return await latest(aggregate_id) - 1
+
+    monkeypatch.setattr(runtime.log, "latest", behind)
+    with pytest.raises(Refused):
+        await runtime.sessions.rename(session.id, "new")
+    assert (await runtime.sessions.get(session.id)).title == session.title
 
 
 async def test_deleting_stops_removes_and_keeps_the_events(tmp_path: Path) -> None:

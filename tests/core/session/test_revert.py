@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.core.session.conftest import HeldTool, event_types, messages, new_session, tables, user_texts
+from tests.core.session.conftest import HeldTool, event_types, messages, new_session, steps, tables, user_texts
 from tests.core.session.support_lab import LAB, Lab, Provider, calls, recorded, says, until
 from tests.core.session.test_move import git, repository
 
@@ -228,6 +229,57 @@ async def test_a_new_prompt_commits_what_is_staged_and_a_drain_is_stopped_first(
         await it.stage(0)
         with pytest.raises(Interrupted):
             await joined
+
+
+async def test_of_prompts_that_decide_at_once_none_is_lost(tmp_path: Path) -> None:
+    """SES-034, SES-173: one of them commits what is staged; an accepted prompt is not undone by the other."""
+    async with desk(tmp_path) as it:
+        await it.say("keep")
+        await it.say("gone")
+        await it.stage(0)
+        prompts = [it.runtime.sessions.prompt(it.id, Prompt(text=text), resume=False) for text in ("one", "two")]
+        receipts = await asyncio.gather(*prompts, it.runtime.sessions.commit_revert(it.id))
+        waiting = await it.runtime.sessions.pending(it.id)
+        assert sorted(waiting, key=lambda item: item.prompt.text) == receipts[:2]
+        assert [item.text for item in await it.users()] == ["keep"]
+        assert (await event_types(it.runtime, it.id)).count("revert.committed") == 1
+
+
+async def test_what_was_cleared_is_not_committed(tmp_path: Path) -> None:
+    """SES-170, SES-173: a decision is about what is staged when it is recorded, not when it was looked at."""
+    async with desk(tmp_path) as it:
+        await it.say("keep")
+        await it.write(a="one\n")
+        await it.stage(0)
+        reverts = it.runtime.sessions._reverts
+        looked = await it.runtime.sessions.get(it.id)
+        await reverts.clear(it.id)
+        assert await reverts.deciding(looked) is None
+        await asyncio.gather(reverts.commit(it.id), it.runtime.sessions.prompt(it.id, Prompt(text="on"), resume=False))
+        assert len(await it.users()) == 2
+        assert "revert.committed" not in await event_types(it.runtime, it.id)
+
+
+async def test_staging_twice_at_once_keeps_the_original(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SES-169: the original is captured once, before any file went back, so that clearing brings everything back."""
+    async with desk(tmp_path) as it:
+        await it.write(a="one\n", b="two\n", c="three\n")
+        await it.write(a="four\n")
+        went_back = asyncio.Event()
+        restore = Snapshots.restore
+
+        async def slowly(self: Snapshots, tree: str, paths: Sequence[str]) -> None:
+            await restore(self, tree, paths)
+            if not went_back.is_set():
+                went_back.set()
+                await steps(500)  # time enough for the other one, if it does not wait for its turn
+
+        monkeypatch.setattr(Snapshots, "restore", slowly)
+        first = asyncio.create_task(it.stage(0))
+        await went_back.wait()
+        await asyncio.gather(first, it.stage(1))
+        await it.runtime.sessions.clear_revert(it.id)
+        assert [it.text(f"{name}.txt") for name in "abc"] == ["four\n", "two\n", "three\n"]
 
 
 async def test_a_refused_prompt_commits_nothing(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ class SessionRecords:
         await self._log.publish(SessionDeleted(session_id=session_id, info=record))
 
     async def _update(self, session_id: str, change: Callable[[SessionRecord], SessionRecord | None]) -> Session:
-        for _ in range(ATTEMPTS):
+        for attempt in range(1, ATTEMPTS + 1):
             head = await self._log.latest(session_id)
             record = await self._store.record(session_id)
             if record is None:
@@ -85,17 +85,21 @@ class SessionRecords:
             if changed is None:
                 break
             info = replace(changed, time=replace(changed.time, updated=self._clock.now()))
-            unmoved = Statement(
-                "event.head_is", {"aggregate_id": session_id, "head": head}, found=True, refusal=MOVED_ON
-            )
             try:
-                await self._log.publish(SessionUpdated(session_id=session_id, info=info), before=(unmoved,))
+                await self._log.publish(
+                    SessionUpdated(session_id=session_id, info=info), before=(unmoved(session_id, head),)
+                )
             except Refused as refused:
-                if refused.reason != MOVED_ON:
+                if refused.reason != MOVED_ON or attempt == ATTEMPTS:
                     raise
                 continue
             break
         return await self._store.get(session_id)
+
+
+def unmoved(session_id: str, head: int) -> Statement:
+    """Expects that nothing of the Session was recorded since its log had this head."""
+    return Statement("event.head_is", {"aggregate_id": session_id, "head": head}, found=True, refusal=MOVED_ON)
 
 
 def _same(one: ModelRef, other: ModelRef) -> bool:
