@@ -112,7 +112,13 @@ class Epochs:
             raise ContextContention(session_id)
         _, _, baseline_seq, revision, _ = row
         params = {"session_id": session_id, "revision": revision, "baseline_seq": baseline_seq}
-        await self._replace(params, generation, observation, lease, location)
+        try:
+            await self._replace(params, generation, observation, lease, location)
+        except Refused as refused:
+            if refused.reason != STALE:
+                raise
+            self._metrics.record("context.contention", 1)
+            raise ContextContention(session_id) from refused
         self._metrics.began(session_id, "recovered", generation.baseline)
         return await self._reload(session_id)
 
