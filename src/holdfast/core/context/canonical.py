@@ -67,3 +67,12 @@ def _leads_to(path: str, identity: tuple[int, int]) -> bool:
 def printable(path: str) -> str:
     """A path as text. File names are bytes, and some are no UTF-8."""
     return os.fsencode(path).decode("utf-8", "replace")
+
+
+def is_text(text: str) -> bool:
+    """Whether it can be stored and sent: neither a name that is no UTF-8 nor half a character."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -228,7 +228,10 @@ def digest(url: str) -> str:
 
 def shown(url: str) -> str:
     """The URL without credentials, for people and models."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return url.rpartition("@")[2]
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
