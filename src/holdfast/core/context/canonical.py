@@ -1,4 +1,5 @@
-"""Canonical paths: symlinks resolved, so that one file has one name and containment can be told from the parts."""
+"""Paths as they really are: canonical ones, so that one file has one name and containment can be told from the parts;
+and what of a path is text."""
 
 from __future__ import annotations
 
@@ -52,14 +53,10 @@ def upward(directory: str, root: str) -> list[str]:
     return []
 
 
-def _identity(path: str) -> tuple[int, int]:
-    status = os.stat(path)
-    return status.st_dev, status.st_ino
-
-
-def _leads_to(path: str, identity: tuple[int, int]) -> bool:
+def is_folder(entry: os.DirEntry[str]) -> bool:
+    """Also one behind a link. A link in a circle, or to where nobody may look, leads to none."""
     try:
-        return _identity(path) == identity
+        return entry.is_dir()
     except OSError:
         return False
 
@@ -76,3 +73,15 @@ def is_text(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def _identity(path: str) -> tuple[int, int]:
+    status = os.stat(path)
+    return status.st_dev, status.st_ino
+
+
+def _leads_to(path: str, identity: tuple[int, int]) -> bool:
+    try:
+        return _identity(path) == identity
+    except OSError:
+        return False

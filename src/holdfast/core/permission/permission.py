@@ -271,7 +271,7 @@ class Permissions:
         if not await self._requests.answer(request, replied, before=before, local=local):
             raise PermissionNotFound(request_id)
         if reply == "reject":
-            await self._decline_others(session_id, message)
+            await self._decline_others(session_id, replied.message)
         elif patterns:
             await self._release_covered()
 

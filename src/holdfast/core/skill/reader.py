@@ -11,7 +11,7 @@ import os
 import stat
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.core.context.canonical import is_text
+from holdfast.core.context.canonical import is_folder, is_text
 from holdfast.core.context.file_cache import Stamp
 from holdfast.core.frontmatter import InvalidFrontmatter, parse_markdown
 from holdfast.core.skill.skill import Skill
@@ -94,7 +94,7 @@ def find_below(root: str) -> Found:
             with os.scandir(directory) as listing:
                 for entry in listing:
                     entries += 1
-                    if _is_folder(entry):
+                    if is_folder(entry):
                         pending.append(entry.path)
                     elif directory == root and entry.name.endswith(".md"):
                         files[entry.path] = entry.name.removesuffix(".md")
@@ -106,13 +106,6 @@ def find_below(root: str) -> Found:
             log.warning("%s holds more than %d files; not all of it was searched for skills", root, ENTRIES)
             break
     return Found(tuple(directories), tuple(sorted(files.items())))
-
-
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir()
-    except OSError:  # a link in a circle, or to where nobody may look
-        return False
 
 
 def _parse(path: str, fallback: str | None) -> Skill | None:
