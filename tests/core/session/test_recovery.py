@@ -156,6 +156,23 @@ async def test_the_policy_acts_alone_only_where_nothing_was_recorded(
         assert (len(provider.requests), len(await runtime.sessions.interrupted())) == (requests, left)
 
 
+async def test_a_location_that_cannot_be_opened_keeps_no_server_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """SES-139, SES-077: its turn is shown and stays open; a person may still decide."""
+    session_id = await stuck(tmp_path, "dispatched")
+    runtime = Lab(tmp_path, Provider())
+
+    async def broken(location: object) -> RecoveryPolicy:
+        raise RuntimeError("no such place")
+
+    monkeypatch.setattr(runtime, "_recovery_policy", broken)
+    async with runtime:
+        await runtime.recovery.start()
+        assert [turn.session_id for turn in await runtime.sessions.interrupted()] == [session_id]
+    assert "no such place" in caplog.text
+
+
 async def test_the_policy_and_the_limits_are_configurable(tmp_path: Path) -> None:
     """SES-139, SES-116, SES-142, SES-086: a configuration file can set them."""
     own = {"recovery": "abandon", "running_calls": 2, "calls": 3, "repeated_calls": 4, "turns": 5}
