@@ -8,7 +8,7 @@ Invariants
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, assert_never
+from typing import TYPE_CHECKING, Literal, NamedTuple, assert_never
 
 import msgspec
 
@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from holdfast.core.context.metrics import Metrics
     from holdfast.core.context.system_context import Generation, Observation, Outcome, SystemContext
     from holdfast.core.database.database import Database
-    from holdfast.core.database.unit import Committed, Row, Value
+    from holdfast.core.database.unit import Row, Value
+    from holdfast.core.publisher import Publisher
     from holdfast.schema.location import Location
 
 STALE = "context epoch changed"
@@ -58,19 +59,6 @@ class Epoch(NamedTuple):
     baseline_seq: int
     revision: int
     observed: Mapping[str, Seen]
-
-
-class Publisher(Protocol):
-    """The lease of a drain, as far as epochs need it."""
-
-    async def publish(
-        self,
-        *payloads: Record,
-        location: Location,
-        before: Sequence[Statement] = (),
-        local: Sequence[Statement] = (),
-    ) -> Committed:
-        """One fenced commit. Without payloads it consists of the local writes."""
 
 
 class Epochs:

@@ -24,7 +24,7 @@ from holdfast.core.permission.errors import (
     InvalidSave,
     PermissionNotFound,
 )
-from holdfast.core.permission.requests import Kind, Publisher, Requests, TooManyRequests, Unreachable
+from holdfast.core.permission.requests import Kind, Requests, TooManyRequests, Unreachable
 from holdfast.core.session.errors import SessionNotFound
 from holdfast.schema.live_event import PermissionAskedLive, PermissionRepliedLive
 from holdfast.schema.permission import PermissionRequest, Reply, SavedApproval
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from holdfast.core.database.unit import Value
     from holdfast.core.event.log import EventLog
     from holdfast.core.location.project import Project
+    from holdfast.core.publisher import Publisher
     from holdfast.schema.location import Location
     from holdfast.schema.permission import Effect, PermissionSource, Rule
 

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from holdfast.core.clock import Clock, Ids
-    from holdfast.core.context.epoch import Publisher
     from holdfast.core.database.unit import Value
     from holdfast.core.event.log import EventLog
+    from holdfast.core.publisher import Publisher
     from holdfast.core.session.revert import Decision
     from holdfast.core.session.store import SessionStore
     from holdfast.schema.location import Location

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from holdfast.core.session.errors import ChangesNotMoved
+from holdfast.core.snapshot.errors import TransferError
 from holdfast.core.snapshot.git import GitFailed, git, literal, names
 
 
@@ -36,7 +36,7 @@ async def capture(root: Path, directory: Path) -> Changes:
             added = names(await git([*compare, *new], directory=root, environment=index))
             changed = names(await git([*compare, *old], directory=root, environment=index))
     except GitFailed as error:
-        raise ChangesNotMoved("capture", str(directory), str(error)) from error
+        raise TransferError("capture", str(directory), str(error)) from error
     return Changes(root, patch, tuple(added), tuple(changed))
 
 
@@ -46,7 +46,7 @@ async def apply(changes: Changes, root: Path) -> None:
     try:
         await git(["apply", "--binary", "--whitespace=nowarn"], directory=root, given=changes.patch)
     except GitFailed as error:
-        raise ChangesNotMoved("apply", str(root), str(error)) from error
+        raise TransferError("apply", str(root), str(error)) from error
 
 
 async def discard(changes: Changes) -> None:
@@ -59,7 +59,7 @@ async def discard(changes: Changes) -> None:
         for path in changes.added:
             await asyncio.to_thread((changes.root / path).unlink, missing_ok=True)
     except (GitFailed, OSError) as error:
-        raise ChangesNotMoved("reset", str(changes.root), str(error)) from error
+        raise TransferError("reset", str(changes.root), str(error)) from error
 
 
 class _scratch_index:
