@@ -27,7 +27,7 @@ from holdfast.core.context.system_context import (
 )
 from holdfast.core.database.errors import Refused
 from holdfast.core.database.unit import Statement
-from holdfast.schema.codec import decoder, encode
+from holdfast.schema.codec import decoder, encode_text
 from holdfast.schema.record import Record
 from holdfast.schema.session_event import ContextUpdated
 
@@ -174,8 +174,8 @@ class Epochs:
             message_id=self._ids.message(),
             text=update.text,
         )
-        row = {**_made_from(epoch), "snapshot": update.snapshot.encode(), "observed": _json(observed)}
-        keys: dict[str, Value] = {"session_id": epoch.session_id, "keys": _json(update.keys)}
+        row = {**_made_from(epoch), "snapshot": update.snapshot.encode(), "observed": encode_text(observed)}
+        keys: dict[str, Value] = {"session_id": epoch.session_id, "keys": encode_text(update.keys)}
         local = (
             Statement("context.advance", row, changes=1, refusal=STALE),
             Statement("context.change", keys),
@@ -189,7 +189,7 @@ class Epochs:
         observed = self._seen(observation, epoch.snapshot, epoch)
         if observed == epoch.observed:
             return epoch
-        row = {**_made_from(epoch), "observed": _json(observed)}
+        row = {**_made_from(epoch), "observed": encode_text(observed)}
         await lease.publish(location=location, local=(Statement("context.observe", row, changes=1, refusal=STALE),))
         return epoch._replace(observed=observed, revision=epoch.revision + 1)
 
@@ -217,7 +217,7 @@ class Epochs:
         return {
             "baseline": generation.baseline,
             "snapshot": generation.snapshot.encode(),
-            "observed": _json(self._seen(observation, generation.snapshot, None)),
+            "observed": encode_text(self._seen(observation, generation.snapshot, None)),
         }
 
     def _seen(self, observation: Observation, snapshot: Snapshot, epoch: Epoch | None) -> dict[str, Seen]:
@@ -271,7 +271,3 @@ def _decode(session_id: str, row: Row) -> Epoch:
 
 def _made_from(epoch: Epoch) -> dict[str, Value]:
     return {"session_id": epoch.session_id, "revision": epoch.revision, "baseline_seq": epoch.baseline_seq}
-
-
-def _json(value: object) -> str:
-    return encode(value).decode()

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from holdfast.core.database.errors import Refused, StorageError
 from holdfast.core.database.unit import Statement
-from holdfast.core.session.projector import ALREADY_ANSWERED
+from holdfast.core.session.private_projector import ALREADY_ANSWERED
 from holdfast.schema.codec import decoder
 from holdfast.schema.permission import PermissionRequest
 from holdfast.schema.question import QuestionRequest

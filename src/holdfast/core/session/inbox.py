@@ -13,7 +13,8 @@ from holdfast.core.database.errors import Refused
 from holdfast.core.database.unit import Statement
 from holdfast.core.session.errors import InboxFull, InputNotPending, LifecycleConflict, PromptConflict
 from holdfast.core.session.material import materialise
-from holdfast.core.session.projector import LIFECYCLE_CONFLICT, MESSAGE_EXISTS, NOT_PENDING
+from holdfast.core.session.private_projector import NOT_PENDING
+from holdfast.core.session.projector import LIFECYCLE_CONFLICT, MESSAGE_EXISTS
 from holdfast.core.session.records import ATTEMPTS, MOVED_ON
 from holdfast.schema.codec import encode
 from holdfast.schema.prompt import Admission, Delivery, Prompt
