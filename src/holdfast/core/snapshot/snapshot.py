@@ -2,14 +2,18 @@
 
 Invariants
 - A tree is content: taking one changes no file, and two equal states give the same tree.
-- Every path that is restored lies inside the worktree; git itself refuses anything else."""
+- Every path that is restored lies inside the worktree; git itself refuses anything else.
+- The store is shared by every Location and process that works on the project; an index is not."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import os
+import secrets
 import shutil
+import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.core.snapshot.errors import Operation, SnapshotError
@@ -22,6 +26,8 @@ if TYPE_CHECKING:
     from holdfast.core.location.project import Project
 
 PATCH_LIMIT = 256 * 1024
+LEFT_SECONDS = 24 * 60 * 60
+"""After which an index that nobody used was left by a process that died."""
 
 
 class FileChange(NamedTuple):
@@ -34,13 +40,13 @@ class FileChange(NamedTuple):
 
 
 class Snapshots:
-    """Of one project. Captures of one process take turns."""
+    """Of one project, for one Location. Its captures take turns."""
 
     def __init__(self, project: Project, folder: Path) -> None:
         self._worktree = project.directory
         name = hashlib.sha256(str(project.directory).encode()).hexdigest()[:20]
         self._store = folder / name
-        self._index = self._store / f"index.{os.getpid()}"
+        self._index = self._store / f"index.{os.getpid()}.{secrets.token_hex(4)}"
         self._turn = asyncio.Lock()
         self._ready = False
         self.possible = project.store is not None and shutil.which("git") is not None
@@ -111,11 +117,30 @@ class Snapshots:
         if self._ready:
             return
         if not (self._store / "HEAD").exists():
-            self._store.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            await self._git("capture", "init", "--quiet", "--bare", str(self._store))
+            await self._create()
+        await asyncio.to_thread(self._remove_leftovers)
         if (kept := self._store / "index").exists() and not self._index.exists():
             shutil.copyfile(kept, self._index)
         self._ready = True
+
+    async def _create(self) -> None:
+        """Beside its place, and then there at once: another Location or process may be doing the same."""
+        self._store.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        draft = self._store.with_name(f"{self._store.name}.{secrets.token_hex(4)}")
+        await self._git("capture", "init", "--quiet", "--bare", str(draft))
+        try:
+            os.rename(draft, self._store)
+        except OSError:
+            shutil.rmtree(draft, ignore_errors=True)
+            if not (self._store / "HEAD").exists():  # half of one, by a process that died
+                await self._git("capture", "init", "--quiet", "--bare", str(self._store))
+
+    def _remove_leftovers(self) -> None:
+        """Losing one that is in use costs its owner another look at all files, no more."""
+        for left in self._store.glob("index.*"):
+            with suppress(OSError):
+                if left.stat().st_mtime < time.time() - LEFT_SECONDS:
+                    left.unlink()
 
     async def _git(self, operation: Operation, *arguments: str) -> bytes:
         own = {
