@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.core.session.test_move import repository
 
 from holdfast.core.location.project import find_project
+from holdfast.core.snapshot import snapshot as module
+from holdfast.core.snapshot.git import git
 from holdfast.core.snapshot.snapshot import LEFT_SECONDS, Snapshots
 
 pytestmark = pytest.mark.anyio
@@ -48,3 +52,32 @@ async def test_what_a_dead_process_left_is_removed(tmp_path: Path) -> None:
     assert await Snapshots(project, tmp_path / "store").capture() == tree
     assert not [path for path in left if path.exists()]
     assert await first.capture() == tree
+
+
+async def test_any_number_of_files_goes_back_and_is_described(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SES-168, SES-169: no command line grows with them; what is shown of them is bounded, what is counted is not."""
+    root = repository(tmp_path / "one")
+    snapshots = Snapshots(await find_project(root), tmp_path / "store")
+    longest = 0
+
+    async def watched(arguments: Sequence[str], **options: Any) -> bytes:
+        nonlocal longest
+        longest = max(longest, len(arguments))
+        return await git(arguments, **options)
+
+    names = [f"new {number}.txt" for number in range(30)]
+    before = await snapshots.capture()
+    for name in (*names, "a.txt"):
+        (root / name).write_text("text\n", encoding="utf-8")
+    monkeypatch.setattr(module, "git", watched)
+    monkeypatch.setattr(module, "PATCHED_FILES", 2)
+    after = await snapshots.capture()
+    changes = await snapshots.diff(before, after, [*names, "sub/b.txt"])
+    assert sorted(change.path for change in changes) == sorted(names)
+    assert {(change.status, change.additions) for change in changes} == {("added", 1)}
+    assert [bool(change.patch) for change in changes] == [True, True, *[False] * 28]
+    await snapshots.restore(before, ["a.txt", *names])
+    assert await snapshots.capture() == before
+    await snapshots.restore(after, ["a.txt", *names])
+    assert await snapshots.capture() == after
+    assert longest < 12

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from holdfast.core.location.project import Project
 
 PATCH_LIMIT = 256 * 1024
+PATCHES_LIMIT = 4 * 1024 * 1024
+PATCHED_FILES = 500
+"""Of one comparison: the files after that are counted and not shown."""
+FROM_INPUT = ("--pathspec-from-file=-", "--pathspec-file-nul")
 LEFT_SECONDS = 24 * 60 * 60
 """After which an index that nobody used was left by a process that died."""
 
@@ -65,21 +69,26 @@ class Snapshots:
         return names(out)
 
     async def diff(self, before: str, after: str, paths: Sequence[str]) -> list[FileChange]:
+        """Of these paths, those that differ."""
         if not paths:
             return []
-        compare = ("diff-tree", "-r", "--no-renames", before, after, "--", *literal(paths))
-        status = _pairs(await self._git("diff", *_with(compare, "-z", "--name-status")))
-        counts = await self._git("diff", *_with(compare, "-z", "--numstat"))
-        changes = []
+        asked = set(paths)
+        compare = ("diff-tree", "-r", "--no-renames", "-z", before, after)
+        status = _pairs(await self._git("diff", *_with(compare, "--name-status")))
+        counts = await self._git("diff", *_with(compare, "--numstat"))
+        changes: list[FileChange] = []
+        shown = 0
         for line in counts.split(b"\0"):
             added, _, rest = line.partition(b"\t")
             removed, _, name = rest.partition(b"\t")
-            if not name:
-                continue
             path = os.fsdecode(name)
-            patch = await self._git("diff", "diff-tree", "-p", "--no-renames", before, after, "--", *literal([path]))
-            text = patch.decode("utf-8", "replace") if len(patch) <= PATCH_LIMIT else ""
-            changes.append(FileChange(path, status.get(path, "modified"), _count(added), _count(removed), text))
+            if path not in asked:
+                continue
+            patch = ""
+            if len(changes) < PATCHED_FILES and shown < PATCHES_LIMIT:
+                patch = await self._patch(before, after, path)
+                shown += len(patch)
+            changes.append(FileChange(path, status.get(path, "modified"), _count(added), _count(removed), patch))
         return changes
 
     async def restore(self, tree: str, paths: Sequence[str]) -> None:
@@ -92,7 +101,7 @@ class Snapshots:
             known = set(names(listed))
             present = [path for path in paths if path in known]
             if present:
-                await self._git("restore", "checkout", tree, "--", *literal(present))
+                await self._git("restore", "checkout", tree, *FROM_INPUT, given=as_input(present))
             for path in paths:
                 if path not in known:
                     await asyncio.to_thread(self._remove, path)
@@ -101,6 +110,10 @@ class Snapshots:
         """What git knows of the files' times spares the next process from reading them all."""
         if self._index.exists():
             os.replace(self._index, self._store / "index")
+
+    async def _patch(self, before: str, after: str, path: str) -> str:
+        patch = await self._git("diff", "diff-tree", "-p", "--no-renames", before, after, "--", *literal([path]))
+        return patch.decode("utf-8", "replace") if len(patch) <= PATCH_LIMIT else ""
 
     def _remove(self, path: str) -> None:
         target = self._worktree / path
@@ -142,7 +155,7 @@ class Snapshots:
                 if left.stat().st_mtime < time.time() - LEFT_SECONDS:
                     left.unlink()
 
-    async def _git(self, operation: Operation, *arguments: str) -> bytes:
+    async def _git(self, operation: Operation, *arguments: str, given: bytes = b"") -> bytes:
         own = {
             "GIT_DIR": str(self._store),
             "GIT_WORK_TREE": str(self._worktree),
@@ -150,9 +163,14 @@ class Snapshots:
         }
         try:
             environment = {} if arguments[0] == "init" else own
-            return await git(arguments, directory=self._worktree, environment=environment)
+            return await git(arguments, directory=self._worktree, environment=environment, given=given)
         except GitFailed as error:
             raise SnapshotError(operation, str(error)) from error
+
+
+def as_input(paths: Sequence[str]) -> bytes:
+    """Exactly these paths for FROM_INPUT; as arguments, many of them would be more than a command line holds."""
+    return b"\0".join(map(os.fsencode, literal(paths)))
 
 
 def _with(command: tuple[str, ...], *options: str) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from holdfast.core.snapshot.errors import TransferError
 from holdfast.core.snapshot.git import GitFailed, git, literal, names
+from holdfast.core.snapshot.snapshot import FROM_INPUT, as_input
 
 
 class Changes(NamedTuple):
@@ -54,8 +55,8 @@ async def discard(changes: Changes) -> None:
         if changes.changed:
             with _scratch_index() as index:
                 await git(["read-tree", "HEAD"], directory=changes.root, environment=index)
-                restore = ["checkout", "HEAD", "--", *literal(changes.changed)]
-                await git(restore, directory=changes.root, environment=index)
+                restore = ["checkout", "HEAD", *FROM_INPUT]
+                await git(restore, directory=changes.root, environment=index, given=as_input(changes.changed))
         for path in changes.added:
             await asyncio.to_thread((changes.root / path).unlink, missing_ok=True)
     except (GitFailed, OSError) as error:
