@@ -14,6 +14,7 @@ from holdfast.core.runtime import Runtime
 from holdfast.core.session.errors import Interrupted, SessionNotFound
 from holdfast.core.session.store import SessionFilter
 from holdfast.llm.errors import classify
+from holdfast.schema.model import ModelRef
 from holdfast.schema.prompt import Prompt
 from holdfast.schema.session import Session
 
@@ -132,6 +133,29 @@ async def test_deleting_stops_removes_and_keeps_the_events(tmp_path: Path) -> No
             await runtime.sessions.prompt(session.id, Prompt(text="late"))
         assert await runtime.sessions.interrupted() == []
         assert await runtime.verify() == []
+
+
+async def test_whoever_comes_after_a_deletion_hears_that_it_is_gone(
+    runtime: Runtime, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SES-010, SES-028: also when it was still there at the first look; nothing is written."""
+    sessions = runtime.sessions
+    await sessions.delete(session.id)
+    before = await event_types(runtime, session.id)
+
+    async def seen_before(session_id: str) -> Session:
+        return session
+
+    monkeypatch.setattr(runtime.store, "get", seen_before)
+    model = ModelRef(id="other", provider_id="demo")
+    for late in (
+        sessions.prompt(session.id, Prompt(text="late")),
+        sessions.switch_agent(session.id, "plan"),
+        sessions.switch_model(session.id, model),
+    ):
+        with pytest.raises(SessionNotFound):
+            await late
+    assert await event_types(runtime, session.id) == before
 
 
 async def test_what_is_unfinished_elsewhere_works_here(tmp_path: Path) -> None:

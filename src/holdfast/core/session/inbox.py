@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Literal
 
 from holdfast.core.database.errors import Refused
 from holdfast.core.database.unit import Statement
-from holdfast.core.session.errors import InboxFull, InputNotPending, LifecycleConflict, PromptConflict
+from holdfast.core.session.errors import InboxFull, InputNotPending, LifecycleConflict, PromptConflict, SessionNotFound
 from holdfast.core.session.material import materialise
 from holdfast.core.session.private_projector import NOT_PENDING
 from holdfast.core.session.projector import LIFECYCLE_CONFLICT, MESSAGE_EXISTS
-from holdfast.core.session.records import ATTEMPTS, MOVED_ON
+from holdfast.core.session.records import ATTEMPTS, DELETED, MOVED_ON, existing
 from holdfast.schema.codec import encode
 from holdfast.schema.prompt import Admission, Delivery, Prompt
 from holdfast.schema.session_event import AttachmentStored, InputWithdrawn, PromptAdmitted, Prompted
@@ -78,6 +78,8 @@ class Inbox:
         except Refused as refused:
             if refused.reason == INBOX_FULL:
                 raise InboxFull(session_id, PENDING_LIMIT) from refused
+            if refused.reason == DELETED:
+                raise SessionNotFound(session_id) from refused
             if refused.reason != MESSAGE_EXISTS:
                 raise
             known = await self._store.admission(message_id)
@@ -104,12 +106,13 @@ class Inbox:
         """The sequence of the admission. A decision that someone else was faster with is made again."""
         limit: dict[str, Value] = {"session_id": admitted.session_id, "limit": PENDING_LIMIT}
         room = Statement("inbox.overfull", limit, found=False, refusal=INBOX_FULL)
+        expected = (existing(admitted.session_id), room)
         for attempt in range(1, ATTEMPTS + 1):
             decision = await first()
             decided, unmoved = ((decision.committed,), (decision.unmoved,)) if decision is not None else ((), ())
             try:
                 committed = await self._log.publish(
-                    *decided, admitted, *files, location=location, before=(*unmoved, room), local=wanted
+                    *decided, admitted, *files, location=location, before=(*expected, *unmoved), local=wanted
                 )
             except Refused as refused:
                 if refused.reason != MOVED_ON or attempt == ATTEMPTS:
