@@ -44,7 +44,8 @@ class Desk:
     async def write(self, **files: str) -> None:
         """One prompt whose turn writes these files."""
         wanted = [("write", {"path": f"{name}.txt", "content": text}) for name, text in files.items()]
-        self.provider.replies[len(self.provider.requests) :] = [calls(*wanted), says("written")]
+        played = [says()] * len(self.provider.requests)
+        self.provider.replies[:] = [*played, calls(*wanted), says("written")]
         await self.say("write " + " ".join(files))
 
     async def say(self, text: str) -> None:
@@ -280,6 +281,34 @@ async def test_staging_twice_at_once_keeps_the_original(tmp_path: Path, monkeypa
         await asyncio.gather(first, it.stage(1))
         await it.runtime.sessions.clear_revert(it.id)
         assert [it.text(f"{name}.txt") for name in "abc"] == ["four\n", "two\n", "three\n"]
+
+
+async def test_who_writes_during_the_staging_decides_about_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SES-034, SES-173: the prompt is not answered amid files that are going back, nor undone with what is staged."""
+    async with desk(tmp_path) as it:
+        await it.say("keep")
+        await it.write(a="one\n")
+        going_back, go = asyncio.Event(), asyncio.Event()
+        restore = Snapshots.restore
+
+        async def held(self: Snapshots, tree: str, paths: Sequence[str]) -> None:
+            going_back.set()
+            await go.wait()
+            await restore(self, tree, paths)
+
+        monkeypatch.setattr(Snapshots, "restore", held)
+        staging = asyncio.create_task(it.stage(0))
+        await going_back.wait()
+        asked = len(it.provider.requests)
+        writing = asyncio.create_task(it.say("instead"))
+        await steps(100)
+        answered = len(it.provider.requests) - asked
+        go.set()
+        await asyncio.gather(staging, writing)
+        assert answered == 0
+        assert [item.text for item in await it.users()] == ["keep", "instead"]
+        assert (await it.runtime.sessions.get(it.id)).revert is None
+        assert it.text("a.txt") == "a.txt\n"
 
 
 async def test_a_refused_prompt_commits_nothing(tmp_path: Path) -> None:

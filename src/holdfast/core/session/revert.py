@@ -90,7 +90,11 @@ class Reverts:
                 return
 
     async def deciding(self, session: Session) -> Decision | None:
-        """What commits the staged revert, if there is one; nothing runs any more by then."""
+        """What commits the staged revert, if there is one; nothing runs any more by then. Who writes while it is being
+        staged waits for that, and decides about it."""
+        if (staging := self._turns.get(session.id)) is not None:
+            async with staging:
+                session = await self._store.get(session.id)
         if session.revert is None:
             return None
         await self._stop(session.id)
