@@ -66,7 +66,7 @@ class Walk:
             path = os.path.join(directory, segment)
             if rest:
                 yield from self._below(path, rest, met=met)
-            elif _is_file(path):
+            elif self._is_file(path, met=met):
                 yield path
         else:
             fits = _compiled(segment)
@@ -77,7 +77,7 @@ class Walk:
                 if rest:
                     if kind in ("directory", "link"):
                         yield from self._below(path, rest, met=True)
-                elif kind == "file" or (kind == "link" and _is_file(path)):
+                elif kind == "file" or (kind == "link" and self._is_file(path, met=True)):
                     yield path
 
     def _anywhere(self, directory: str, rest: list[str], *, met: bool) -> Iterator[str]:
@@ -94,15 +94,22 @@ class Walk:
             raise PatternTooWide(f"more than {DIRECTORY_LIMIT} directories")
         try:
             return self._files.children(directory) if self._inside(directory) else ()
-        except PermissionError:
-            if not met:
-                raise
-            self.forbidden.append(directory)
-            return ()
         except OSError as error:
-            if error.errno in ABSENT:
-                return ()
-            raise
+            self._pass_over(error, directory, met=met)
+            return ()
+
+    def _is_file(self, path: str, *, met: bool) -> bool:
+        try:
+            return stat.S_ISREG(os.stat(path).st_mode)
+        except OSError as error:
+            self._pass_over(error, os.path.dirname(path), met=met)
+            return False
+
+    def _pass_over(self, error: OSError, directory: str, *, met: bool) -> None:
+        if isinstance(error, PermissionError) and met:
+            self.forbidden.append(directory)
+        elif error.errno not in ABSENT:
+            raise error
 
 
 def alternatives(pattern: str) -> list[str]:
@@ -119,15 +126,6 @@ def alternatives(pattern: str) -> list[str]:
         if len(done) + len(todo) > ALTERNATIVE_LIMIT:
             raise PatternTooWide(f"more than {ALTERNATIVE_LIMIT} alternatives")
     return list(dict.fromkeys(done))
-
-
-def _is_file(path: str) -> bool:
-    try:
-        return stat.S_ISREG(os.stat(path).st_mode)
-    except OSError as error:
-        if error.errno in ABSENT:
-            return False
-        raise
 
 
 @lru_cache(maxsize=256)
