@@ -12,6 +12,11 @@ from holdfast.schema.session_message import SessionMessage
 _ENCODER = msgspec.json.Encoder()
 encode = _ENCODER.encode
 
+
+def encode_text(value: object) -> str:
+    return _ENCODER.encode(value).decode()
+
+
 decode_any: Any = msgspec.json.Decoder().decode
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 from tests.core.context.places import Place, baseline, forbidden, instructions, stored, told
 
 from holdfast.core.context import configured as module
 from holdfast.core.context.configured import ConfiguredInstructions, Entry, is_remote
+from holdfast.core.context.file_cache import Child
 from holdfast.core.context.system_context import SystemContext
 
 pytestmark = pytest.mark.anyio
@@ -151,3 +153,77 @@ async def test_a_pattern_is_first_expanded_beside_the_loop(place: Place) -> None
     assert asyncio.iscoroutine(first)
     await first
     assert isinstance(service.load(), SystemContext)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a\0b", "\0*", "\ud800", "\ud800/*", "x" * 300, "x" * 300 + "/*", "y/" * 3000, "y/" * 3000 + "*", "**/" * 90],
+)
+async def test_what_no_file_can_be_called_is_absence(place: Place, text: str) -> None:
+    """CTX-145: a project's configuration cannot keep a Session from starting."""
+    x = place.write("x.md", "x")
+    service = configured(place, Entry(text, place.root, False), Entry("x.md", place.root, False))
+    assert await baseline(await load(service)) == instructions((x, "x"))
+
+
+@pytest.mark.parametrize("text", ["/**/s*.md", "../*/s*.md", "../closed/*.md", "l*/**/s*.md", "link/*.md"])
+async def test_a_project_is_not_even_searched_outside_itself(place: Place, text: str) -> None:
+    """CTX-146: what may not be used is not listed either, so that nothing out there can be in the way."""
+    closed = place.base / "closed"
+    closed.mkdir()
+    (closed / "secret.md").write_text("secret", encoding="utf-8")
+    (place.root / "link").symlink_to(closed)
+    listed: list[str] = []
+    children = place.cache.children
+
+    def watched(directory: str) -> tuple[Child, ...]:
+        listed.append(directory)
+        return children(directory)
+
+    place.cache.children = watched  # type: ignore[method-assign]
+    with forbidden(closed):
+        assert await baseline(await load(configured(place, Entry(text, place.root, False)))) == ""
+    assert [directory for directory in listed if not Path(directory).resolve().is_relative_to(place.root)] == []
+
+
+async def test_a_folder_on_the_way_that_may_not_be_listed_is_passed_over(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    """CTX-145: a database's own folder in a project keeps no Session from starting; one that is named does."""
+    x = place.write("docs/x.md", "x")
+    closed = place.write("data/inner/y.md", "y").parent.parent
+    with forbidden(closed):
+        for text in ("**/*.md", "*/*.md", "*/**", "**/x.md", "*/x.md"):
+            assert await baseline(await load(configured(place, Entry(text, place.root, False)))) == instructions(
+                (x, "x")
+            )
+        assert await baseline(await load(configured(place, Entry("data/*.md", place.root, False)))) is None
+    assert "may not be listed" in caplog.text
+
+
+async def test_all_files_together_have_a_limit(
+    place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """CTX-143: one pattern cannot send a whole repository to the model."""
+    a, b = place.write("a.md", "a"), place.write("b.md", "b")
+    service = configured(place, Entry("*.md", place.root, False))
+    monkeypatch.setattr("holdfast.core.context.instructions.TOTAL_LIMIT", len(f"{a}a{b}b"))
+    assert await baseline(await load(service)) == instructions((a, "a"), (b, "b"))
+    place.write("c.md", "c")
+    assert await baseline(await load(service)) == instructions((a, "a"), (b, "b"))
+    assert "too many instructions" in caplog.text
+    monkeypatch.setattr("holdfast.core.context.file_pattern.FILE_LIMIT", 2)
+    assert await baseline(await load(service)) == ""
+
+
+async def test_a_large_pattern_is_looked_for_beside_the_loop_by_whoever_asks(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CTX-147: what asks only which files are said here does not hold up the loop either."""
+    x = place.write("x.md", "x")
+    monkeypatch.setattr(module, "SMALL_WALK", 0)
+    service = configured(place, Entry("*.md", place.root, False))
+    await load(service)
+    found = service.find()
+    assert not isinstance(found, list)
+    assert [file.path for file in await found] == [str(x)]

@@ -236,3 +236,17 @@ async def test_settled_files_are_not_read_again_and_changes_are_never_missed(
         near.write_text("two", encoding="utf-8")
         os.utime(near, ns=(status.st_atime_ns, status.st_mtime_ns))
     assert initialize(await observe(files.ambient())).baseline == instructions((near, "two"))
+
+
+async def test_a_directory_that_moved_behind_its_link_is_found(place: Place) -> None:
+    """CTX-131, CTX-139: the same directory under another name is not taken to be gone."""
+    one, two = place.root / "one", place.root / "two"
+    place.write("one/AGENTS.md", "near")
+    current = place.root / "current"
+    current.symlink_to(one)
+    files = place.files(directory=current)
+    assert await baseline(files.ambient()) == instructions((one / "AGENTS.md", "near"))
+    one.rename(two)
+    current.unlink()
+    current.symlink_to(two)
+    assert await baseline(files.ambient()) == instructions((two / "AGENTS.md", "near"))

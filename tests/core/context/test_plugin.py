@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from holdfast.core.context.snapshot import Snapshot
 from holdfast.core.context.source import UNAVAILABLE, JsonCodec, Source
 from holdfast.core.context.system_context import (
     ReplacementBlocked,
+    ReplacementReady,
     SystemContext,
     Unchanged,
     Updated,
@@ -164,3 +167,41 @@ async def test_plugin_text_follows_core_text(diagnosed: Told) -> None:
     register_plugin_source(registry, "acme", source(lambda: "sunny"), scope, diagnosed)
     registry.register("core/zzz", Fact("core/zzz").context, scope)
     assert initialize(await observe(await compose([registry.load]))).baseline == "zzz is v0\n\nIt is sunny"
+
+
+async def test_whatever_a_plugin_gives_to_wait_for_the_bound_holds(diagnosed: Told) -> None:
+    """CTX-163: a future of its own, or something that only looks as if it could be awaited."""
+
+    class Pretender:
+        def __init__(self) -> None:
+            self.__await__ = None
+
+    future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    given: Any
+    for given in (future, Pretender()):
+        isolated = plugin_source("acme", source(partial(_itself, given)), diagnosed, timeout=0.01)
+        ((_, value),) = await observe(make(isolated))
+        assert value is UNAVAILABLE
+    assert diagnosed == [(KEY, "did not answer within 0.01 s"), (KEY, "cannot be awaited")]
+
+
+async def test_a_stored_value_that_a_newer_plugin_cannot_read_replaces_the_baseline(diagnosed: Told) -> None:
+    """CTX-163, CTX-113: whatever its codec raises, the turn goes on."""
+
+    class Strict(JsonCodec[str]):
+        def __init__(self) -> None:
+            super().__init__(str)
+            self.decode = self._known
+
+        def _known(self, data: Any) -> str:
+            return {b'"sunny"': "sunny"}[bytes(data)]
+
+    given = dataclasses.replace(source(lambda: "sunny"), codec=Strict())
+    context = make(plugin_source("acme", given, diagnosed))
+    outcome = await outcome_of(context, f'{{"{KEY}":{{"value":"rain","removed":"Gone"}}}}')
+    assert isinstance(outcome, ReplacementReady)
+    assert outcome.generation.baseline == "It is sunny"
+
+
+def _itself(given: Any) -> Any:
+    return given

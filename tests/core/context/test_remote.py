@@ -23,6 +23,7 @@ from holdfast.core.context.remote import (
     WebFetch,
 )
 from holdfast.core.context.system_context import SystemContext, initialize, observe
+from holdfast.core.web.errors import FetchFailed
 from holdfast.core.web.fetch import Fetcher
 
 pytestmark = pytest.mark.anyio
@@ -330,3 +331,22 @@ async def test_closing_leaves_nothing_running(
     with pytest.raises(asyncio.CancelledError):
         await task
     site.gate.set()
+
+
+@pytest.mark.parametrize("target", ["https://[broken", "https://other.example:99999/", "https://other.example:port/"])
+async def test_an_address_that_cannot_be_read_is_a_failed_refresh(
+    tmp_path: Path, clock: ManualClock, target: str
+) -> None:
+    """CTX-149, CTX-150: a server that redirects into nowhere fails no turn; the last good copy stays."""
+    answers = [Response(200, {}, b"be kind"), Response(302, {"location": target})]
+
+    async def fetch(url: str, headers: Mapping[str, str], *, limit: int) -> Response:
+        if url == target:
+            raise FetchFailed("unreachable")
+        return answers.pop(0)
+
+    remote = RemoteInstructions(fetch, tmp_path, {}, clock)
+    first = await baseline(await load(remote, "https://start.example/x"))
+    clock.advance(REFRESH_MILLIS)
+    assert await baseline(await load(remote, "https://start.example/x")) == first
+    assert answers == []

@@ -164,7 +164,7 @@ async def test_a_reject_with_words_corrects(desk: Desk) -> None:
     assert len(caught.value.for_model()) < FEEDBACK_CHARACTERS + 100
 
 
-@pytest.mark.parametrize("message", [None, "no"])
+@pytest.mark.parametrize("message", [None, " \n", "no"])
 async def test_a_reject_declines_whatever_else_the_session_waits_for(
     desk: Desk, story: Story, message: str | None
 ) -> None:
@@ -175,7 +175,7 @@ async def test_a_reject_declines_whatever_else_the_session_waits_for(
     other, stranger = await desk.wait(want(session="ses_two"))
     await desk.permissions.reply(SES, request.id, "reject", message=message)
     for waiting in (first, second):
-        with pytest.raises(Corrected if message else Declined):
+        with pytest.raises(Corrected if message == "no" else Declined):
             await soon(waiting)
     replies = [(item["requestID"], item["reply"]) for item in await desk.ear.count(REPLIED, 2)]
     assert replies == [(request.id, "reject"), (sibling.id, "reject")]

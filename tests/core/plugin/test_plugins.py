@@ -261,7 +261,10 @@ async def test_a_transform_cannot_end_the_process(around: Surroundings) -> None:
     def ends(draft: AgentDraft) -> None:
         raise SystemExit
 
-    await around.plugins.add(plugin("bad", lambda host: host.agent.transform(ends) and None))
+    def setup(host: Host) -> None:
+        host.agent.transform(ends)
+
+    await around.plugins.add(plugin("bad", setup))
     await around.plugins.add(plugin("good", adding("fine")))
     assert around.names() == ["fine"]
     assert [failure.owner for failure in around.agents.state.failures] == ["bad"]

@@ -98,6 +98,13 @@ def test_what_git_might_misunderstand_is_dropped(value: Any) -> None:
     assert declared(value) is None
 
 
+@pytest.mark.parametrize("field", ["path", "repository", "description"])
+def test_what_is_no_text_is_dropped(field: str) -> None:
+    """CTX-191, CTX-193: it could not be told to a model."""
+    assert declared({"path": "/x", field: "a\ud800"}) is None
+    assert declared("/x", "a\ud800") is None
+
+
 def test_a_later_document_overrides_by_name() -> None:
     """CTX-191: and a copy does not change with its original."""
     references = References()

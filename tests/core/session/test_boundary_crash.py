@@ -38,7 +38,7 @@ from holdfast.llm.offline import ScriptedTransport, Turn
 from holdfast.schema.session import Session
 from holdfast.schema.session_message import SystemMessage, ToolCompleted, ToolError, ToolPart, UserMessage
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600)]
 
 THURSDAY = "Thu Jun 04 2026"
 
@@ -148,7 +148,6 @@ async def check_after_crash(place: Place, session_id: str) -> None:
 
 
 @pytest.mark.prove
-@pytest.mark.timeout(600)
 async def test_a_process_killed_after_any_commit_loses_and_repeats_nothing(tmp_path: Path) -> None:
     """CTX-086, CTX-096, SES-137: a real process, really killed, with the commit on disk and nobody told."""
     point, killed = 0, True

@@ -231,6 +231,19 @@ async def test_a_summary_that_is_not_smaller_is_discarded(tmp_path: Path) -> Non
 # -- what ------------------------------------------------------------------------------------------------------------
 
 
+async def test_a_summary_is_measured_against_what_it_spares_the_model(tmp_path: Path) -> None:
+    """CMP-009, CMP-014, CMP-043: large results are cut for the one who summarises, not for the one who is sent them."""
+    provider = Provider(calls(("t", {})), says("done"), says("note " * 800))
+    large = tool(lambda context: {"text": "x" * 20_000})
+    async with Lab(tmp_path, provider, tools={"t": large}, config=keep(0), limit=ROOMY) as runtime:
+        session = await new_session(runtime, model=LAB)
+        await talk(runtime, session.id, "go")
+        await runtime.sessions.compact(session.id)
+        made = await runtime.sessions.checkpoint(session.id)
+        assert made is not None
+        assert made.tokens_after < 1_200 < 5_000 < made.tokens_before
+
+
 async def test_the_summary_request(tmp_path: Path) -> None:
     """CMP-018, CMP-019, CMP-020, SES-097: one user message, no system text, no tools, the Session's headers, at most
     4 096 tokens; the conversation first and the instructions last, with every section in its order."""
@@ -528,6 +541,20 @@ async def test_a_failed_attempt_leaves_everything_as_it_was(tmp_path: Path, summ
         assert contents(provider.requests[2]) == [LONG, "next"]
 
 
+async def test_a_defect_ends_the_attempt_too(tmp_path: Path) -> None:
+    """CMP-029, CMP-041: whatever ends it, a started attempt has its end at once; the one who asked hears of it."""
+    provider = Provider(says("one"), Reply([sse(chunk({"content": "half"})), KeyError("a defect")]))
+    async with Lab(tmp_path, provider, config=keep(0), limit=ROOMY) as runtime:
+        session = await new_session(runtime, model=LAB)
+        await talk(runtime, session.id, LONG)
+        with pytest.raises(KeyError, match="a defect"):
+            await runtime.sessions.compact(session.id)
+        types = await event_types(runtime, session.id)
+        assert (types.count("compaction.failed"), types.count("compaction.ended")) == (1, 0)
+        with compacting(runtime, session.id) as mark:
+            assert mark() is None
+
+
 async def test_a_failed_automatic_attempt_lets_the_turn_go_on(tmp_path: Path) -> None:
     """CMP-010: the pending turn proceeds uncompacted."""
     provider = Provider(calls(("t", {}), text=LONG, usage=USED), Reply([error_event("no")]), says("went on"))
@@ -628,7 +655,7 @@ async def test_compacting_while_the_runtime_closes_is_an_interruption(tmp_path: 
 
 
 async def _all_interrupted(runtime: Runtime, callers: set[asyncio.Task[None]]) -> None:
-    done, hanging = await asyncio.wait(callers, timeout=1)
+    done, hanging = await asyncio.wait(callers, timeout=20)
     for task in (*hanging, *runtime.sessions._ongoing):
         task.cancel()
     await asyncio.sleep(0)

@@ -12,6 +12,7 @@ import pytest
 from tests.conftest import MODEL
 
 from holdfast.core.runtime import Paths, Runtime
+from holdfast.core.session import material
 from holdfast.core.session.attachment import normalise
 from holdfast.core.session.material import TEXT_BYTES
 from holdfast.llm.offline import ScriptedTransport
@@ -130,3 +131,23 @@ async def test_a_long_text_is_cut_where_a_line_ends(
     assert "[cut here: the file has" in text
     assert "\ufffd" not in text
     assert len(text.encode()) < TEXT_BYTES + 500
+
+
+async def test_a_directory_with_odd_names_is_listed(
+    runtime: Runtime, session: Session, model: ScriptedTransport, folder: Path
+) -> None:
+    """SES-164: names that are no UTF-8, and links in circles, are names like others."""
+    (folder / os.fsdecode(b"\xff.txt")).write_text("x")
+    (folder / "loop").symlink_to("loop")
+    await ask(runtime, session, folder.as_uri() + "/")
+    assert "loop\nnotes.txt\n\ufffd.txt" in sent(model)
+
+
+async def test_all_files_of_a_prompt_have_a_limit(
+    runtime: Runtime, session: Session, model: ScriptedTransport, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SES-044, SES-164: what follows is not read, and says so."""
+    monkeypatch.setattr(material, "TOTAL_CHARACTERS", len("text/plain" + "as it was\n") + 1)
+    await ask(runtime, session, *[(folder / "notes.txt").as_uri()] * 3)
+    assert sent(model).count("as it was") == 2
+    assert material.TOO_MUCH in sent(model)

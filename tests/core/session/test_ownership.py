@@ -91,8 +91,8 @@ async def test_an_admission_in_b_is_executed_by_a(pair: Pair) -> None:
 async def test_an_interruption_from_b_stops_the_drain_in_a(pair: Pair) -> None:
     """SES-078, SES-068: it returns once the owner has recorded the end; the queued input stays."""
     await drain_in_a(pair)
-    joined = asyncio.create_task(pair.a.sessions.run(pair.session.id))
-    await steps(10)
+    joined = asyncio.create_task(pair.a.execution.run(pair.session.id))
+    await steps(1)  # it joins without waiting for anything
     await pair.a.sessions.prompt(pair.session.id, Prompt(text="later"), delivery="queue")
     await pair.b.sessions.interrupt(pair.session.id)
     assert (await event_types(pair.b, pair.session.id))[-1] == "step.failed"
@@ -171,8 +171,8 @@ async def test_no_prompt_is_stranded_when_an_owner_lets_go(pair: Pair) -> None:
 async def test_an_owner_that_lost_its_lease_cannot_commit(pair: Pair) -> None:
     """SES-078: a newer token makes every later commit of the old drain fail, and nothing of it is stored."""
     gate = await drain_in_a(pair)
-    joined = asyncio.create_task(pair.a.sessions.run(pair.session.id))
-    await steps(10)
+    joined = asyncio.create_task(pair.a.execution.run(pair.session.id))
+    await steps(1)  # it joins without waiting for anything
     with tables(pair.b) as sql:
         sql("update session_lease set owner_id = 'own_other', token = token + 1")
     before = await event_types(pair.b, pair.session.id)

@@ -9,10 +9,12 @@ import pytest
 from tests.core.session.conftest import event_types, new_session, tables
 from tests.core.session.support_lab import LAB, Lab, Provider, refuses, says
 
+from holdfast.core.database.errors import Refused
 from holdfast.core.runtime import Runtime
 from holdfast.core.session.errors import Interrupted, SessionNotFound
 from holdfast.core.session.store import SessionFilter
 from holdfast.llm.errors import classify
+from holdfast.schema.model import ModelRef
 from holdfast.schema.prompt import Prompt
 from holdfast.schema.session import Session
 
@@ -92,6 +94,20 @@ async def test_renaming_and_archiving_are_durable_and_disturb_nothing(tmp_path: 
         assert await runtime.verify() == []
 
 
+async def test_a_rename_that_never_gets_through_says_so(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SES-027: a Session that records without pause cannot make a rename look done."""
+    session = await new_session(runtime)
+    latest = runtime.log.latest
+
+    async def behind(aggregate_id: str) -> int:
+        return await latest(aggregate_id) - 1
+
+    monkeypatch.setattr(runtime.log, "latest", behind)
+    with pytest.raises(Refused):
+        await runtime.sessions.rename(session.id, "new")
+    assert (await runtime.sessions.get(session.id)).title == session.title
+
+
 async def test_deleting_stops_removes_and_keeps_the_events(tmp_path: Path) -> None:
     """SES-028: what runs is interrupted first; the row and all that hangs on it go; the stream of events stays."""
     provider = Provider()
@@ -117,6 +133,29 @@ async def test_deleting_stops_removes_and_keeps_the_events(tmp_path: Path) -> No
             await runtime.sessions.prompt(session.id, Prompt(text="late"))
         assert await runtime.sessions.interrupted() == []
         assert await runtime.verify() == []
+
+
+async def test_whoever_comes_after_a_deletion_hears_that_it_is_gone(
+    runtime: Runtime, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SES-010, SES-028: also when it was still there at the first look; nothing is written."""
+    sessions = runtime.sessions
+    await sessions.delete(session.id)
+    before = await event_types(runtime, session.id)
+
+    async def seen_before(session_id: str) -> Session:
+        return session
+
+    monkeypatch.setattr(runtime.store, "get", seen_before)
+    model = ModelRef(id="other", provider_id="demo")
+    for late in (
+        sessions.prompt(session.id, Prompt(text="late")),
+        sessions.switch_agent(session.id, "plan"),
+        sessions.switch_model(session.id, model),
+    ):
+        with pytest.raises(SessionNotFound):
+            await late
+    assert await event_types(runtime, session.id) == before
 
 
 async def test_what_is_unfinished_elsewhere_works_here(tmp_path: Path) -> None:

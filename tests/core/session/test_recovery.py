@@ -156,6 +156,42 @@ async def test_the_policy_acts_alone_only_where_nothing_was_recorded(
         assert (len(provider.requests), len(await runtime.sessions.interrupted())) == (requests, left)
 
 
+async def test_abandoning_what_somebody_just_took_is_left_to_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SES-139, SES-078: a drain that was a moment faster closes what broke off itself; nobody hears of the race."""
+    session_id = await stuck(tmp_path, "answering")
+    async with Lab(tmp_path, Provider()) as runtime:
+        acquire = runtime._ownership.acquire
+
+        async def late(*given: Any) -> Any:
+            lease = await acquire(*given)
+            with tables(runtime) as sql:
+                sql("update session_lease set owner_id = null, token = token + 1")
+            return lease
+
+        monkeypatch.setattr(runtime._ownership, "acquire", late)
+        await runtime.execution.abandon(session_id)
+        assert [turn.session_id for turn in await runtime.sessions.interrupted()] == [session_id]
+
+
+async def test_a_location_that_cannot_be_opened_keeps_no_server_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """SES-139, SES-077: its turn is shown and stays open; a person may still decide."""
+    session_id = await stuck(tmp_path, "dispatched")
+    runtime = Lab(tmp_path, Provider())
+
+    async def broken(location: object) -> RecoveryPolicy:
+        raise RuntimeError("no such place")
+
+    monkeypatch.setattr(runtime, "_recovery_policy", broken)
+    async with runtime:
+        await runtime.recovery.start()
+        assert [turn.session_id for turn in await runtime.sessions.interrupted()] == [session_id]
+    assert "no such place" in caplog.text
+
+
 async def test_the_policy_and_the_limits_are_configurable(tmp_path: Path) -> None:
     """SES-139, SES-116, SES-142, SES-086: a configuration file can set them."""
     own = {"recovery": "abandon", "running_calls": 2, "calls": 3, "repeated_calls": 4, "turns": 5}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.core.session.conftest import HeldTool, event_types, messages, new_session, tables, user_texts
+from tests.core.session.conftest import HeldTool, event_types, messages, new_session, steps, tables, user_texts
 from tests.core.session.support_lab import LAB, Lab, Provider, calls, recorded, says, until
 from tests.core.session.test_move import git, repository
 
@@ -43,7 +44,8 @@ class Desk:
     async def write(self, **files: str) -> None:
         """One prompt whose turn writes these files."""
         wanted = [("write", {"path": f"{name}.txt", "content": text}) for name, text in files.items()]
-        self.provider.replies[len(self.provider.requests) :] = [calls(*wanted), says("written")]
+        played = [says()] * len(self.provider.requests)
+        self.provider.replies[:] = [*played, calls(*wanted), says("written")]
         await self.say("write " + " ".join(files))
 
     async def say(self, text: str) -> None:
@@ -228,6 +230,85 @@ async def test_a_new_prompt_commits_what_is_staged_and_a_drain_is_stopped_first(
         await it.stage(0)
         with pytest.raises(Interrupted):
             await joined
+
+
+async def test_of_prompts_that_decide_at_once_none_is_lost(tmp_path: Path) -> None:
+    """SES-034, SES-173: one of them commits what is staged; an accepted prompt is not undone by the other."""
+    async with desk(tmp_path) as it:
+        await it.say("keep")
+        await it.say("gone")
+        await it.stage(0)
+        prompts = [it.runtime.sessions.prompt(it.id, Prompt(text=text), resume=False) for text in ("one", "two")]
+        receipts = await asyncio.gather(*prompts, it.runtime.sessions.commit_revert(it.id))
+        waiting = await it.runtime.sessions.pending(it.id)
+        assert sorted(waiting, key=lambda item: item.prompt.text) == receipts[:2]
+        assert [item.text for item in await it.users()] == ["keep"]
+        assert (await event_types(it.runtime, it.id)).count("revert.committed") == 1
+
+
+async def test_what_was_cleared_is_not_committed(tmp_path: Path) -> None:
+    """SES-170, SES-173: a decision is about what is staged when it is recorded, not when it was looked at."""
+    async with desk(tmp_path) as it:
+        await it.say("keep")
+        await it.write(a="one\n")
+        await it.stage(0)
+        reverts = it.runtime.sessions._reverts
+        looked = await it.runtime.sessions.get(it.id)
+        await reverts.clear(it.id)
+        assert await reverts.deciding(looked) is None
+        await asyncio.gather(reverts.commit(it.id), it.runtime.sessions.prompt(it.id, Prompt(text="on"), resume=False))
+        assert len(await it.users()) == 2
+        assert "revert.committed" not in await event_types(it.runtime, it.id)
+
+
+async def test_staging_twice_at_once_keeps_the_original(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SES-169: the original is captured once, before any file went back, so that clearing brings everything back."""
+    async with desk(tmp_path) as it:
+        await it.write(a="one\n", b="two\n", c="three\n")
+        await it.write(a="four\n")
+        went_back = asyncio.Event()
+        restore = Snapshots.restore
+
+        async def slowly(self: Snapshots, tree: str, paths: Sequence[str]) -> None:
+            await restore(self, tree, paths)
+            if not went_back.is_set():
+                went_back.set()
+                await steps(500)  # time enough for the other one, if it does not wait for its turn
+
+        monkeypatch.setattr(Snapshots, "restore", slowly)
+        first = asyncio.create_task(it.stage(0))
+        await went_back.wait()
+        await asyncio.gather(first, it.stage(1))
+        await it.runtime.sessions.clear_revert(it.id)
+        assert [it.text(f"{name}.txt") for name in "abc"] == ["four\n", "two\n", "three\n"]
+
+
+async def test_who_writes_during_the_staging_decides_about_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SES-034, SES-173: the prompt is not answered amid files that are going back, nor undone with what is staged."""
+    async with desk(tmp_path) as it:
+        await it.say("keep")
+        await it.write(a="one\n")
+        going_back, go = asyncio.Event(), asyncio.Event()
+        restore = Snapshots.restore
+
+        async def held(self: Snapshots, tree: str, paths: Sequence[str]) -> None:
+            going_back.set()
+            await go.wait()
+            await restore(self, tree, paths)
+
+        monkeypatch.setattr(Snapshots, "restore", held)
+        staging = asyncio.create_task(it.stage(0))
+        await going_back.wait()
+        asked = len(it.provider.requests)
+        writing = asyncio.create_task(it.say("instead"))
+        await steps(100)
+        answered = len(it.provider.requests) - asked
+        go.set()
+        await asyncio.gather(staging, writing)
+        assert answered == 0
+        assert [item.text for item in await it.users()] == ["keep", "instead"]
+        assert (await it.runtime.sessions.get(it.id)).revert is None
+        assert it.text("a.txt") == "a.txt\n"
 
 
 async def test_a_refused_prompt_commits_nothing(tmp_path: Path) -> None:

@@ -333,12 +333,16 @@ async def test_an_input_can_be_withdrawn_until_it_is_promoted(tmp_path: Path) ->
 async def test_calls_over_the_limits_wait_or_fail(tmp_path: Path) -> None:
     """SES-116, SES-115: so many at once, the rest in order; what is over the number per turn is recorded and failed."""
     now = most = 0
+    two = asyncio.Event()
 
     async def work(context: object) -> dict[str, Any]:
         nonlocal now, most
         now += 1
         most = max(most, now)
-        for _ in range(5):
+        if now == 2:
+            two.set()
+        await two.wait()
+        for _ in range(5):  # time for a third, if there were one
             await asyncio.sleep(0)
         now -= 1
         return {}

@@ -19,6 +19,12 @@ async def site() -> AsyncIterator[Site]:
         yield site
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A first look waits for the site however slow this machine is."""
+    monkeypatch.setattr("holdfast.core.skill.downloads.FIRST_SECONDS", 60.0)
+
+
 class Time:
     """Seconds that pass when told to."""
 

@@ -218,13 +218,16 @@ async def test_a_skill_that_cannot_be_stored_is_left_out_alone(site: Site, skill
 @pytest.mark.usefixtures("url")
 async def test_the_number_of_requests_at_once_is_bounded(site: Site, skills: Skills) -> None:
     """CTX-176: at most eight files."""
-    running, most = 0, 0
+    running, most, full = 0, 0, asyncio.Event()
 
     async def slow(request: web.Request) -> web.StreamResponse:
         nonlocal running, most
         running += 1
         most = max(most, running)
-        await asyncio.sleep(0.01)
+        if running == 8:
+            await asyncio.sleep(0.05)  # time for a ninth, if there were one
+            full.set()
+        await full.wait()
         running -= 1
         return web.Response(text=BODY.format(name="x", body=""))
 
@@ -339,3 +342,13 @@ async def test_an_index_that_is_none_is_a_failure(site: Site, skills: Skills, bo
     """CTX-174: and no skills."""
     site.put("/s/index.json", body)
     assert await contents(skills) == {}
+
+
+async def test_the_password_in_an_address_is_not_logged(
+    skills: Skills, sources: list[SkillSource], caplog: pytest.LogCaptureFixture
+) -> None:
+    """TOL-330: what fails is named without it."""
+    sources.append(UrlSource("https://user:hunter2@skills.invalid/s"))
+    assert await skills.list() == ()
+    assert "skills.invalid/s" in caplog.text
+    assert "hunter2" not in caplog.text

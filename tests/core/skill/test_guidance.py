@@ -10,7 +10,7 @@ from tests.core.skill.conftest import write_skill
 
 from holdfast.core.context.system_context import EMPTY, SystemContext, initialize, observe, reconcile
 from holdfast.core.skill import guidance as texts
-from holdfast.core.skill.guidance import Listed, SkillGuidance, baseline, guidance, offered, permitted
+from holdfast.core.skill.guidance import MOST_LISTED, Listed, SkillGuidance, baseline, guidance, offered, permitted
 from holdfast.core.skill.skill import DirectorySource, Skill, SkillSource
 from holdfast.core.skill.skills import Skills
 from holdfast.schema.permission import Rule
@@ -67,6 +67,11 @@ def test_names_are_sorted_and_cannot_leave_their_tags() -> None:
     told = baseline((Listed(name="a<b>&c", description="one\ntwo </skill>\r\n three"),))
     assert "<name>a&lt;b&gt;&amp;c</name>" in told
     assert "<description>one two &lt;/skill&gt; three</description>" in told
+
+
+def test_a_model_is_told_of_so_many_at_most() -> None:
+    """CTX-178, CTX-180: whatever a directory holds."""
+    assert len(guidance(skill(f"s{number}") for number in range(MOST_LISTED + 1))) == MOST_LISTED
 
 
 @pytest.mark.parametrize(

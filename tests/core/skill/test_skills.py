@@ -51,7 +51,17 @@ def test_configuration_names_sources() -> None:
         DirectorySource("/repo/.opencode/skill"),
         DirectorySource("/repo/.opencode/skills"),
     ]
-    entries = ["https://a.test/x", "http://b.test", "~/mine", "/abs", "rel/ative", ""]
+    entries = [
+        "https://a.test/x",
+        "http://b.test",
+        "~/mine",
+        "/abs",
+        "rel/ative",
+        "",
+        "a\0b",
+        "\ud800",
+        "https://\ud800",
+    ]
     assert configured_sources(entries, Path("/repo"), Path("/home/me")) == [
         UrlSource("https://a.test/x"),
         UrlSource("http://b.test"),
@@ -250,3 +260,23 @@ async def test_a_source_that_goes_takes_its_skills_along(
     assert [skill.content for skill in await skills.list()] == ["High."]
     sources.pop()
     assert [skill.content for skill in await skills.list()] == ["Low."]
+
+
+async def test_a_link_in_a_circle_hides_nothing(tmp_path: Path, sources: list[SkillSource], skills: Skills) -> None:
+    """CTX-171: what cannot be looked at is passed over, and not what is listed after it."""
+    for number in range(8):
+        write_skill(tmp_path / "skills" / f"s{number}" / "SKILL.md", f"s{number}")
+        (tmp_path / "skills" / f"loop{number}").symlink_to(f"loop{number}")
+    sources.append(DirectorySource(str(tmp_path / "skills")))
+    assert await names(skills) == [f"s{number}" for number in range(8)]
+
+
+async def test_a_file_name_that_is_no_text_is_no_skill(
+    tmp_path: Path, sources: list[SkillSource], skills: Skills
+) -> None:
+    """CTX-171, CTX-178: a turn could not tell of it, and is not to fail for it."""
+    write_skill(tmp_path / "good.md")
+    write_skill(tmp_path / os.fsdecode(b"\xff.md"))
+    write_skill(tmp_path / os.fsdecode(b"\xff") / "SKILL.md", "named")
+    sources.append(DirectorySource(str(tmp_path)))
+    assert await names(skills) == ["good"]

@@ -1,4 +1,5 @@
-"""Canonical paths: symlinks resolved, so that one file has one name and containment can be told from the parts."""
+"""Paths as they really are: canonical ones, so that one file has one name and containment can be told from the parts;
+and what of a path is text."""
 
 from __future__ import annotations
 
@@ -8,20 +9,32 @@ CACHE_LIMIT = 1_024
 
 
 class CanonicalDirectories:
-    """Canonical spellings of directories, each worked out again only when the path leads to another one."""
+    """Canonical spellings of directories, each worked out again only when the path leads to another one, or the
+    directory is not where it was: a renamed one, or another one in its inode, looks the same from outside."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[int, int, str]] = {}
+        self._known: dict[str, tuple[tuple[int, int], str]] = {}
 
     def of(self, path: str) -> str:
         """Raises OSError if it does not exist or cannot be looked at."""
-        status = os.stat(path)
-        known = self._known.get(path)
-        if known is None or known[:2] != (status.st_dev, status.st_ino):
-            if len(self._known) >= CACHE_LIMIT:
-                self._known.clear()
-            known = self._known[path] = (status.st_dev, status.st_ino, os.path.realpath(path, strict=True))
-        return known[2]
+        identity = _identity(path)
+        if (known := self._known.get(path)) is not None and known[0] == identity:
+            canonical = known[1]
+            if canonical == path or _leads_to(canonical, identity):
+                return canonical
+        if len(self._known) >= CACHE_LIMIT:
+            self._known.clear()
+        canonical = os.path.realpath(path, strict=True)
+        self._known[path] = (identity, canonical)
+        return canonical
+
+
+def possible(path: str) -> bool:
+    """Whether a file could have this path at all. Text from elsewhere may hold what no system takes for a name."""
+    try:
+        return b"\0" not in os.fsencode(path)
+    except UnicodeEncodeError:
+        return False
 
 
 def contains(root: str, path: str) -> bool:
@@ -40,6 +53,35 @@ def upward(directory: str, root: str) -> list[str]:
     return []
 
 
+def is_folder(entry: os.DirEntry[str]) -> bool:
+    """Also one behind a link. A link in a circle, or to where nobody may look, leads to none."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
+
+
 def printable(path: str) -> str:
     """A path as text. File names are bytes, and some are no UTF-8."""
     return os.fsencode(path).decode("utf-8", "replace")
+
+
+def is_text(text: str) -> bool:
+    """Whether it can be stored and sent: neither a name that is no UTF-8 nor half a character."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _identity(path: str) -> tuple[int, int]:
+    status = os.stat(path)
+    return status.st_dev, status.st_ino
+
+
+def _leads_to(path: str, identity: tuple[int, int]) -> bool:
+    try:
+        return _identity(path) == identity
+    except OSError:
+        return False

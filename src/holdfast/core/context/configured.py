@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
+from holdfast.core.context.canonical import possible, printable
 from holdfast.core.context.file_pattern import PatternTooWide, Walk, is_pattern
 from holdfast.core.context.instructions import aggregate
 from holdfast.core.context.source import UNAVAILABLE
@@ -58,14 +59,24 @@ class ConfiguredInstructions:
         """The remote entries that are in force, each once, in order."""
         return list(dict.fromkeys(entry.text for entry in self._enabled(self._remote)))
 
-    def find(self) -> list[Found]:
+    def find(self) -> list[Found] | Awaitable[list[Found]]:
         """The files that are in force, each once, in order, without those that are ambient already."""
+        if self._large:
+            return asyncio.to_thread(self._find)
+        return self._find()
+
+    def _find(self) -> list[Found]:
         entries = self._enabled(self._local)
         if not entries:
             return []
-        walk = Walk(self._files)
-        found = {file.path: file for entry in entries for file in self._expand(entry, walk)}
-        self._large = walk.directories > SMALL_WALK
+        # What a project wants is not even looked for outside of it, and cannot use up what the user's own needs.
+        ours, theirs = Walk(self._files), Walk(self._files, self._found.inside)
+        found = {
+            file.path: file for entry in entries for file in self._expand(entry, ours if entry.trusted else theirs)
+        }
+        self._large = ours.directories + theirs.directories > SMALL_WALK
+        for directory in (*ours.forbidden, *theirs.forbidden):
+            self._found.diagnose(f"{printable(directory)} may not be listed; no instructions are looked for below it")
         ambient = {file.path for file in self._found.find_ambient()}
         return [file for path, file in found.items() if path not in ambient]
 
@@ -74,13 +85,16 @@ class ConfiguredInstructions:
 
     def _read(self) -> tuple[Instruction, ...] | Unavailable:
         try:
-            return self._found.read(self.find())
+            return self._found.read(self._find())
         except OSError as error:
             self._found.report(error)
             return UNAVAILABLE
 
     def _expand(self, entry: Entry, walk: Walk) -> list[Found]:
         start, path = self._resolve(entry)
+        if not possible(path):
+            self._found.diagnose(f"the instructions entry {entry.text!r} can be no path; it is not used")
+            return []
         try:
             matches = walk.matches(start, path) if is_pattern(path) else [os.path.join(start, path)]
         except PatternTooWide as error:

@@ -8,7 +8,7 @@ Invariants
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, assert_never
+from typing import TYPE_CHECKING, Literal, NamedTuple, assert_never
 
 import msgspec
 
@@ -27,7 +27,7 @@ from holdfast.core.context.system_context import (
 )
 from holdfast.core.database.errors import Refused
 from holdfast.core.database.unit import Statement
-from holdfast.schema.codec import decoder, encode
+from holdfast.schema.codec import decoder, encode_text
 from holdfast.schema.record import Record
 from holdfast.schema.session_event import ContextUpdated
 
@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from holdfast.core.context.metrics import Metrics
     from holdfast.core.context.system_context import Generation, Observation, Outcome, SystemContext
     from holdfast.core.database.database import Database
-    from holdfast.core.database.unit import Committed, Row, Value
+    from holdfast.core.database.unit import Row, Value
+    from holdfast.core.publisher import Publisher
     from holdfast.schema.location import Location
 
 STALE = "context epoch changed"
@@ -58,19 +59,6 @@ class Epoch(NamedTuple):
     baseline_seq: int
     revision: int
     observed: Mapping[str, Seen]
-
-
-class Publisher(Protocol):
-    """The lease of a drain, as far as epochs need it."""
-
-    async def publish(
-        self,
-        *payloads: Record,
-        location: Location,
-        before: Sequence[Statement] = (),
-        local: Sequence[Statement] = (),
-    ) -> Committed:
-        """One fenced commit. Without payloads it consists of the local writes."""
 
 
 class Epochs:
@@ -116,7 +104,13 @@ class Epochs:
             raise ContextContention(session_id)
         _, _, baseline_seq, revision, _ = row
         params = {"session_id": session_id, "revision": revision, "baseline_seq": baseline_seq}
-        await self._replace(params, generation, observation, lease, location)
+        try:
+            await self._replace(params, generation, observation, lease, location)
+        except Refused as refused:
+            if refused.reason != STALE:
+                raise
+            self._metrics.record("context.contention", 1)
+            raise ContextContention(session_id) from refused
         self._metrics.began(session_id, "recovered", generation.baseline)
         return await self._reload(session_id)
 
@@ -184,8 +178,8 @@ class Epochs:
             message_id=self._ids.message(),
             text=update.text,
         )
-        row = {**_made_from(epoch), "snapshot": update.snapshot.encode(), "observed": _json(observed)}
-        keys: dict[str, Value] = {"session_id": epoch.session_id, "keys": _json(update.keys)}
+        row = {**_made_from(epoch), "snapshot": update.snapshot.encode(), "observed": encode_text(observed)}
+        keys: dict[str, Value] = {"session_id": epoch.session_id, "keys": encode_text(update.keys)}
         local = (
             Statement("context.advance", row, changes=1, refusal=STALE),
             Statement("context.change", keys),
@@ -199,7 +193,7 @@ class Epochs:
         observed = self._seen(observation, epoch.snapshot, epoch)
         if observed == epoch.observed:
             return epoch
-        row = {**_made_from(epoch), "observed": _json(observed)}
+        row = {**_made_from(epoch), "observed": encode_text(observed)}
         await lease.publish(location=location, local=(Statement("context.observe", row, changes=1, refusal=STALE),))
         return epoch._replace(observed=observed, revision=epoch.revision + 1)
 
@@ -227,7 +221,7 @@ class Epochs:
         return {
             "baseline": generation.baseline,
             "snapshot": generation.snapshot.encode(),
-            "observed": _json(self._seen(observation, generation.snapshot, None)),
+            "observed": encode_text(self._seen(observation, generation.snapshot, None)),
         }
 
     def _seen(self, observation: Observation, snapshot: Snapshot, epoch: Epoch | None) -> dict[str, Seen]:
@@ -281,7 +275,3 @@ def _decode(session_id: str, row: Row) -> Epoch:
 
 def _made_from(epoch: Epoch) -> dict[str, Value]:
     return {"session_id": epoch.session_id, "revision": epoch.revision, "baseline_seq": epoch.baseline_seq}
-
-
-def _json(value: object) -> str:
-    return encode(value).decode()

@@ -23,7 +23,7 @@ CACHE_LIMIT = 1_024
 SETTLED_NS = 2_000_000_000
 """The coarsest times that file systems in use keep."""
 
-ABSENT = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ELOOP))
+ABSENT = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG))
 """Errors which say that there is no such file. Any other one says that it could not be looked at."""
 
 

@@ -8,7 +8,7 @@ import stat
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.core.context.canonical import CanonicalDirectories, contains, printable, upward
-from holdfast.core.context.file_cache import ABSENT, FileTooLarge
+from holdfast.core.context.file_cache import ABSENT, FILE_LIMIT, FileTooLarge
 from holdfast.core.context.source import UNAVAILABLE, JsonCodec, Source
 from holdfast.core.context.system_context import EMPTY, make
 from holdfast.schema.record import Record
@@ -28,6 +28,9 @@ REMOVED = "The ambient instructions given before are no longer in force."
 
 NAME = "AGENTS.md"
 OTHER_NAME = "CLAUDE.md"
+
+TOTAL_LIMIT = 4 * FILE_LIMIT
+"""Characters of one set of files, which the model is sent as a whole."""
 
 log = logging.getLogger(__name__)
 
@@ -125,12 +128,23 @@ class InstructionFiles:
     def read(self, found: Iterable[Found]) -> tuple[Instruction, ...]:
         """Raises OSError if one of them cannot be read any more."""
         read: list[Instruction] = []
+        size = 0
         for path, status in found:
             try:
-                read.append(Instruction(path=printable(path), content=self._files.text(path, status)))
+                instruction = Instruction(path=printable(path), content=self._files.text(path, status))
             except FileTooLarge:
                 self.diagnose(f"{printable(path)} is too large for instructions; it is not used")
+                continue
+            size += len(instruction.path) + len(instruction.content)
+            if size > TOTAL_LIMIT:
+                self.diagnose(f"there are too many instructions; {instruction.path} and those after it are not used")
+                break
+            read.append(instruction)
         return tuple(read)
+
+    def inside(self, directory: str) -> bool:
+        """Whether a directory belongs to the project, by its real path. Raises OSError if that cannot be told."""
+        return contains(self.root(), self._canonical.of(directory))
 
     def root(self) -> str:
         return self._canonical.of(self._project)

@@ -39,7 +39,7 @@ class NestedInstructions:
         location: Location,
         found: InstructionFiles,
         clock: Clock,
-        elsewhere: Callable[[], list[Found]],
+        elsewhere: Callable[[], list[Found] | Awaitable[list[Found]]],
     ) -> None:
         self._database = database
         self._location = location
@@ -76,12 +76,15 @@ class NestedInstructions:
         return self._load(session_id) if self._found.project_enabled else EMPTY
 
     async def _load(self, session_id: str) -> SystemContext:
-        known = await self.known(session_id)
+        known = (await self.known(session_id))[:FILE_LIMIT]  # reads at the same time may have found more
         if not known:
             return EMPTY
         try:
             root = self._found.root()
-            said = {file.path for file in (*self._found.find_ambient(), *self._elsewhere())}
+            configured = self._elsewhere()
+            if not isinstance(configured, list):
+                configured = await configured
+            said = {file.path for file in (*self._found.find_ambient(), *configured)}
             files = {file.path: file for path in known if (file := self._found.find(path, within=root)) is not None}
             instructions = self._found.read(file for path, file in files.items() if path not in said)
         except OSError as error:

@@ -3,6 +3,7 @@
 Invariants
 - A plugin's failure, silence or slowness is UNAVAILABLE with a diagnostic; it is never raised and never waited for
   beyond the bound, even if the plugin ignores its cancellation.
+- What its codec cannot read back is no value of it, whatever the codec raises: the baseline is replaced.
 - A plugin source can always be removed: its removal text is required."""
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from holdfast.core.context.together import awaits
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
+
+    import msgspec
 
     from holdfast.core.context.registry import SystemContextRegistry
     from holdfast.core.context.source import AnySource, Unavailable
@@ -51,6 +54,7 @@ def plugin_source(
     isolation = _Isolation(source, diagnose, timeout)
     return replace(
         source,
+        codec=isolation,
         load=isolation.load,
         baseline=partial(isolation.render, "baseline", source.baseline),
         update=partial(isolation.render, "update", source.update),
@@ -68,11 +72,14 @@ def plugin_namespace(plugin_id: str) -> str:
 
 
 class _Isolation:
+    """Stands between a plugin's source and the turn, as its loader, its renderers and its codec."""
+
     def __init__(self, source: AnySource, diagnose: Diagnose, timeout: float) -> None:
         self._source = source
         self._diagnose = diagnose
         self._timeout = timeout
-        self._overdue: set[asyncio.Task[Any]] = set()
+        self._overdue: set[asyncio.Future[Any]] = set()
+        self.encode = source.codec.encode  # what was loaded has been encoded once already
 
     def load(self) -> Any:
         try:
@@ -90,14 +97,23 @@ class _Isolation:
             return self._unavailable(f"rendered an empty {kind}")
         return text
 
+    def decode(self, data: bytes | msgspec.Raw) -> Any:
+        try:
+            return self._source.codec.decode(data)
+        except Exception as error:
+            raise ValueError(f"{self._source.key} cannot read its stored value: {type(error).__name__}") from error
+
     async def _wait(self, given: Awaitable[Any]) -> Any:
-        task = asyncio.ensure_future(given)
+        try:
+            task = asyncio.ensure_future(given)
+        except TypeError:
+            return self._unavailable("cannot be awaited")
         try:
             await asyncio.wait({task}, timeout=self._timeout)
         finally:
-            if not task.done():
+            if late := not task.done():
                 self._let_go(task)
-        if not task.done():
+        if late:
             return self._unavailable(f"did not answer within {self._timeout:g} s")
         if task.cancelled():
             return self._unavailable("was cancelled")
@@ -114,12 +130,11 @@ class _Isolation:
         return value if value is UNAVAILABLE else codec.decode(codec.encode(value))
 
     def _let_go(self, task: asyncio.Future[Any]) -> None:
-        assert isinstance(task, asyncio.Task)
         self._overdue.add(task)
         task.add_done_callback(self._forget)
         task.cancel()
 
-    def _forget(self, task: asyncio.Task[Any]) -> None:
+    def _forget(self, task: asyncio.Future[Any]) -> None:
         self._overdue.discard(task)
         if not task.cancelled():
             task.exception()  # seen: nobody waits for it any more

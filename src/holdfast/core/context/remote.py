@@ -149,7 +149,7 @@ class RemoteInstructions:
         try:
             async with asyncio.timeout(REMOTE_TIMEOUT):
                 answer = await self._follow(url, copy)
-        except (FetchFailed, OSError) as error:  # TimeoutError is an OSError
+        except (FetchFailed, OSError, ValueError) as error:  # out of time is an OSError, a broken address a ValueError
             log.warning("instructions from %s cannot be refreshed: %s", shown(url), type(error).__name__)
             answer = UNAVAILABLE
         if isinstance(answer, Copy):
@@ -228,7 +228,10 @@ def digest(url: str) -> str:
 
 def shown(url: str) -> str:
     """The URL without credentials, for people and models."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return url.rpartition("@")[2]
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 

@@ -24,7 +24,7 @@ from holdfast.core.permission.errors import (
     InvalidSave,
     PermissionNotFound,
 )
-from holdfast.core.permission.requests import Kind, Publisher, Requests, TooManyRequests, Unreachable
+from holdfast.core.permission.requests import Kind, Requests, TooManyRequests, Unreachable
 from holdfast.core.session.errors import SessionNotFound
 from holdfast.schema.live_event import PermissionAskedLive, PermissionRepliedLive
 from holdfast.schema.permission import PermissionRequest, Reply, SavedApproval
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from holdfast.core.database.unit import Value
     from holdfast.core.event.log import EventLog
     from holdfast.core.location.project import Project
+    from holdfast.core.publisher import Publisher
     from holdfast.schema.location import Location
     from holdfast.schema.permission import Effect, PermissionSource, Rule
 
@@ -271,7 +272,7 @@ class Permissions:
         if not await self._requests.answer(request, replied, before=before, local=local):
             raise PermissionNotFound(request_id)
         if reply == "reject":
-            await self._decline_others(session_id, message)
+            await self._decline_others(session_id, replied.message)
         elif patterns:
             await self._release_covered()
 

@@ -14,11 +14,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from holdfast.core.database.errors import Refused, StorageError
 from holdfast.core.database.unit import Statement
-from holdfast.core.session.projector import ALREADY_ANSWERED
+from holdfast.core.session.private_projector import ALREADY_ANSWERED
 from holdfast.schema.codec import decoder
 from holdfast.schema.permission import PermissionRequest
 from holdfast.schema.question import QuestionRequest
@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 
     from holdfast.core.clock import Clock
     from holdfast.core.database.database import Database
-    from holdfast.core.database.unit import Committed, Value
+    from holdfast.core.database.unit import Value
     from holdfast.core.event.log import EventLog
+    from holdfast.core.publisher import Publisher
     from holdfast.schema.location import Location
     from holdfast.schema.record import Record
 
@@ -60,12 +61,6 @@ class DuplicateRequest(ValueError):
     def __init__(self, request_id: str) -> None:
         super().__init__(f"a request {request_id} exists already")
         self.request_id = request_id
-
-
-class Publisher(Protocol):
-    """A lease, as far as it is needed here."""
-
-    async def publish(self, *payloads: Record, location: Location) -> Committed: ...
 
 
 @dataclass(frozen=True, slots=True)

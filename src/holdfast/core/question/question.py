@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core.permission.requests import Kind, Publisher, Requests, TooManyRequests, Unreachable
+from holdfast.core.permission.requests import Kind, Requests, TooManyRequests, Unreachable
 from holdfast.core.question.errors import (
     NOBODY_TO_ASK,
     TOO_MANY_WAIT,
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from holdfast.core.database.database import Database
     from holdfast.core.event.log import EventLog
     from holdfast.core.permission.permission import Unattended
+    from holdfast.core.publisher import Publisher
     from holdfast.schema.location import Location
     from holdfast.schema.question import Question, QuestionTool
 

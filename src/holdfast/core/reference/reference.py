@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from holdfast.core.context.canonical import is_text
 from holdfast.core.reference.repository import parse_repository
 from holdfast.schema.catalog import GitReference, LocalReference, ReferenceInfo
 
@@ -53,7 +54,7 @@ def checkout(source: GitSource, repositories: Path) -> Path:
 
 
 def _name(name: str) -> str:
-    if not name or any(character in "/`," or character.isspace() for character in name):
+    if not name or not is_text(name) or any(character in "/`," or character.isspace() for character in name):
         raise ValueError("a name must not be empty or hold `/`, white space, a backtick or a comma")
     return name
 
@@ -62,6 +63,8 @@ def _source(value: object, base: Path, home: Path) -> LocalSource | GitSource:
     if isinstance(value, str):
         value = {"path" if value.startswith((".", "/", "~")) else "repository": value}
     declared = msgspec.convert(value, _Declared)
+    if not all(map(is_text, (declared.path or "", declared.repository or "", declared.description or ""))):
+        raise ValueError("it holds what is no text")
     if declared.path is not None:
         path = home / declared.path[2:] if declared.path.startswith("~/") else base / declared.path
         return LocalSource(path=str(path), description=declared.description, hidden=declared.hidden)

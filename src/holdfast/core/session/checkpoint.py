@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.core.session.runner.lowering import checkpoint
-from holdfast.core.session.transcript import serialise, tokens
+from holdfast.core.session.transcript import characters, tokens
 from holdfast.schema.insight import CheckpointInfo
 from holdfast.schema.session_message import CompactionMessage
 
@@ -22,15 +22,15 @@ async def inspect(store: SessionStore, session_id: str) -> CheckpointInfo | None
     message = newest.decode()
     assert isinstance(message, CompactionMessage)
     replaced: list[str] = []
-    characters, anchor = 0, newest.seq
+    size, anchor = 0, newest.seq
     while rows := await store.messages(session_id, order="desc", limit=PAGE, anchor=anchor):
         for row in rows:
             earlier = row.decode()
             replaced.append(row.id)
             if isinstance(earlier, CompactionMessage):
-                characters += len(checkpoint(earlier.summary, earlier.recent))
+                size += len(checkpoint(earlier.summary, earlier.recent))
                 break
-            characters += len(serialise(earlier))
+            size += characters(earlier)
         else:
             anchor = rows[-1].seq
             continue
@@ -41,6 +41,6 @@ async def inspect(store: SessionStore, session_id: str) -> CheckpointInfo | None
         summary=message.summary,
         recent=message.recent,
         replaced=tuple(reversed(replaced)),
-        tokens_before=tokens(characters),
+        tokens_before=tokens(size),
         tokens_after=tokens(len(checkpoint(message.summary, message.recent))),
     )

@@ -16,7 +16,7 @@ from holdfast.core.session.errors import Interrupted
 from holdfast.core.session.interrupt import Stop
 from holdfast.core.session.runner.lowering import checkpoint
 from holdfast.core.session.runner.publish import stored_tokens
-from holdfast.core.session.transcript import OMITTED, join, select, serialise, summary_prompt, tokens
+from holdfast.core.session.transcript import OMITTED, characters, join, select, serialise, summary_prompt, tokens
 from holdfast.llm import event as llm
 from holdfast.llm.errors import LLMError
 from holdfast.llm.request import Generation, make_request
@@ -122,7 +122,7 @@ class Compaction:
     async def attempt(
         self, plan: Plan, by: Summariser, reason: Reason, interrupt: Interrupt, instructions: str | None = None
     ) -> Report:
-        """Raises Interrupted when it was cut; everything else that goes wrong is a report."""
+        """Raises Interrupted when it was cut; everything else that is known to go wrong is a report."""
         message_id = self._ids.message()
         stamp = {"session_id": self._session_id, "message_id": message_id}
         started = CompactionStarted(timestamp=self._clock.now(), reason=reason, **stamp)
@@ -133,12 +133,14 @@ class Compaction:
             summary = await self._summarise(plan, instructions, by, message_id, interrupt)
             if tokens(len(checkpoint(summary, plan.recent))) >= plan.before:
                 raise _NoSummary("not smaller", "the summary is not smaller than what it stands for")
-        except (TimeoutError, _NoSummary, LLMError, OSError) as error:
+        except Exception as error:
             self._metrics.record("compaction.failure", 1, _cause(error))
             why = UnknownError(message=str(error) or type(error).__name__)
             await self._outbox.commit(CompactionFailed(timestamp=self._clock.now(), error=why, **stamp))
             if interrupt.requested:
                 raise Interrupted from None
+            if not isinstance(error, (_NoSummary, LLMError, OSError)):  # a defect: told as it is, and it travels on
+                raise
             return Report(compacted=False, reason=why.message)
         finally:
             self._metrics.record("compaction.duration", time.perf_counter() - begun, reason)
@@ -237,7 +239,7 @@ def plan(
     selection = select(items, keep_tokens)
     if not items or (not selection.head and prior is None):
         return None
-    before = tokens(len(join(items)) + (len(checkpoint(prior.summary, prior.recent)) if prior else 0))
+    before = tokens(sum(map(characters, others)) + (len(checkpoint(prior.summary, prior.recent)) if prior else 0))
     folded = [prior.recent] if prior is not None and prior.recent else []
     notes = prior.summary if prior is not None else None
     head = [*folded, *selection.head]

@@ -93,6 +93,10 @@ class Execution:
         try:
             async with self._locations.use(location) as services:
                 await services.runner.abandon(session_id, lease, interrupt)
+        except Refused as refused:
+            if refused.reason != LOST:
+                raise
+            # Somebody was a moment faster, and closes it as every drain does.
         finally:
             self._ownership.release(lease)
 

@@ -11,22 +11,25 @@ from typing import TYPE_CHECKING, Literal
 
 from holdfast.core.database.errors import Refused
 from holdfast.core.database.unit import Statement
-from holdfast.core.session.errors import InboxFull, InputNotPending, LifecycleConflict, PromptConflict
+from holdfast.core.session.errors import InboxFull, InputNotPending, LifecycleConflict, PromptConflict, SessionNotFound
 from holdfast.core.session.material import materialise
-from holdfast.core.session.projector import LIFECYCLE_CONFLICT, MESSAGE_EXISTS, NOT_PENDING
+from holdfast.core.session.private_projector import NOT_PENDING
+from holdfast.core.session.projector import LIFECYCLE_CONFLICT, MESSAGE_EXISTS
+from holdfast.core.session.records import ATTEMPTS, DELETED, MOVED_ON, existing
 from holdfast.schema.codec import encode
 from holdfast.schema.prompt import Admission, Delivery, Prompt
-from holdfast.schema.session_event import InputWithdrawn, PromptAdmitted, Prompted
+from holdfast.schema.session_event import AttachmentStored, InputWithdrawn, PromptAdmitted, Prompted
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from holdfast.core.clock import Clock, Ids
-    from holdfast.core.context.epoch import Publisher
+    from holdfast.core.database.unit import Value
     from holdfast.core.event.log import EventLog
+    from holdfast.core.publisher import Publisher
+    from holdfast.core.session.revert import Decision
     from holdfast.core.session.store import SessionStore
     from holdfast.schema.location import Location
-    from holdfast.schema.record import Record
 
 Boundary = Literal["steer", "queue"]
 
@@ -51,7 +54,7 @@ class Inbox:
         delivery: Delivery,
         location: Location,
         wake: bool,
-        first: Callable[[], Awaitable[Record | None]],
+        first: Callable[[], Awaitable[Decision | None]],
     ) -> Admission:
         """Accept a prompt. The same id, Session, prompt and delivery again gives the same receipt.
 
@@ -69,19 +72,14 @@ class Inbox:
             prompt=prompt,
             delivery=delivery,
         )
-        decided = await first()
-        before = (decided,) if decided is not None else ()
-        room = Statement(
-            "inbox.overfull", {"session_id": session_id, "limit": PENDING_LIMIT}, found=False, refusal=INBOX_FULL
-        )
+        files = await materialise(prompt, session_id, message_id, Path(location.directory), admitted.timestamp)
         try:
-            files = await materialise(prompt, session_id, message_id, Path(location.directory), admitted.timestamp)
-            committed = await self._log.publish(
-                *before, admitted, *files, location=location, before=(room,), local=wanted
-            )
+            seq = await self._record(admitted, files, location, wanted, first)
         except Refused as refused:
             if refused.reason == INBOX_FULL:
                 raise InboxFull(session_id, PENDING_LIMIT) from refused
+            if refused.reason == DELETED:
+                raise SessionNotFound(session_id) from refused
             if refused.reason != MESSAGE_EXISTS:
                 raise
             known = await self._store.admission(message_id)
@@ -89,13 +87,39 @@ class Inbox:
                 raise PromptConflict(session_id, message_id) from refused
             return await self._again(_same(known, session_id, prompt, delivery), wanted)
         return Admission(
-            admitted_seq=committed.first + len(before),
+            admitted_seq=seq,
             id=message_id,
             session_id=session_id,
             prompt=prompt,
             delivery=delivery,
             time_created=admitted.timestamp,
         )
+
+    async def _record(
+        self,
+        admitted: PromptAdmitted,
+        files: list[AttachmentStored],
+        location: Location,
+        wanted: tuple[Statement, ...],
+        first: Callable[[], Awaitable[Decision | None]],
+    ) -> int:
+        """The sequence of the admission. A decision that someone else was faster with is made again."""
+        limit: dict[str, Value] = {"session_id": admitted.session_id, "limit": PENDING_LIMIT}
+        room = Statement("inbox.overfull", limit, found=False, refusal=INBOX_FULL)
+        expected = (existing(admitted.session_id), room)
+        for attempt in range(1, ATTEMPTS + 1):
+            decision = await first()
+            decided, unmoved = ((decision.committed,), (decision.unmoved,)) if decision is not None else ((), ())
+            try:
+                committed = await self._log.publish(
+                    *decided, admitted, *files, location=location, before=(*expected, *unmoved), local=wanted
+                )
+            except Refused as refused:
+                if refused.reason != MOVED_ON or attempt == ATTEMPTS:
+                    raise
+            else:
+                return committed.first + len(decided)
+        raise AssertionError("the last attempt raises")
 
     async def _again(self, receipt: Admission, wanted: tuple[Statement, ...]) -> Admission:
         if wanted and receipt.promoted_seq is None:

@@ -10,6 +10,7 @@ import stat
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
+from holdfast.core.context.canonical import is_folder, printable
 from holdfast.core.filesystem.image import ImageError, ImageLimits, image_type, normalize
 from holdfast.core.filesystem.text import decode, is_binary
 from holdfast.schema.session_event import AttachmentStored
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 TEXT_BYTES = 256 * 1024
 MEDIA_BYTES = 20 * 1024 * 1024
+TOTAL_CHARACTERS = 64 * 1024 * 1024
+"""Of all that one prompt attaches, in which media is base64; what follows is not read."""
+TOO_MUCH = "the files before it are all that one prompt can hold"
 ENTRIES = 500
 
 
@@ -33,17 +37,17 @@ async def materialise(
     prompt: Prompt, session_id: str, message_id: str, directory: Path, now: int
 ) -> list[AttachmentStored]:
     """One event for each file that is named by its place. What came along as data needs none."""
-    named = [(index, file) for index, file in enumerate(prompt.files or ()) if not file.uri.startswith("data:")]
-    return [
-        AttachmentStored(
-            timestamp=now,
-            session_id=session_id,
-            message_id=message_id,
-            index=index,
-            **await asyncio.to_thread(_content, file, directory),
+    stored: list[AttachmentStored] = []
+    size = 0
+    for index, file in enumerate(prompt.files or ()):
+        if file.uri.startswith("data:"):
+            continue
+        content = await asyncio.to_thread(_content, file, directory) if size < TOTAL_CHARACTERS else _note(TOO_MUCH)
+        size += sum(map(len, content.values()))
+        stored.append(
+            AttachmentStored(timestamp=now, session_id=session_id, message_id=message_id, index=index, **content)
         )
-        for index, file in named
-    ]
+    return stored
 
 
 def _content(file: FileAttachment, directory: Path) -> dict[str, str]:
@@ -54,9 +58,13 @@ def _content(file: FileAttachment, directory: Path) -> dict[str, str]:
                 return {"mime": "text/plain", "text": _listing(path)}
             return _file(handle.read(), path)
     except _Refused as refusal:
-        return {"mime": "text/plain", "note": str(refusal)}
+        return _note(str(refusal))
     except OSError as error:
-        return {"mime": "text/plain", "note": error.strerror or type(error).__name__}
+        return _note(error.strerror or type(error).__name__)
+
+
+def _note(why: str) -> dict[str, str]:
+    return {"mime": "text/plain", "note": why}
 
 
 def _path(uri: str, directory: Path) -> Path:
@@ -127,7 +135,7 @@ def _beginning(data: bytes) -> bytes:
 
 def _listing(path: Path) -> str:
     with os.scandir(path) as found:
-        names = sorted(f"{entry.name}/" if entry.is_dir() else entry.name for entry in _some(found))
+        names = sorted(printable(entry.name) + ("/" if is_folder(entry) else "") for entry in _some(found))
     more = "\n[more entries are not shown]" if len(names) > ENTRIES else ""
     return "\n".join(names[:ENTRIES]) + more
 

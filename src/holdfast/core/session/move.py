@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.core.location.project import subpath
-from holdfast.core.session.errors import DestinationMismatch
+from holdfast.core.session.errors import ChangesNotMoved, DestinationMismatch
 from holdfast.core.snapshot import transfer
+from holdfast.core.snapshot.errors import TransferError
 from holdfast.schema.location import Location
 from holdfast.schema.session_event import Moved
 
@@ -50,6 +51,8 @@ class Moves:
         await self._execution.interrupt(session_id)
         try:
             await self._carry(session, destination, project, move_changes=move_changes)
+        except TransferError as error:
+            raise ChangesNotMoved(error.step, error.directory, error.reason) from error
         finally:
             self._execution.wake(session_id)
 

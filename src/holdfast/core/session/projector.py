@@ -10,8 +10,9 @@ from msgspec import UNSET
 
 from holdfast.core.database.database import PROJECTIONS
 from holdfast.core.database.unit import Statement, Value
+from holdfast.core.session.private_projector import PRIVATE_PROJECTORS, UNKNOWN_BOUNDARY, end_turn
 from holdfast.schema import session_event as ev
-from holdfast.schema.codec import encode
+from holdfast.schema.codec import encode_text
 from holdfast.schema.session import NO_TOKENS, SessionRecord
 
 if TYPE_CHECKING:
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
 ALREADY_PROJECTED = "already projected"
 LIFECYCLE_CONFLICT = "lifecycle conflict"
 MESSAGE_EXISTS = "message exists"
-UNKNOWN_BOUNDARY = "unknown boundary"
-NOT_PENDING = "not pending"
-ALREADY_ANSWERED = "already answered"
 
 
 def session_created(event: Projected) -> tuple[Statement, ...]:
@@ -62,7 +60,7 @@ def model_switched(event: Projected) -> tuple[Statement, ...]:
     data: ev.ModelSwitched = event.data
     return (
         Statement(
-            "session.set_model", {"id": data.session_id, "model": _json(data.model), "timestamp": data.timestamp}
+            "session.set_model", {"id": data.session_id, "model": encode_text(data.model), "timestamp": data.timestamp}
         ),
         _message(event, data.message_id, "model-switched", {"model": data.model}),
     )
@@ -132,7 +130,7 @@ def shell_ended(event: Projected) -> tuple[Statement, ...]:
                 "session_id": data.session_id,
                 "call_id": data.call_id,
                 "timestamp": data.timestamp,
-                "patch": _json(patch),
+                "patch": encode_text(patch),
             },
         ),
     )
@@ -161,13 +159,13 @@ def step_ended(event: Projected) -> tuple[Statement, ...]:
         **({"snapshot": snapshot} if snapshot else {}),
     }
     usage = {**_usage(data), "message_id": data.assistant_message_id}
-    return (_end_step(data, patch), Statement("session.add_step_usage", usage), _end_turn(data))
+    return (_end_step(data, patch), Statement("session.add_step_usage", usage), end_turn(data))
 
 
 def step_failed(event: Projected) -> tuple[Statement, ...]:
     data: ev.StepFailed = event.data
     patch = {"time": {"completed": data.timestamp}, "finish": "error", "error": data.error}
-    return (_end_step(data, patch), _end_turn(data))
+    return (_end_step(data, patch), end_turn(data))
 
 
 def text_started(event: Projected) -> tuple[Statement, ...]:
@@ -218,13 +216,13 @@ def tool_input_ended(event: Projected) -> tuple[Statement, ...]:
 def tool_called(event: Projected) -> tuple[Statement, ...]:
     data: ev.ToolCalled = event.data
     state = {"status": "running", "input": data.input, "structured": {}, "content": []}
-    row = {"provider": _json(data.provider), "state": _json(state)}
+    row = {"provider": encode_text(data.provider), "state": encode_text(state)}
     return (Statement("part.tool_called", {**_target(data, data.call_id), **row}),)
 
 
 def tool_progress(event: Projected) -> tuple[Statement, ...]:
     data: ev.ToolProgress = event.data
-    row = {"structured": _json(data.structured), "content": _json(data.content)}
+    row = {"structured": encode_text(data.structured), "content": encode_text(data.content)}
     return (Statement("part.tool_progress", {**_target(data, data.call_id), **row}),)
 
 
@@ -269,7 +267,7 @@ def usage_recorded(event: Projected) -> tuple[Statement, ...]:
 
 
 def revert_staged(event: Projected) -> tuple[Statement, ...]:
-    return (_revert(event.data, _json(event.data.revert)),)
+    return (_revert(event.data, encode_text(event.data.revert)),)
 
 
 def revert_cleared(event: Projected) -> tuple[Statement, ...]:
@@ -290,105 +288,9 @@ def revert_committed(event: Projected) -> tuple[Statement, ...]:
     )
 
 
-def input_withdrawn(event: Projected) -> tuple[Statement, ...]:
-    data: ev.InputWithdrawn = event.data
-    row = {"session_id": data.session_id, "id": data.message_id}
-    return (
-        Statement("inbox.withdraw", row, changes=1, refusal=NOT_PENDING),
-        Statement("inbox.woken", {"id": data.message_id}, operational=True),
-    )
-
-
-def attachment_stored(event: Projected) -> tuple[Statement, ...]:
-    data: ev.AttachmentStored = event.data
-    kinds = {"text": data.text, "data": data.data, "note": data.note}
-    kind, content = next(((kind, content) for kind, content in kinds.items() if content is not None), ("note", ""))
-    row: dict[str, Value] = {
-        "session_id": data.session_id,
-        "message_id": data.message_id,
-        "index": data.index,
-        "mime": data.mime,
-        "kind": kind,
-        "content": content,
-    }
-    return (Statement("attachment.insert", row),)
-
-
-def instruction_discovered(event: Projected) -> tuple[Statement, ...]:
-    data: ev.InstructionDiscovered = event.data
-    place = {"directory": data.location.directory, "workspace_id": data.location.workspace_id or ""}
-    return tuple(
-        Statement("instruction.discover", {"session_id": data.session_id, **place, "path": path}) for path in data.paths
-    )
-
-
-def turn_dispatched(event: Projected) -> tuple[Statement, ...]:
-    data: ev.TurnDispatched = event.data
-    row: dict[str, Value] = {
-        "session_id": data.session_id,
-        "agent": data.agent,
-        "model": _json(data.model),
-        "attempt": data.attempt,
-        "timestamp": data.timestamp,
-    }
-    return (Statement("turn.dispatch", row),)
-
-
-def turn_abandoned(event: Projected) -> tuple[Statement, ...]:
-    return (_end_turn(event.data),)
-
-
 def snapshot_captured(event: Projected) -> tuple[Statement, ...]:
     data: ev.SnapshotCaptured = event.data
     return (_end_step(data, {"snapshot": {"end": data.snapshot, "files": data.files}}),)
-
-
-def compaction_undone(event: Projected) -> tuple[Statement, ...]:
-    data: ev.CompactionUndone = event.data
-    row = {"session_id": data.session_id, "message_id": data.message_id}
-    return (
-        Statement("message.undo_compaction", row, changes=1, refusal=UNKNOWN_BOUNDARY),
-        Statement("session.clear_epoch", {"id": data.session_id}, operational=True),
-    )
-
-
-def todos_replaced(event: Projected) -> tuple[Statement, ...]:
-    data: ev.TodosReplaced = event.data
-    rows: list[dict[str, Value]] = [
-        {
-            "session_id": data.session_id,
-            "position": position,
-            "content": todo.content,
-            "status": todo.status,
-            "priority": todo.priority,
-            "timestamp": data.timestamp,
-        }
-        for position, todo in enumerate(data.todos)
-    ]
-    clear = Statement("todo.clear", {"session_id": data.session_id})
-    return (clear, *(Statement("todo.insert", row) for row in rows))
-
-
-def permission_asked(event: Projected) -> tuple[Statement, ...]:
-    return (_request(event.data, "permission", event.data.agent),)
-
-
-def permission_replied(event: Projected) -> tuple[Statement, ...]:
-    data: ev.PermissionReplied = event.data
-    given = {"reply": data.reply, "message": data.message, "cause": data.cause}
-    return (_answered(data, {key: value for key, value in given.items() if value is not None}),)
-
-
-def question_asked(event: Projected) -> tuple[Statement, ...]:
-    return (_request(event.data, "question", None),)
-
-
-def question_replied(event: Projected) -> tuple[Statement, ...]:
-    return (_answered(event.data, {"answers": event.data.answers}),)
-
-
-def question_rejected(event: Projected) -> tuple[Statement, ...]:
-    return (_answered(event.data, {"rejected": event.data.cause or "person"}),)
 
 
 _PROJECTORS: dict[type[Record], Projector] = {
@@ -424,21 +326,9 @@ _PROJECTORS: dict[type[Record], Projector] = {
     ev.RevertStaged: revert_staged,
     ev.RevertCleared: revert_cleared,
     ev.RevertCommitted: revert_committed,
-    ev.InputWithdrawn: input_withdrawn,
-    ev.AttachmentStored: attachment_stored,
-    ev.InstructionDiscovered: instruction_discovered,
-    ev.TurnDispatched: turn_dispatched,
-    ev.TurnAbandoned: turn_abandoned,
     ev.SnapshotCaptured: snapshot_captured,
-    ev.CompactionUndone: compaction_undone,
-    ev.TodosReplaced: todos_replaced,
-    ev.PermissionAsked: permission_asked,
-    ev.PermissionReplied: permission_replied,
-    ev.QuestionAsked: question_asked,
-    ev.QuestionReplied: question_replied,
-    ev.QuestionRejected: question_rejected,
 }
-SESSION_PROJECTORS: Projectors = _PROJECTORS
+SESSION_PROJECTORS: Projectors = _PROJECTORS | PRIVATE_PROJECTORS
 
 
 def _message(event: Projected, id: str, kind: str, content: Mapping[str, Any]) -> Statement:
@@ -454,7 +344,7 @@ def _message(event: Projected, id: str, kind: str, content: Mapping[str, Any]) -
             "id": id,
             "type": kind,
             "timestamp": data.timestamp,
-            "data": _json(header),
+            "data": encode_text(header),
         },
     )
 
@@ -466,7 +356,7 @@ def _end_step(data: ev.StepPayload, patch: Mapping[str, Any]) -> Statement:
             "session_id": data.session_id,
             "message_id": data.assistant_message_id,
             "timestamp": data.timestamp,
-            "patch": _json(patch),
+            "patch": encode_text(patch),
         },
     )
 
@@ -488,34 +378,11 @@ def _compacting(data: ev.SessionPayload, since: int | None) -> Statement:
     return Statement("session.set_compacting", {"id": data.session_id, "since": since})
 
 
-def _end_turn(data: ev.SessionPayload) -> Statement:
-    return Statement("turn.end", {"session_id": data.session_id})
-
-
-def _request(data: ev.PermissionAsked | ev.QuestionAsked, kind: str, agent: str | None) -> Statement:
-    row: dict[str, Value] = {
-        "session_id": data.session_id,
-        "id": data.request.id,
-        "kind": kind,
-        "agent": agent,
-        "data": _json(data.request),
-        "timestamp": data.timestamp,
-    }
-    return Statement("request.insert", row)
-
-
-def _answered(
-    data: ev.PermissionReplied | ev.QuestionReplied | ev.QuestionRejected, reply: Mapping[str, Any]
-) -> Statement:
-    row = {"session_id": data.session_id, "id": data.request_id, "reply": _json(reply)}
-    return Statement("request.reply", row, changes=1, refusal=ALREADY_ANSWERED)
-
-
 def _part(
     data: ev.StepPayload, kind: str, key: str, content: Mapping[str, Any], *, status: str | None = None
 ) -> tuple[Statement, ...]:
     place = {"session_id": data.session_id, "message_id": data.assistant_message_id, "kind": kind, "key": key}
-    add = Statement("part.add", {**place, "status": status, "data": _json(content)})
+    add = Statement("part.add", {**place, "status": status, "data": encode_text(content)})
     return (Statement("part.supersede", place), add)
 
 
@@ -532,7 +399,7 @@ def _settled(provider: ev.Provider, state: Mapping[str, Any]) -> dict[str, Value
     return {
         "executed": int(provider.executed),
         "metadata": _json_or_none(provider.metadata),
-        "state": _json(state),
+        "state": encode_text(state),
     }
 
 
@@ -544,7 +411,7 @@ def _inbox_row(data: ev.PromptAdmitted | ev.Prompted) -> dict[str, Value]:
     return {
         "session_id": data.session_id,
         "id": data.message_id,
-        "prompt": _json(data.prompt),
+        "prompt": encode_text(data.prompt),
         "delivery": data.delivery,
         "timestamp": data.timestamp,
     }
@@ -586,9 +453,5 @@ def _session_row(info: SessionRecord) -> dict[str, Value]:
     }
 
 
-def _json(value: Any) -> str:
-    return encode(value).decode()
-
-
 def _json_or_none(value: Any) -> str | None:
-    return None if value is None else _json(value)
+    return None if value is None else encode_text(value)

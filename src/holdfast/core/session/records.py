@@ -19,12 +19,14 @@ if TYPE_CHECKING:
     from holdfast.core.clock import Clock, Ids
     from holdfast.core.event.log import EventLog
     from holdfast.core.session.store import SessionStore
+    from holdfast.schema.location import Location
     from holdfast.schema.model import ModelRef
     from holdfast.schema.session import Session, SessionRecord
 
 DEFAULT_TITLE = "New session - "
 TITLE_CHARACTERS = 200
 MOVED_ON = "record moved on"
+DELETED = "session deleted"
 ATTEMPTS = 50
 
 
@@ -41,7 +43,7 @@ class SessionRecords:
         switched = AgentSwitched(
             timestamp=self._clock.now(), session_id=session_id, message_id=self._ids.message(), agent=agent
         )
-        await self._log.publish(switched, location=session.location)
+        await self._publish(switched, session.location)
 
     async def switch_model(self, session_id: str, model: ModelRef) -> None:
         """From the next turn on; the history stays. The model that is already selected changes nothing."""
@@ -51,7 +53,7 @@ class SessionRecords:
         switched = ModelSwitched(
             timestamp=self._clock.now(), session_id=session_id, message_id=self._ids.message(), model=model
         )
-        await self._log.publish(switched, location=session.location)
+        await self._publish(switched, session.location)
 
     async def rename(self, session_id: str, title: str) -> Session:
         return await self._update(session_id, lambda record: replace(record, title=title[:TITLE_CHARACTERS]))
@@ -75,8 +77,16 @@ class SessionRecords:
             raise SessionNotFound(session_id)
         await self._log.publish(SessionDeleted(session_id=session_id, info=record))
 
+    async def _publish(self, switched: AgentSwitched | ModelSwitched, location: Location) -> None:
+        try:
+            await self._log.publish(switched, location=location, before=(existing(switched.session_id),))
+        except Refused as refused:
+            if refused.reason != DELETED:
+                raise
+            raise SessionNotFound(switched.session_id) from refused
+
     async def _update(self, session_id: str, change: Callable[[SessionRecord], SessionRecord | None]) -> Session:
-        for _ in range(ATTEMPTS):
+        for attempt in range(1, ATTEMPTS + 1):
             head = await self._log.latest(session_id)
             record = await self._store.record(session_id)
             if record is None:
@@ -85,17 +95,26 @@ class SessionRecords:
             if changed is None:
                 break
             info = replace(changed, time=replace(changed.time, updated=self._clock.now()))
-            unmoved = Statement(
-                "event.head_is", {"aggregate_id": session_id, "head": head}, found=True, refusal=MOVED_ON
-            )
             try:
-                await self._log.publish(SessionUpdated(session_id=session_id, info=info), before=(unmoved,))
+                await self._log.publish(
+                    SessionUpdated(session_id=session_id, info=info), before=(unmoved(session_id, head),)
+                )
             except Refused as refused:
-                if refused.reason != MOVED_ON:
+                if refused.reason != MOVED_ON or attempt == ATTEMPTS:
                     raise
                 continue
             break
         return await self._store.get(session_id)
+
+
+def existing(session_id: str) -> Statement:
+    """Expects that the Session was not deleted since it was looked at."""
+    return Statement("session.exists", {"id": session_id}, found=True, refusal=DELETED)
+
+
+def unmoved(session_id: str, head: int) -> Statement:
+    """Expects that nothing of the Session was recorded since its log had this head."""
+    return Statement("event.head_is", {"aggregate_id": session_id, "head": head}, found=True, refusal=MOVED_ON)
 
 
 def _same(one: ModelRef, other: ModelRef) -> bool:

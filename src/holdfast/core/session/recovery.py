@@ -56,19 +56,26 @@ class Recovery:
         return [turn for turn in await self._store.open_turns() if not await self._worked_on(turn.session_id)]
 
     async def start(self) -> None:
-        """At the start of a server: lost wakes are woken, broken turns are shown, and the policy acts."""
+        """At the start of a server: lost wakes are woken, broken turns are shown, and the policy acts. A Session whose
+        Location cannot be opened any more stays as it is, and keeps nobody else from starting."""
         await self._execution.recover_wakes()
         for turn in await self.interrupted():
-            session = await self._store.find(turn.session_id)
-            if session is None:
-                continue
-            self._show(turn, session.location)
-            policy = await self._policy(session.location)
-            # Where output or a call was recorded, going on alone could repeat what already happened.
-            if policy == "continue" and turn.message_id is None:
-                self._continue(turn.session_id)
-            elif policy == "abandon":
-                await self._execution.abandon(turn.session_id)
+            try:
+                await self._act(turn)
+            except Exception as error:  # noqa: BLE001 - one Session's trouble is not the server's
+                log.warning("the broken turn of %s stays open: %s: %s", turn.session_id, type(error).__name__, error)
+
+    async def _act(self, turn: InterruptedTurn) -> None:
+        session = await self._store.find(turn.session_id)
+        if session is None:
+            return
+        self._show(turn, session.location)
+        policy = await self._policy(session.location)
+        # Where output or a call was recorded, going on alone could repeat what already happened.
+        if policy == "continue" and turn.message_id is None:
+            self._continue(turn.session_id)
+        elif policy == "abandon":
+            await self._execution.abandon(turn.session_id)
 
     async def decide(self, session_id: str, decision: Literal["continue", "abandon"]) -> None:
         """A person's word on one Session. Continuing is an explicit run from history: the broken turn is recorded as

@@ -12,7 +12,8 @@ from holdfast.core.database.unit import Statement
 from holdfast.core.location.project import subpath
 from holdfast.core.session.checkpoint import inspect
 from holdfast.core.session.errors import CompactionInUse, NothingToCompact
-from holdfast.core.session.projector import ALREADY_PROJECTED, UNKNOWN_BOUNDARY
+from holdfast.core.session.private_projector import UNKNOWN_BOUNDARY
+from holdfast.core.session.projector import ALREADY_PROJECTED
 from holdfast.core.session.records import DEFAULT_TITLE
 from holdfast.schema.session import NO_TOKENS, RecordTime, Session, SessionRecord
 from holdfast.schema.session_event import CompactionUndone, SessionCreated

@@ -4,6 +4,7 @@ what the summarising model is told. Pure; the compaction itself is in compaction
 from __future__ import annotations
 
 import re
+import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.schema import session_message as stored
@@ -72,7 +73,7 @@ def serialise(message: SessionMessage, *, result_characters: int = RESULT_CHARAC
     """Empty for what says nothing to a reader."""
     match message:
         case stored.UserMessage():
-            attached = [f"[Attached {file.mime}: {file.name or file.uri[:200]}]" for file in message.files or ()]
+            attached = [f"[Attached {file.mime}: {_said(file.name or file.uri[:200])}]" for file in message.files or ()]
             return "\n".join([f"[User]: {_said(message.text)}", *attached])
         case stored.SyntheticMessage():
             return f"[Synthetic context]: {_said(message.text)}"
@@ -84,6 +85,11 @@ def serialise(message: SessionMessage, *, result_characters: int = RESULT_CHARAC
             return "\n".join(line for part in message.content for line in _part(part, result_characters))
         case _:
             return ""
+
+
+def characters(message: SessionMessage) -> int:
+    """How much of a request it is: whole, where what is summarised is cut."""
+    return len(serialise(message, result_characters=sys.maxsize))
 
 
 def select(items: Sequence[str], keep_tokens: int) -> Selection:
@@ -127,7 +133,7 @@ def _part(part: stored.Part, result_characters: int) -> list[str]:
         case stored.ToolPart():
             given = part.state.input
             shown = given if isinstance(given, str) else encode(given).decode()
-            return [f"[Assistant tool call]: {part.name}({shown})", *_result(part.state, result_characters)]
+            return [f"[Assistant tool call]: {part.name}({_said(shown)})", *_result(part.state, result_characters)]
 
 
 def _result(state: stored.ToolState, result_characters: int) -> list[str]:

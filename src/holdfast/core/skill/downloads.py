@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from holdfast.core.context.remote import shown
 from holdfast.core.file_lock import try_lock
 from holdfast.core.skill.index import VERSION_FILE, Entry, main_file, parse_index, path_in_url
 from holdfast.core.skill.reader import Found
@@ -109,7 +110,7 @@ class SkillDownloads:
                     await self._refresh(base)
             wait = REFRESH_SECONDS
         except (FetchFailed, OSError, msgspec.DecodeError) as error:
-            log.warning("skills of %s could not be had: %s", base, error)
+            log.warning("skills of %s could not be had: %s", shown(base), error)
         finally:
             self._due[base] = self._now() + wait
             del self._pulls[base]
@@ -117,7 +118,7 @@ class SkillDownloads:
     async def _refresh(self, base: str) -> None:
         entries, problems = parse_index(await self._get(base + "index.json", INDEX_BYTES, attempts=ATTEMPTS))
         for problem in problems:
-            log.warning("a skill of %s was left out: %s", base, problem)
+            log.warning("a skill of %s was left out: %s", shown(base), problem)
         shutil.rmtree(self._staging(base), ignore_errors=True)  # of a process that died
         skills, files = asyncio.Semaphore(SKILLS_AT_ONCE), asyncio.Semaphore(FILES_AT_ONCE)
 
@@ -126,7 +127,8 @@ class SkillDownloads:
                 try:
                     await self._bring(base, entry, files)
                 except* (FetchFailed, OSError) as errors:
-                    log.warning("skill %r of %s stays as it was: %s", entry.name, base, errors.exceptions[0])
+                    why = errors.exceptions[0]
+                    log.warning("skill %r of %s stays as it was: %s", entry.name, shown(base), why)
 
         await asyncio.gather(*(bring(entry) for entry in entries))
         shutil.rmtree(self._staging(base), ignore_errors=True)

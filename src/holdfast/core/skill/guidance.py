@@ -25,6 +25,7 @@ NONE = "No skills are available at present."
 CHANGED = "The available skills have changed. This list takes the place of the earlier one."
 REMOVED = "The guidance on skills has ended. Do not use the skills that were listed earlier."
 DESCRIPTION_CHARACTERS = 2000
+MOST_LISTED = 500
 
 
 class Listed(Record):
@@ -84,8 +85,9 @@ def permitted(skills: Iterable[Skill], rules: Sequence[Rule]) -> tuple[Skill, ..
 
 
 def guidance(skills: Iterable[Skill]) -> Guidance:
+    """Those that are described, as many as a model can be told of."""
     listed = (Listed(name=skill.name, description=skill.description) for skill in skills if skill.description)
-    return tuple(sorted(listed, key=lambda skill: (skill.name.casefold(), skill.name)))
+    return tuple(sorted(listed, key=lambda skill: (skill.name.casefold(), skill.name)))[:MOST_LISTED]
 
 
 def baseline(value: Guidance) -> str:

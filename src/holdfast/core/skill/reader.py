@@ -11,6 +11,7 @@ import os
 import stat
 from typing import TYPE_CHECKING, NamedTuple
 
+from holdfast.core.context.canonical import is_folder, is_text
 from holdfast.core.context.file_cache import Stamp
 from holdfast.core.frontmatter import InvalidFrontmatter, parse_markdown
 from holdfast.core.skill.skill import Skill
@@ -93,7 +94,7 @@ def find_below(root: str) -> Found:
             with os.scandir(directory) as listing:
                 for entry in listing:
                     entries += 1
-                    if entry.is_dir():
+                    if is_folder(entry):
                         pending.append(entry.path)
                     elif directory == root and entry.name.endswith(".md"):
                         files[entry.path] = entry.name.removesuffix(".md")
@@ -119,6 +120,8 @@ def _parse(path: str, fallback: str | None) -> Skill | None:
     if not isinstance(description, str | None) or not isinstance(slash, bool | None):
         return None
     if not markdown.data and not markdown.body.strip():
+        return None
+    if not all(map(is_text, (name, description or "", path))):  # a skill is told of, and its file is shown
         return None
     return Skill(name=name, description=description, slash=slash, location=path, content=markdown.body)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from holdfast.core.context.canonical import possible
 from holdfast.schema.catalog import SkillInfo
 
 if TYPE_CHECKING:
@@ -54,8 +55,8 @@ def directory_sources(directories: Sequence[Path]) -> list[SkillSource]:
 
 
 def configured_sources(entries: Sequence[str], location: Path, home: Path) -> list[SkillSource]:
-    """Of `skills` in configuration: a URL, or a path that is relative to the Location."""
-    return [_configured(entry, location, home) for entry in entries if entry]
+    """Of `skills` in configuration: a URL, or a path that is relative to the Location. What can be neither is none."""
+    return [_configured(entry, location, home) for entry in entries if entry and possible(entry)]
 
 
 def _configured(entry: str, location: Path, home: Path) -> SkillSource:

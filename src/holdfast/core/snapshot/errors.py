@@ -1,10 +1,11 @@
-"""What can go wrong with a snapshot."""
+"""What can go wrong with a snapshot, or with carrying changes over."""
 
 from __future__ import annotations
 
 from typing import Literal
 
 Operation = Literal["capture", "files", "diff", "preview", "restore"]
+Step = Literal["capture", "apply", "reset"]
 
 
 class SnapshotError(Exception):
@@ -16,3 +17,13 @@ class SnapshotError(Exception):
         super().__init__(f"snapshot {operation}: {message}")
         self.operation = operation
         self.message = message
+
+
+class TransferError(Exception):
+    """Changes could not be carried over. Before `reset` the source is untouched; at `reset` they exist twice."""
+
+    def __init__(self, step: Step, directory: str, reason: str) -> None:
+        super().__init__(f"{step}, {directory}: {reason}")
+        self.step: Step = step
+        self.directory = directory
+        self.reason = reason

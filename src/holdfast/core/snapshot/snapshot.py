@@ -2,14 +2,18 @@
 
 Invariants
 - A tree is content: taking one changes no file, and two equal states give the same tree.
-- Every path that is restored lies inside the worktree; git itself refuses anything else."""
+- Every path that is restored lies inside the worktree; git itself refuses anything else.
+- The store is shared by every Location and process that works on the project; an index is not."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import os
+import secrets
 import shutil
+import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.core.process.git import Git, GitFailed, literal, names
@@ -22,6 +26,12 @@ if TYPE_CHECKING:
     from holdfast.core.location.project import Project
 
 PATCH_LIMIT = 256 * 1024
+PATCHES_LIMIT = 4 * 1024 * 1024
+PATCHED_FILES = 500
+"""Of one comparison: the files after that are counted and not shown."""
+FROM_INPUT = ("--pathspec-from-file=-", "--pathspec-file-nul")
+LEFT_SECONDS = 24 * 60 * 60
+"""After which an index that nobody used was left by a process that died."""
 
 
 class FileChange(NamedTuple):
@@ -34,13 +44,13 @@ class FileChange(NamedTuple):
 
 
 class Snapshots:
-    """Of one project. Captures of one process take turns."""
+    """Of one project, for one Location. Its captures take turns."""
 
     def __init__(self, project: Project, folder: Path) -> None:
         self._worktree = project.directory
         name = hashlib.sha256(str(project.directory).encode()).hexdigest()[:20]
         self._store = folder / name
-        self._index = self._store / f"index.{os.getpid()}"
+        self._index = self._store / f"index.{os.getpid()}.{secrets.token_hex(4)}"
         self._runner = Git(os.environ)
         self._turn = asyncio.Lock()
         self._ready = False
@@ -60,21 +70,26 @@ class Snapshots:
         return names(out)
 
     async def diff(self, before: str, after: str, paths: Sequence[str]) -> list[FileChange]:
+        """Of these paths, those that differ."""
         if not paths:
             return []
-        compare = ("diff-tree", "-r", "--no-renames", before, after, "--", *literal(paths))
-        status = _pairs(await self._git("diff", *_with(compare, "-z", "--name-status")))
-        counts = await self._git("diff", *_with(compare, "-z", "--numstat"))
-        changes = []
+        asked = set(paths)
+        compare = ("diff-tree", "-r", "--no-renames", "-z", before, after)
+        status = _pairs(await self._git("diff", *_with(compare, "--name-status")))
+        counts = await self._git("diff", *_with(compare, "--numstat"))
+        changes: list[FileChange] = []
+        shown = 0
         for line in counts.split(b"\0"):
             added, _, rest = line.partition(b"\t")
             removed, _, name = rest.partition(b"\t")
-            if not name:
-                continue
             path = os.fsdecode(name)
-            patch = await self._git("diff", "diff-tree", "-p", "--no-renames", before, after, "--", *literal([path]))
-            text = patch.decode("utf-8", "replace") if len(patch) <= PATCH_LIMIT else ""
-            changes.append(FileChange(path, status.get(path, "modified"), _count(added), _count(removed), text))
+            if path not in asked:
+                continue
+            patch = ""
+            if len(changes) < PATCHED_FILES and shown < PATCHES_LIMIT:
+                patch = await self._patch(before, after, path)
+                shown += len(patch)
+            changes.append(FileChange(path, status.get(path, "modified"), _count(added), _count(removed), patch))
         return changes
 
     async def restore(self, tree: str, paths: Sequence[str]) -> None:
@@ -87,7 +102,7 @@ class Snapshots:
             known = set(names(listed))
             present = [path for path in paths if path in known]
             if present:
-                await self._git("restore", "checkout", tree, "--", *literal(present))
+                await self._git("restore", "checkout", tree, *FROM_INPUT, given=as_input(present))
             for path in paths:
                 if path not in known:
                     await asyncio.to_thread(self._remove, path)
@@ -96,6 +111,10 @@ class Snapshots:
         """What git knows of the files' times spares the next process from reading them all."""
         if self._index.exists():
             os.replace(self._index, self._store / "index")
+
+    async def _patch(self, before: str, after: str, path: str) -> str:
+        patch = await self._git("diff", "diff-tree", "-p", "--no-renames", before, after, "--", *literal([path]))
+        return patch.decode("utf-8", "replace") if len(patch) <= PATCH_LIMIT else ""
 
     def _remove(self, path: str) -> None:
         target = self._worktree / path
@@ -112,13 +131,32 @@ class Snapshots:
         if self._ready:
             return
         if not (self._store / "HEAD").exists():
-            self._store.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            await self._git("capture", "init", "--quiet", "--bare", str(self._store))
+            await self._create()
+        await asyncio.to_thread(self._remove_leftovers)
         if (kept := self._store / "index").exists() and not self._index.exists():
             shutil.copyfile(kept, self._index)
         self._ready = True
 
-    async def _git(self, operation: Operation, *arguments: str) -> bytes:
+    async def _create(self) -> None:
+        """Beside its place, and then there at once: another Location or process may be doing the same."""
+        self._store.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        draft = self._store.with_name(f"{self._store.name}.{secrets.token_hex(4)}")
+        await self._git("capture", "init", "--quiet", "--bare", str(draft))
+        try:
+            os.rename(draft, self._store)
+        except OSError:
+            shutil.rmtree(draft, ignore_errors=True)
+            if not (self._store / "HEAD").exists():  # half of one, by a process that died
+                await self._git("capture", "init", "--quiet", "--bare", str(self._store))
+
+    def _remove_leftovers(self) -> None:
+        """Losing one that is in use costs its owner another look at all files, no more."""
+        for left in self._store.glob("index.*"):
+            with suppress(OSError):
+                if left.stat().st_mtime < time.time() - LEFT_SECONDS:
+                    left.unlink()
+
+    async def _git(self, operation: Operation, *arguments: str, given: bytes = b"") -> bytes:
         own = {
             "GIT_DIR": str(self._store),
             "GIT_WORK_TREE": str(self._worktree),
@@ -126,9 +164,14 @@ class Snapshots:
         }
         try:
             variables = {} if arguments[0] == "init" else own
-            return await self._runner.run(*arguments, directory=self._worktree, variables=variables)
+            return await self._runner.run(*arguments, directory=self._worktree, variables=variables, given=given)
         except GitFailed as error:
             raise SnapshotError(operation, str(error)) from error
+
+
+def as_input(paths: Sequence[str]) -> bytes:
+    """Exactly these paths for FROM_INPUT; as arguments, many of them would be more than a command line holds."""
+    return b"\0".join(map(os.fsencode, literal(paths)))
 
 
 def _with(command: tuple[str, ...], *options: str) -> tuple[str, ...]:

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from holdfast.core.process.git import Git, GitFailed, literal, names
-from holdfast.core.session.errors import ChangesNotMoved
+from holdfast.core.snapshot.errors import TransferError
+from holdfast.core.snapshot.snapshot import FROM_INPUT, as_input
 
 
 class Changes(NamedTuple):
@@ -37,7 +38,7 @@ async def capture(root: Path, directory: Path) -> Changes:
             added = names(await git.run(*compare, *new, directory=root, variables=index))
             changed = names(await git.run(*compare, *old, directory=root, variables=index))
     except GitFailed as error:
-        raise ChangesNotMoved("capture", str(directory), str(error)) from error
+        raise TransferError("capture", str(directory), str(error)) from error
     return Changes(root, patch, tuple(added), tuple(changed))
 
 
@@ -47,7 +48,7 @@ async def apply(changes: Changes, root: Path) -> None:
     try:
         await Git(os.environ).run("apply", "--binary", "--whitespace=nowarn", directory=root, given=changes.patch)
     except GitFailed as error:
-        raise ChangesNotMoved("apply", str(root), str(error)) from error
+        raise TransferError("apply", str(root), str(error)) from error
 
 
 async def discard(changes: Changes) -> None:
@@ -56,12 +57,12 @@ async def discard(changes: Changes) -> None:
         if changes.changed:
             with _scratch_index() as index:
                 await git.run("read-tree", "HEAD", directory=changes.root, variables=index)
-                restore = ("checkout", "HEAD", "--", *literal(changes.changed))
-                await git.run(*restore, directory=changes.root, variables=index)
+                restore = ("checkout", "HEAD", *FROM_INPUT)
+                await git.run(*restore, directory=changes.root, variables=index, given=as_input(changes.changed))
         for path in changes.added:
             await asyncio.to_thread((changes.root / path).unlink, missing_ok=True)
     except (GitFailed, OSError) as error:
-        raise ChangesNotMoved("reset", str(changes.root), str(error)) from error
+        raise TransferError("reset", str(changes.root), str(error)) from error
 
 
 class _scratch_index:
