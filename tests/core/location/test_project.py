@@ -115,6 +115,20 @@ async def test_only_origin_counts(repository: Path) -> None:
     assert (await find_project(repository)).id == of_remote("github.com/mine/name")
 
 
+@pytest.mark.parametrize(
+    "config",
+    [
+        '[core]\n\tbare\n[remote "origin"]\n\turl = https://host/a\n',
+        '[Remote "origin"] URL = "https://host/a" ; ours\n[branch "main"]\n\turl = https://host/b\n',
+        '[remote "origin"]\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n\turl=https://host/a # ours\n',
+    ],
+)
+async def test_the_remote_is_found_however_it_is_written(repository: Path, config: str) -> None:
+    """CAT-003: keys without a value, comments, quotes and case are git's own."""
+    (repository / ".git" / "config").write_text(config)
+    assert (await find_project(repository)).id == of_remote("host/a")
+
+
 async def test_a_cached_id_comes_before_the_first_commit(repository: Path) -> None:
     """CAT-003: remote, cache, commit, in this order; an empty cache is none."""
     cache = repository / ".git" / "opencode"

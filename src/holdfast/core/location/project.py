@@ -11,6 +11,8 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 GLOBAL = "global"
+_SECTION = re.compile(r'\[([\w.-]+)(?:\s+"([^"]*)")?\]')
+_COMMENT = re.compile(r"\s[#;].*")
 
 
 class Project(NamedTuple):
@@ -56,16 +58,25 @@ def _common_directory(marker: Path) -> Path:
 
 
 def _from_remote(store: Path) -> str | None:
-    import configparser
-
-    parser = configparser.ConfigParser(strict=False, interpolation=None)
     try:
-        parser.read_string((store / "config").read_text(encoding="utf-8", errors="replace"))
-    except (OSError, configparser.Error):
+        config = (store / "config").read_text(encoding="utf-8", errors="replace")
+    except OSError:
         return None
-    address = parser.get('remote "origin"', "url", fallback="").strip()
-    place = _place(address)
+    place = _place(_origin(config))
     return hashlib.sha1(f"git-remote:{place}".encode()).hexdigest() if place else None
+
+
+def _origin(config: str) -> str:
+    """The `url` of the remote `origin` in git's own configuration format; empty without one."""
+    inside, found = False, ""
+    for line in config.splitlines():
+        entry = line.strip()
+        if header := _SECTION.match(entry):
+            inside, entry = header[1].lower() == "remote" and header[2] == "origin", entry[header.end() :].strip()
+        name, equals, value = entry.partition("=")
+        if inside and equals and name.strip().lower() == "url":
+            found = _COMMENT.sub("", value).strip().strip('"')
+    return found
 
 
 def _place(address: str) -> str | None:
