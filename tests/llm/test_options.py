@@ -169,6 +169,13 @@ def test_a_protocol_that_needs_none_sends_only_what_was_asked() -> None:
 # -- the overlay -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("model", [chat_model(), claude()], ids=["chat", "claude"])
+def test_no_words_to_stop_at_are_not_a_list_of_them(model: Model) -> None:
+    """LLM-221, LLM-241: an empty list is refused."""
+    request = make_request(prompt="x", generation=Generation(stop=()))
+    assert not {"stop", "stop_sequences"} & set(body(model, request))
+
+
 def test_the_owned_fields_are_those_of_the_rule() -> None:
     """LLM-031"""
     assert set(OWNED) == OWNED_FIELDS

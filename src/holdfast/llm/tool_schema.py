@@ -168,7 +168,9 @@ def _project_alternatives(node: Schema, key: str) -> Schema:
     if len(kept) != len(given):
         rest["nullable"] = True
         if len(projected) == 1:
-            return {**projected[0], **rest}
+            merged = {**projected[0], **rest}
+            _project_type(merged)  # its parent's type may not be that of its values
+            return merged
     return {**rest, key: projected} if projected else rest
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.conftest import SHARED
 from tests.llm.aws_frames import event, exception, frame
@@ -698,6 +698,7 @@ def _sendable(history: list[Message]) -> list[Message]:
 
 
 @given(_history, st.sampled_from(["anywhere", "after-text"]))
+@example([assistant(call("t1", n=1)), user(" "), update("a")], "anywhere")
 @settings(max_examples=80, deadline=None)
 def test_one_batch_or_message_by_message_gives_the_same_bytes(history: list[Message], points: Any) -> None:
     """LLM-219."""

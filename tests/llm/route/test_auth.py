@@ -51,6 +51,24 @@ def test_a_bearer_key() -> None:
     assert sent.headers["authorization"] == f"Bearer {KEY}"
 
 
+def test_white_space_around_a_key_is_not_part_of_it() -> None:
+    """LLM-341: a file or a shell put it there, and no header could hold it."""
+    auth = KeyAuth(f" {KEY}\n")
+    assert auth.headers("", {}, ()) == {"authorization": f"Bearer {KEY}"}
+    assert auth.secrets() == KeyAuth(KEY).secrets()
+    with pytest.raises(LLMError) as caught:
+        KeyAuth(" \n").headers("", {}, ())
+    assert caught.value.kind == "missing"
+
+
+def test_a_key_that_no_header_can_hold_is_refused_without_showing_it() -> None:
+    """LLM-341, LLM-339"""
+    with pytest.raises(LLMError) as caught:
+        KeyAuth("sk-1\nx: y").headers("", {}, ())
+    assert (caught.value.reason, caught.value.kind) == ("Authentication", "invalid")
+    assert "sk-1" not in str(caught.value)
+
+
 def test_the_headers_of_anthropic() -> None:
     """LLM-220"""
     sent = http_request(prepare(claude(), make_request(prompt="x")))

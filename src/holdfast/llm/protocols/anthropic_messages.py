@@ -129,7 +129,7 @@ class AnthropicMessages(NamedTuple):
         return compact(
             {
                 **sampling,
-                "stop_sequences": controls.stop if controls else None,
+                "stop_sequences": (controls.stop or None) if controls else None,
                 "thinking": _thinking(given.get("thinking"), model, self.name),
                 "output_config": compact(
                     {"effort": strength, "format": _format(request), "task_budget": given.get("taskBudget")}

@@ -259,7 +259,7 @@ def _inference(model: Model, request: Request) -> dict[str, Any]:
     if controls is None:
         return {}
     sampling = {"temperature": controls.temperature, "topP": controls.top_p} if model.capabilities.sampling else {}
-    return compact({"maxTokens": controls.max_tokens, **sampling, "stopSequences": controls.stop})
+    return compact({"maxTokens": controls.max_tokens, **sampling, "stopSequences": controls.stop or None})
 
 
 def _tool_config(

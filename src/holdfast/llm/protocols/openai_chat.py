@@ -200,7 +200,7 @@ def _controls(model: Model, request: Request) -> dict[str, Any]:
             limit: controls.max_tokens,
             **(sampling if model.capabilities.sampling else {}),
             "seed": controls.seed,
-            "stop": controls.stop,
+            "stop": controls.stop or None,
         }
     )
 

@@ -39,13 +39,22 @@ class KeyAuth(NamedTuple):
         return f"KeyAuth({self.header})"
 
     def headers(self, url: str, headers: Mapping[str, str], body: Sequence[bytes]) -> dict[str, str]:
-        if not self.key:
+        key = self._clean
+        if not key:
             where = f": set {self.source}" if self.source else ""
             raise LLMError("Authentication", f"no credential for this provider{where}", kind="missing")
-        return {self.header: self.scheme + self.key}
+        if not key.isprintable():
+            raise LLMError("Authentication", "the credential has a line break or the like inside", kind="invalid")
+        return {self.header: self.scheme + key}
 
     def secrets(self) -> tuple[str, ...]:
-        return (self.key, base64.b64encode(self.key.encode()).decode()) if self.key else ()
+        key = self._clean
+        return (key, base64.b64encode(key.encode()).decode()) if key else ()
+
+    @property
+    def _clean(self) -> str:
+        """Without the line break that files and shells put after it."""
+        return (self.key or "").strip()
 
 
 class BothAuth(NamedTuple):
