@@ -253,6 +253,9 @@ def test_no_denial_is_lost_in_a_mixed_file(data: Load, old: dict[str, Any], rule
     within an agent, whichever of its names are the newer ones."""
     assert data(old) == {"permissions": rules}
     assert data({"agent": {"a": old}}) == {"agents": {"a": {"permissions": rules}}}
+    newer = {"agents": {"a": {"permissions": old["permissions"], "steps": 3}}}
+    older = {"agent": {"a": {**old, "permissions": None, "steps": 5, "mode": "all"}}}
+    assert data({**newer, **older}) == {"agents": {"a": {"steps": 3, "permissions": rules}}}
 
 
 def test_newer_names_of_an_agent_count_beside_older_ones(data: Load) -> None:

@@ -10,6 +10,7 @@ import pytest
 from tests.conftest import ManualClock
 
 from holdfast.core.clock import Ids
+from holdfast.core.credential import attempts as module
 from holdfast.core.credential.attempts import KEPT_MS, LIVE_MS, MOST_ATTEMPTS, Attempts
 from holdfast.core.credential.errors import AttemptNotFound, AuthorizationFailed, CodeRequired
 from holdfast.core.credential.integration import Authorization, OAuth
@@ -199,6 +200,18 @@ async def test_whoever_finishes_it_may_go_away(attempts: Attempts, kept: Kept) -
     sign.finished.set()
     assert (await settled(attempts, begun.attempt_id)).status == "complete"
     assert len(kept.stored) == 1
+
+
+async def test_a_provider_that_does_not_answer(attempts: Attempts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CAT-134: whoever wants to sign in is told, instead of waiting."""
+
+    async def silent(inputs: Mapping[str, str]) -> Authorization:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    monkeypatch.setattr(module, "BEGIN_SECONDS", 0.01)
+    with pytest.raises(AuthorizationFailed, match="TimeoutError"):
+        await attempts.begin("p", OAuth(OAuthMethod(id="m", label="M"), silent), {})
 
 
 async def test_it_cannot_begin(attempts: Attempts) -> None:

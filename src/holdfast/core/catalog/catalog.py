@@ -259,7 +259,7 @@ class Catalog:
     def _take(self, config: Config) -> None:
         self._documents = config.documents()
         self._policy = Policy(self._documents)
-        self._secrets = frozenset(secret for document in self._documents for secret in document.secrets)
+        self._secrets = config.secrets
 
     def _apply_policy(self, draft: Draft) -> None:
         for provider in draft.providers.list():

@@ -48,6 +48,11 @@ class Config:
         """The value of the last document that has one: the rule for everything that is not folded."""
         return next((found.data[key] for found in reversed(self._documents) if key in found.data), None)
 
+    @property
+    def secrets(self) -> frozenset[str]:
+        """What variables stood for, anywhere: never to be shown."""
+        return frozenset(secret for document in self._documents for secret in document.secrets)
+
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         return self._diagnostics
 

@@ -48,8 +48,7 @@ def discover(directory: Path, root: Path, environment: Mapping[str, str]) -> Ite
     for folder in folders:
         yield from (Candidate(folder, name, trusted=False) for name in NAMES)
     for folder in folders:
-        dot = folder / DOT
-        if os.path.isdir(dot) and not _same(dot, home):
+        if os.path.isdir(f"{folder}/{DOT}") and not _same(dot := folder / DOT, home):
             yield from (Candidate(dot, name, trusted=False) for name in NAMES)
             yield Directory(dot, trusted=False)
 

@@ -14,12 +14,14 @@ if TYPE_CHECKING:
 DEPTH_LIMIT = 100
 """Levels of a value: everything that walks through one later does so by recursion."""
 
-# One that is never closed reaches to the end of the text: looked for once, and not again from each quote in it.
+# Patterns are compiled when they are needed: a plain file without problems needs none.
+# A string that is never closed reaches to the end of the text: looked for once, and not again from each quote in it.
 _STRING = r'"(?:[^"\\]++|\\.)*+"?'
 # Two passes, each linear: a comma counts as trailing only once the comments behind it are gone.
-_COMMENT = re.compile(rf"{_STRING}|//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
-_TRAILING_COMMA = re.compile(rf"{_STRING}|,(?=\s*[}}\]])", re.DOTALL)
-_TOKEN = re.compile(rf"(?:{_STRING}|[{{}}\[\],])\s*", re.DOTALL)
+_COMMENT = rf"(?s){_STRING}|//[^\n]*|/\*.*?(?:\*/|\Z)"
+_TRAILING_COMMA = rf"(?s){_STRING}|,(?=\s*[}}\]])"
+_TOKEN = rf"(?s)(?:{_STRING}|[{{}}\[\],])\s*"
+_SURROGATE = r"\\u[dD][89a-fA-F]"
 
 
 class InvalidJson(ValueError):
@@ -50,7 +52,7 @@ def decode(text: str) -> Decoded:
         raise InvalidJson("is nested too deeply") from None
     if _is_deep(value):
         raise InvalidJson("is nested too deeply")
-    if _SURROGATE.search(text):
+    if "\\u" in text and re.search(_SURROGATE, text):
         _check_characters(value)
     return Decoded(value, tuple(dict.fromkeys(repeated)))
 
@@ -65,7 +67,7 @@ def lines_of(text: str, paths: Iterable[Sequence[str | int]]) -> dict[tuple[str 
     # One open container each: the key or index it is at, nothing before the first key.
     trail: list[str | int] = []
     awaiting_key = False
-    for match in _TOKEN.finditer(plain):
+    for match in re.finditer(_TOKEN, plain):
         token = match[0].rstrip()
         if token[0] == '"':
             if not awaiting_key:
@@ -98,7 +100,7 @@ def lines_of(text: str, paths: Iterable[Sequence[str | int]]) -> dict[tuple[str 
 
 
 def to_json(text: str) -> str:
-    return _TRAILING_COMMA.sub(_blank, _COMMENT.sub(_blank, text.removeprefix("\ufeff")))
+    return re.sub(_TRAILING_COMMA, _blank, re.sub(_COMMENT, _blank, text.removeprefix("\ufeff")))
 
 
 def _parse(text: str, collect: Any) -> Any:
@@ -160,4 +162,3 @@ def _blank(match: re.Match[str]) -> str:
 
 
 _BOXES = frozenset((dict, list))
-_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")

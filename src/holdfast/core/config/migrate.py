@@ -52,7 +52,7 @@ def migrate(document: Object, report: Report) -> Object:
     if isinstance(skills := document.get("skills"), dict):
         new["skills"] = [*_list(skills.get("paths")), *_list(skills.get("urls"))]
     modes = _values(document.get("mode"), lambda agent: {**migrate_agent(agent), "mode": "primary"})
-    _merge(new, "agents", {**_values(document.get("agent"), migrate_agent), **modes})
+    _merge(new, "agents", {**_values(document.get("agent"), migrate_agent), **modes}, _agent_of_both)
     _rules(new, document)
     _merge(new, "providers", _values(document.get("provider"), migrate_provider))
     _mcp(new)
@@ -178,11 +178,22 @@ def _rules(new: Object, old: Object) -> None:
     """Those of the newer form come last and so win; a denial of the older form is not lost beside them."""
     if old.get("permission") is None and old.get("tools") is None:
         return
-    rules, written = migrate_permissions(old.get("permission"), old.get("tools")), new.get("permissions")
-    if written is None or not isinstance(rules, list):
-        new["permissions"] = rules
-    elif isinstance(written, list):
-        new["permissions"] = [*rules, *written]
+    new["permissions"] = _joined(migrate_permissions(old.get("permission"), old.get("tools")), new.get("permissions"))
+
+
+def _agent_of_both(old: Any, newer: Any) -> Any:
+    """The newer one, after the rules of the older."""
+    rules = _object(old).get("permissions")
+    if rules is None or not isinstance(newer, dict):
+        return newer
+    return {**newer, "permissions": _joined(rules, newer.get("permissions"))}
+
+
+def _joined(rules: Any, newer: Any) -> Any:
+    """What is no list of rules stays alone, to be refused."""
+    if newer is None or not isinstance(rules, list):
+        return rules
+    return [*rules, *newer] if isinstance(newer, list) else newer
 
 
 def _mcp(new: Object) -> None:
@@ -255,11 +266,12 @@ def _plugin(plugin: Any) -> Any:
     return plugin
 
 
-def _merge(new: Object, key: str, old: Object) -> None:
-    """Names from both; where both have one, the newer form stands."""
+def _merge(new: Object, key: str, old: Object, both: Callable[[Any, Any], Any] = lambda _, newer: newer) -> None:
+    """Names from both; `both` says what stands where both have one: the newer form, unless it knows better."""
     newer = new.get(key)
     if old and (newer is None or isinstance(newer, dict)):
-        new[key] = {**old, **_object(newer)}
+        joined = {name: both(old[name], item) if name in old else item for name, item in _object(newer).items()}
+        new[key] = {**old, **joined}
 
 
 def _values(entries: Any, change: Callable[[Object], Object]) -> Object:

@@ -7,16 +7,17 @@ from functools import lru_cache
 
 HIDDEN = "***"
 
-_NAME = re.compile(
-    r"auth(?!ors?$)|(?:api|access|private)[-_]?key|_(?:key|pat)$|secret|password|passphrase|cookie|credential|token(?!s)",
-    re.IGNORECASE,
+# Compiled when something is shown.
+_NAME = (
+    r"(?i)auth(?!ors?$)|(?:api|access|private)[-_]?key|_(?:key|pat)$|secret|password|passphrase|cookie|credential"
+    r"|token(?!s)"
 )
-_USER = re.compile(r"(?<=//)[^/@\s]*@")
+_USER = r"(?<=//)[^/@\s]*@"
 
 
 def is_secret(name: str) -> bool:
     """Whether what has this name is likely to be a key."""
-    return _NAME.search(name) is not None
+    return re.search(_NAME, name) is not None
 
 
 def hide(text: str, secrets: frozenset[str]) -> str:
@@ -34,4 +35,4 @@ def public_address(url: str) -> str:
     """Without a user and without parameters that hold a key."""
     from holdfast.llm.errors import redact_url
 
-    return redact_url(_USER.sub("", url))
+    return redact_url(re.sub(_USER, "", url))

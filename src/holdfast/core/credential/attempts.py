@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 LIVE_MS = 10 * 60 * 1000
 KEPT_MS = 60 * 1000
 SWEEP_SECONDS = 30.0
+BEGIN_SECONDS = 60.0
+"""For the provider to say where to go."""
 MOST_ATTEMPTS = 100
 
 log = logging.getLogger(__name__)
@@ -56,7 +58,8 @@ class Attempts:
         if len(self._open) >= MOST_ATTEMPTS:
             raise AuthorizationFailed("Too many sign-ins are open; finish or cancel one")
         try:
-            authorization = await oauth.authorize(inputs)
+            async with asyncio.timeout(BEGIN_SECONDS):
+                authorization = await oauth.authorize(inputs)
         except Exception as error:  # noqa: BLE001 - of a provider's words, which may hold secrets, only the kind is told
             raise AuthorizationFailed(f"{integration_id}: sign-in could not begin ({type(error).__name__})") from None
         attempt = _Open(self._ids.of("con"), integration_id, label, authorization, self._clock.now())

@@ -18,4 +18,5 @@ if TYPE_CHECKING:
 async def list(call: Call) -> Sequence[Agent]:
     async with call.services as services:
         await services.catalog.ready()
-        return [replace(agent, request=public_request(agent.request)) for agent in services.agents.list()]
+        secrets = services.config.current.secrets
+        return [replace(agent, request=public_request(agent.request, secrets)) for agent in services.agents.list()]
