@@ -250,3 +250,16 @@ async def test_a_directory_that_moved_behind_its_link_is_found(place: Place) -> 
     current.unlink()
     current.symlink_to(two)
     assert await baseline(files.ambient()) == instructions((two / "AGENTS.md", "near"))
+
+
+async def test_a_link_to_where_nobody_may_look_is_none_of_the_projects(place: Place) -> None:
+    """CTX-134, CTX-136: it lies outside, so it is absent; a file of the project that may not be read is an outage."""
+    closed = place.base / "closed"
+    closed.mkdir()
+    (closed / "x.md").write_text("secret", encoding="utf-8")
+    (place.root / "AGENTS.md").symlink_to(closed / "x.md")
+    near = place.write("packages/core/AGENTS.md", "near")
+    with forbidden(closed):
+        assert await baseline(place.files().ambient()) == instructions((near, "near"))
+    with forbidden(near):
+        assert await baseline(place.files().ambient()) is None

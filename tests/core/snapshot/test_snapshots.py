@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.core.session.test_move import git as run
 from tests.core.session.test_move import repository
 
 from holdfast.core.location.project import find_project
 from holdfast.core.process.git import Git
 from holdfast.core.snapshot import snapshot as module
+from holdfast.core.snapshot.errors import SnapshotError
 from holdfast.core.snapshot.snapshot import LEFT_SECONDS, Snapshots
 
 pytestmark = pytest.mark.anyio
@@ -82,3 +84,19 @@ async def test_any_number_of_files_goes_back_and_is_described(tmp_path: Path, mo
     await snapshots.restore(after, ["a.txt", *names])
     assert await snapshots.capture() == after
     assert longest < 12
+
+
+async def test_what_git_cannot_add_is_left_out_alone(tmp_path: Path) -> None:
+    """SES-112: a repository without a commit inside the project does not cost the tree of everything else."""
+    root = repository(tmp_path / "one")
+    (root / "inner").mkdir()
+    run(root / "inner", "init", "--quiet")
+    (root / "inner" / "x.txt").write_text("x", encoding="utf-8")
+    snapshots = Snapshots(await find_project(root), tmp_path / "store")
+    before = await snapshots.capture()
+    (root / "a.txt").write_text("changed\n", encoding="utf-8")
+    assert await snapshots.files(before, await snapshots.capture()) == ["a.txt"]
+    lock = snapshots._index.with_name(f"{snapshots._index.name}.lock")
+    lock.touch()
+    with pytest.raises(SnapshotError, match="lock"):
+        await snapshots.capture()

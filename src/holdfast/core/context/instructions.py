@@ -106,11 +106,10 @@ class InstructionFiles:
                 path = os.path.realpath(path, strict=True)
                 status = os.stat(path)
         except OSError as error:
-            if error.errno in ABSENT:
-                return None
-            raise
+            self._pass_over(error, path, within)
+            return None
         if within is not None and not contains(within, path):
-            self.diagnose(f"{printable(path)} lies outside the project; it is not used")
+            self._leave_out(path)
             return None
         return Found(path, status) if stat.S_ISREG(status.st_mode) else None
 
@@ -120,9 +119,8 @@ class InstructionFiles:
         try:
             folder = self._canonical.of(folder)
         except OSError as error:
-            if error.errno in ABSENT:
-                return None
-            raise
+            self._pass_over(error, path, within)
+            return None
         return self.look(f"{folder.rstrip('/')}/{name}", within=within)
 
     def read(self, found: Iterable[Found]) -> tuple[Instruction, ...]:
@@ -155,6 +153,18 @@ class InstructionFiles:
 
     def flag(self, *names: str) -> bool:
         return any(self._environment.get(name, "").lower() in ("1", "true") for name in names)
+
+    def _pass_over(self, error: OSError, path: str, within: str | None) -> None:
+        """Returns if there is no file that may be used, and what nobody may look at elsewhere is none; raises if that
+        cannot be told."""
+        if error.errno in ABSENT:
+            return
+        if within is None or not isinstance(error, PermissionError) or contains(within, os.path.realpath(path)):
+            raise error
+        self._leave_out(path)
+
+    def _leave_out(self, path: str) -> None:
+        self.diagnose(f"{printable(path)} lies outside the project; it is not used")
 
     def report(self, error: OSError) -> None:
         self.diagnose(f"instructions cannot be observed: {error}")

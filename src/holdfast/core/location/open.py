@@ -56,7 +56,8 @@ async def open_location(commons: Commons, location: Location, project: Project) 
         commons.log.announce(payload, location=location)
 
     config = LiveConfig(lambda: load_config(directory, project.directory, commons.environment), batches)
-    agents, commands, context = Agents(batches), Commands(batches), SystemContextRegistry()
+    agents, context = Agents(batches), SystemContextRegistry()
+    commands = Commands(batches, skills=lambda: surface.skills.list())
     permissions = Permissions(
         log=commons.log,
         database=commons.database,

@@ -58,10 +58,14 @@ class Snapshots:
         """Without a repository there is no saying which files matter."""
 
     async def capture(self) -> str:
-        """The tree of everything that git does not ignore, right now."""
+        """The tree of everything that git does not ignore and can read, right now."""
         async with self._turn:
             await self._prepare()
-            await self._git("capture", "add", "--all", "--ignore-errors", "--", ".")
+            try:
+                await self._git("capture", "add", "--all", "--ignore-errors", "--", ".")
+            except SnapshotError as error:
+                if not _left_out(error.message):
+                    raise
             return (await self._git("capture", "write-tree")).decode("ascii").strip()
 
     async def files(self, before: str, after: str) -> list[str]:
@@ -172,6 +176,12 @@ class Snapshots:
 def as_input(paths: Sequence[str]) -> bytes:
     """Exactly these paths for FROM_INPUT; as arguments, many of them would be more than a command line holds."""
     return b"\0".join(map(os.fsencode, literal(paths)))
+
+
+def _left_out(said: str) -> bool:
+    """Whether git added everything but what it names: a file that nobody may read, a repository without a commit."""
+    kinds = {line.partition(":")[0] for line in said.splitlines()}
+    return "error" in kinds and "fatal" not in kinds
 
 
 def _with(command: tuple[str, ...], *options: str) -> tuple[str, ...]:
