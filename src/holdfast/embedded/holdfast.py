@@ -82,8 +82,7 @@ class Holdfast(AsyncClient):
         app, self._app = self._app, None
         if app is None:
             return
-        app.stop()
-        await self._runtime.execution.close()
+        await app.close()
         await self._transport.close()
         await self._runtime.__aexit__(None, None, None)
         self._scope.close()
