@@ -128,6 +128,23 @@ async def test_a_password_and_foreign_names(project: Path, hosts: Iterable[str])
     assert forbidden.value.status == 403
 
 
+@pytest.mark.parametrize("origins", [["https://agent.example"], "https://agent.example"])
+async def test_a_page_of_a_declared_origin_may_write(project: Path, origins: Iterable[str]) -> None:
+    """API-044: an application's own page, below the name it is served under; no other."""
+    application = asgi(host(project), hosts="agent.example", origins=origins)
+    async with application.lifespan():
+        transport = AsgiTransport(application)
+        own, other = (
+            AsyncClient(transport, headers={"host": "agent.example", "origin": origin})
+            for origin in ("https://agent.example", "https://evil.example")
+        )
+        assert (await own.sessions.create()).id
+        with pytest.raises(ClientError) as forbidden:
+            await other.sessions.create()
+
+    assert forbidden.value.status == 403
+
+
 def test_an_empty_password_is_refused(project: Path) -> None:
     """API-040: it would be asked for, and everybody knows it."""
     with pytest.raises(ValueError, match="empty password"):

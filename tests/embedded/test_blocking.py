@@ -283,6 +283,8 @@ def test_a_host_that_is_not_open_says_so(project: Path) -> None:
     with pytest.raises(ClientError, match="not open"):
         hf.health.get()
     with hf:
+        with pytest.raises(RuntimeError, match="open already"):
+            hf.__enter__()
         assert hf.health.get().healthy
     with pytest.raises(ClientError, match="not open"):
         hf.health.get()

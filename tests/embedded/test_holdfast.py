@@ -206,6 +206,14 @@ async def test_a_host_that_is_not_open_says_so(project: Path, data: Path) -> Non
             assert (await hf.health.get()).healthy
 
 
+async def test_a_host_is_not_opened_twice_at_once(project: Path, data: Path) -> None:
+    """API-402: the second attempt is refused, and the first goes on."""
+    async with host(project, data) as hf:
+        with pytest.raises(RuntimeError, match="open already"):
+            await hf.__aenter__()
+        assert (await hf.health.get()).healthy
+
+
 async def test_a_host_can_be_opened_again(project: Path, data: Path, model: ScriptedTransport) -> None:
     """API-402, API-403, API-404: as an application's tests do with its lifespan; streams and registrations work."""
     hf = host(project, data, model)

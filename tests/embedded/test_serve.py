@@ -5,16 +5,24 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import uvicorn
 
-from holdfast.client.connect import connect_sync
+from holdfast.client.connect import connect, connect_sync
 from holdfast.client.discovery import running_servers
 from holdfast.client.errors import ClientError
-from holdfast.embedded.serve import Served, serve
+from holdfast.core.runtime import Runtime
+from holdfast.embedded.connection import Connection
+from holdfast.embedded.serve import Served, _Server, serve
+from holdfast.llm.offline import ScriptedTransport
+from holdfast.schema.prompt import PromptInput
+from holdfast.schema.session import Session
+from holdfast.server.app import App
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -42,6 +50,28 @@ def test_a_server_registers_while_it_runs(tmp_path: Path, project: Path) -> None
     assert running_servers(environment) == []
     with pytest.raises(ClientError, match="no server runs"):
         connect_sync(environment=environment)
+
+
+@pytest.mark.anyio
+async def test_a_caller_who_waits_does_not_hold_the_server_up(
+    runtime: Runtime, session: Session, model: ScriptedTransport
+) -> None:
+    """API-119, API-402: what runs is interrupted first, so that the caller is answered and the server can end."""
+    model.hold(0)
+    app = App(runtime)
+    config = uvicorn.Config(app, http=Connection, lifespan="off", log_level="critical", timeout_graceful_shutdown=600)
+    server = _Server(config, app)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        serving = asyncio.create_task(server.serve(sockets=[listener]))
+        async with asyncio.timeout(30), connect(f"http://127.0.0.1:{listener.getsockname()[1]}") as client:
+            await client.sessions.prompt(session.id, prompt=PromptInput(text="slow"))
+            waiting = asyncio.create_task(client.sessions.wait(session.id))
+            await model.seen(1)
+            while not server.server_state.tasks:  # noqa: ASYNC110 - until the call has arrived
+                await asyncio.sleep(0.005)
+            server.should_exit = True
+            await waiting
+            await serving
 
 
 @pytest.mark.anyio

@@ -106,7 +106,7 @@ class SyncHttpResponse:
     def close(self) -> None:
         if self._waiting in (None, get_ident()):
             self._response.close()
-        else:
+        elif not self._response.is_closed:
             # Closing a socket wakes nobody who waits for it, and its number may be another's by then.
             self._shut_down()
 

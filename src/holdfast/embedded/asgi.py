@@ -29,33 +29,51 @@ EMPTY_PASSWORD = "an empty password lets everybody in; leave it out if nobody is
 
 
 def asgi(
-    host: Holdfast | None = None, *, password: str | None = None, hosts: Iterable[str] | None = LOOPBACK_HOSTS
+    host: Holdfast | None = None,
+    *,
+    password: str | None = None,
+    hosts: Iterable[str] | None = LOOPBACK_HOSTS,
+    origins: Iterable[str] = (),
 ) -> Mounted:
-    """`hosts` are the names under which callers may change something, None is any; whoever else authorizes requests,
-    `password` is asked for in addition."""
+    """`hosts` are the names under which callers may change something, None is any; `origins` those whose pages may,
+    beside the ones of this machine, as in `https://agent.example`. Whoever else authorizes requests, `password` is
+    asked for in addition."""
     if password == "":
         raise ValueError(EMPTY_PASSWORD)
-    if isinstance(hosts, str):
-        hosts = (hosts,)
-    credentials = Credentials(password) if password is not None else None
-    names = frozenset(name.lower() for name in hosts) if hosts is not None else None
-    return Mounted(host or Holdfast(), credentials, names)
+    return Mounted(
+        host or Holdfast(),
+        credentials=Credentials(password) if password is not None else None,
+        hosts=frozenset(name.lower() for name in _several(hosts)) if hosts is not None else None,
+        origins=frozenset(_several(origins)),
+    )
+
+
+def _several(names: Iterable[str]) -> Iterable[str]:
+    return (names,) if isinstance(names, str) else names
 
 
 class Mounted:
     """An ASGI application. On its own it opens and closes with the server; below another, which keeps such events to
     itself, with `lifespan`."""
 
-    def __init__(self, host: Holdfast, credentials: Credentials | None, hosts: frozenset[str] | None) -> None:
+    def __init__(
+        self,
+        host: Holdfast,
+        *,
+        credentials: Credentials | None,
+        hosts: frozenset[str] | None,
+        origins: frozenset[str],
+    ) -> None:
         self.host = host
         self._credentials = credentials
         self._hosts = hosts
+        self._origins = origins
         self._app: App | None = None
 
     @asynccontextmanager
     async def lifespan(self, application: object = None) -> AsyncGenerator[None, None]:
         async with self.host:
-            self._app = App(self.host._runtime, credentials=self._credentials, hosts=self._hosts)
+            self._app = App(self.host._runtime, credentials=self._credentials, hosts=self._hosts, origins=self._origins)
             try:
                 yield
             finally:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Self
 
 from holdfast.client.generated.sync_client import Client
-from holdfast.embedded.holdfast import Holdfast
+from holdfast.embedded.holdfast import OPEN, Holdfast
 from holdfast.embedded.loop_thread import LoopThread
 from holdfast.embedded.tools import HostContext, HostTools
 
@@ -47,6 +47,8 @@ class HoldfastSync(Client):
         super().__init__(BridgedTransport(self._host._transport, self._thread))
 
     def __enter__(self) -> Self:
+        if self._thread.running:
+            raise RuntimeError(OPEN)
         self._thread.start()
         try:
             self._thread.run(self._host.__aenter__())

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from holdfast.server.types import Receive, Send
     from holdfast.server.types import Scope as AsgiScope
 
+OPEN = "the host is open already"
+
 
 class Holdfast(AsyncClient):
     """The generated client over a runtime of its own. Closing interrupts what runs, records it, and ends streams."""
@@ -67,6 +69,8 @@ class Holdfast(AsyncClient):
         super().__init__(AsgiTransport(self._answer))
 
     async def __aenter__(self) -> Self:
+        if self._app is not None:
+            raise RuntimeError(OPEN)
         await self._runtime.__aenter__()
         self._app = App(self._runtime)
         if self._scope.closed:
@@ -82,8 +86,7 @@ class Holdfast(AsyncClient):
         app, self._app = self._app, None
         if app is None:
             return
-        app.stop()
-        await self._runtime.execution.close()
+        await app.close()
         await self._transport.close()
         await self._runtime.__aexit__(None, None, None)
         self._scope.close()

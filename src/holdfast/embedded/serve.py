@@ -41,7 +41,7 @@ class Served(NamedTuple):
 
 
 class _Server(uvicorn.Server):
-    """Ends streams before waiting for connections, which would otherwise never close."""
+    """Ends what connections wait for before it waits for them: a stream would never close, a turn hardly soon."""
 
     def __init__(self, config: uvicorn.Config, app: App) -> None:
         super().__init__(config)

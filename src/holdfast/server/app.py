@@ -80,8 +80,9 @@ class App:
         self._stopping.set()
 
     async def close(self) -> None:
-        """Stop, and wait a little until those who look at terminals were told."""
+        """End whatever a connection may be waiting for: streams, work that somebody waits for, sockets on terminals."""
         self.stop()
+        await self._runtime.execution.close()
         if "_ptys" in self.__dict__:
             await self._ptys.close()
 
