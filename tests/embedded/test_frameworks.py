@@ -13,6 +13,11 @@ from typing import Any
 import httpx2
 import pytest
 import uvicorn
+from fastapi import FastAPI
+from starlette.applications import Starlette
+from starlette.middleware.base import BaseHTTPMiddleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.routing import Mount
 from websockets.asyncio.client import connect
 
 from holdfast import ApiError, AsyncClient, ClientError, Holdfast, PromptInput
@@ -34,14 +39,11 @@ Framework = Callable[[str, Mounted], Application]
 
 
 def starlette(path: str, agent: Mounted) -> Application:
-    applications = pytest.importorskip("starlette.applications", reason="starlette is not installed")
-    routing = pytest.importorskip("starlette.routing")
-    application: Application = applications.Starlette(routes=[routing.Mount(path, agent)], lifespan=agent.lifespan)
-    return application
+    return Starlette(routes=[Mount(path, agent)], lifespan=agent.lifespan)
 
 
 def fastapi(path: str, agent: Mounted) -> Application:
-    application = pytest.importorskip("fastapi", reason="fastapi is not installed").FastAPI(lifespan=agent.lifespan)
+    application = FastAPI(lifespan=agent.lifespan)
     application.mount(path, agent)
     mounting: Application = application
     return mounting
@@ -50,9 +52,8 @@ def fastapi(path: str, agent: Mounted) -> Application:
 def with_middleware(path: str, agent: Mounted) -> Application:
     """What many applications wrap around everything."""
     application: Any = starlette(path, agent)
-    base = pytest.importorskip("starlette.middleware.base").BaseHTTPMiddleware
-    application.add_middleware(pytest.importorskip("starlette.middleware.gzip").GZipMiddleware, minimum_size=1)
-    application.add_middleware(base, dispatch=lambda request, go_on: go_on(request))
+    application.add_middleware(GZipMiddleware, minimum_size=1)
+    application.add_middleware(BaseHTTPMiddleware, dispatch=lambda request, go_on: go_on(request))
     mounting: Application = application
     return mounting
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +31,7 @@ from tests.core.session.support_lab import (
 from tests.llm.support import PNG, chunk, sse
 
 from holdfast.core.runtime import Runtime
-from holdfast.core.session.compaction import Compaction
 from holdfast.core.session.errors import CompactionFailed, CompactionInUse, Interrupted, NothingToCompact
-from holdfast.core.session.runner import runner
 from holdfast.core.session.runner.budget import characters
 from holdfast.core.session.runner.lowering import lower
 from holdfast.core.session.transcript import tokens
@@ -708,13 +705,10 @@ async def test_the_summary_is_paid_for(tmp_path: Path) -> None:
     ],
     ids=["made", "blank", "too long", "provider error", "broken off"],
 )
-async def test_an_attempt_is_measured(
-    tmp_path: Path, summary: Reply, failures: dict[str, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_attempt_is_measured(tmp_path: Path, summary: Reply, failures: dict[str, int]) -> None:
     """CMP-042: estimate and reported tokens, time per attempt, sizes of head and tail, failures by cause; no text."""
     provider = Provider(says("one"), summary)
     async with Lab(tmp_path, provider, config=keep(0), limit=ROOMY) as runtime:
-        monkeypatch.setattr(runner, "Compaction", partial(Compaction, metrics=runtime.metrics))
         session = await new_session(runtime, model=LAB)
         await talk(runtime, session.id, LONG)
         with suppress(CompactionFailed):

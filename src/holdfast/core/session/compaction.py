@@ -11,7 +11,6 @@ import time
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from holdfast.core.context.metrics import Metrics
 from holdfast.core.session.errors import Interrupted
 from holdfast.core.session.interrupt import Stop
 from holdfast.core.session.runner.lowering import checkpoint
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from holdfast.core.clock import Clock, Ids
+    from holdfast.core.context.metrics import Metrics
     from holdfast.core.event.log import EventLog
     from holdfast.core.session.interrupt import Interrupt
     from holdfast.core.session.runner.outbox import Outbox
@@ -108,7 +108,7 @@ class Compaction:
         transport: Transport,
         ids: Ids,
         clock: Clock,
-        metrics: Metrics | None = None,
+        metrics: Metrics,
     ) -> None:
         self._session_id = session_id
         self._location = location
@@ -117,7 +117,7 @@ class Compaction:
         self._transport = transport
         self._ids = ids
         self._clock = clock
-        self._metrics = metrics or Metrics()
+        self._metrics = metrics
 
     async def attempt(
         self, plan: Plan, by: Summariser, reason: Reason, interrupt: Interrupt, instructions: str | None = None

@@ -359,7 +359,14 @@ class _Drain:
                 raise NothingToCompact(self._session_id)
             return Report(compacted=False)
         compaction = Compaction(
-            self._session_id, around.location, around.log, self._outbox, around.transport, around.ids, around.clock
+            self._session_id,
+            around.location,
+            around.log,
+            self._outbox,
+            around.transport,
+            around.ids,
+            around.clock,
+            around.epochs.metrics,
         )
         reason: Reason = "manual" if manual else "auto"
         report = await compaction.attempt(chosen, by, reason, self._interrupt, instructions)
