@@ -51,7 +51,7 @@ class Snapshots:
         """The tree of everything that git does not ignore, right now."""
         async with self._turn:
             await self._prepare()
-            await self._git("capture", "add", "--all", "--ignore-errors", "--", ".")
+            await self._add_all()
             return (await self._git("capture", "write-tree")).decode("ascii").strip()
 
     async def files(self, before: str, after: str) -> list[str]:
@@ -117,6 +117,18 @@ class Snapshots:
         if (kept := self._store / "index").exists() and not self._index.exists():
             shutil.copyfile(kept, self._index)
         self._ready = True
+
+    async def _add_all(self) -> None:
+        everything = ("add", "--all", "--ignore-errors", "--", ".")
+        try:
+            await self._git("capture", *everything)
+        except SnapshotError:
+            # A repository below without a commit cannot be added, and nothing can that is named together with it.
+            listed = await self._git("capture", "ls-files", "-z", "--others", "--exclude-standard")
+            below = [f":(exclude,top,literal){path}" for path in names(listed) if path.endswith("/")]
+            if not below:
+                raise
+            await self._git("capture", *everything, *below)
 
     async def _git(self, operation: Operation, *arguments: str) -> bytes:
         own = {
