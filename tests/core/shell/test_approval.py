@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from holdfast.core.permission.rules import effective, evaluate
@@ -179,6 +181,7 @@ def test_a_prefix_allows_nothing_else(command: str) -> None:
         "flock lock rm x",
         "timeout 5 chroot / rm x",
         "find . -execdir rm {} +",
+        "find . -exec rm -- {} -exec \\;",
         "echo a | xargs rm",
         "eval true; rm x",
         "if true; then rm x",
@@ -269,6 +272,14 @@ def test_the_number_of_resources_is_bounded() -> None:
     resources, _ = approval("; ".join(f"echo {number}" for number in range(MOST_RESOURCES + 1)))
     assert len(resources) <= MOST_RESOURCES + 2
     assert resources[-1].startswith(OPAQUE)
+
+
+@pytest.mark.parametrize("command", ["nice " * 12_000 + "rm x", "a;" * 30_000])
+def test_a_command_cannot_take_long_to_read(command: str) -> None:
+    """TOL-224, TOL-324: wrapped in itself, or very many; without a bound the first takes half a minute."""
+    started = time.process_time()
+    assert approval(command).resources[-1].startswith(OPAQUE)
+    assert time.process_time() - started < 10
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from tests.core.tool.cases.edits import EDITS
 from tests.core.tool.cases.patches import PATCHES, Files, Patch
 
 from holdfast.core.tool.builtin import apply_patch
-from holdfast.core.tool.builtin.apply_patch import MAX_OPERATIONS, MAX_PATCH_BYTES, NO_MOVES, REQUIRED
+from holdfast.core.tool.builtin.apply_patch import MAX_CHUNKS, MAX_OPERATIONS, MAX_PATCH_BYTES, NO_MOVES, REQUIRED
 
 pytestmark = pytest.mark.anyio
 
@@ -167,12 +168,31 @@ async def test_limits(shop: Workshop) -> None:
     )
     many = [f"*** Delete File: f{number}" for number in range(MAX_OPERATIONS + 1)]
     assert "200 operations" in await shop.refusal("apply_patch", patchText=patch(*many))
+    chunks = ["@@", "+x"] * (MAX_CHUNKS + 1)
+    assert "2000 chunks" in await shop.refusal("apply_patch", patchText=patch("*** Update File: f", *chunks))
     with (shop.root / "big").open("wb") as file:
         file.truncate(10 * 1024 * 1024 + 1)
     text = patch("*** Update File: big", "@@", "-a", "+b")
     assert "larger than 10485760 bytes" in await shop.refusal("apply_patch", patchText=text)
     (shop.root / "big").write_bytes(b"x" * (10 * 1024 * 1024 - 1) + b"\n")
     assert "larger than" in await shop.refusal("apply_patch", patchText=patch("*** Update File: big", "@@", "+b"))
+
+
+@pytest.mark.parametrize(
+    ("lines", "why"),
+    [
+        (["*** Add File: f", "+x", "", ""] * 30_000, "200 operations"),
+        (["*** Add File: f"] * 20_000 + [""] * 400_000, "200 operations"),
+        (["*** Update File: f", "@@", "-missing", *["-"] * 20_000], "Failed to find"),
+    ],
+    ids=["blanks between", "blanks behind", "blanks to find"],
+)
+async def test_blank_lines_cost_no_more_than_others(shop: Workshop, lines: list[str], why: str) -> None:
+    """TOL-176, TOL-323: each of these took a minute or more when it was looked at again and again."""
+    lay(shop.root, {"f": b"a\n" * 200_000})
+    started = time.process_time()
+    assert why in await shop.refusal("apply_patch", patchText=patch(*lines))
+    assert time.process_time() - started < 15
 
 
 async def test_a_failed_rehearsal_applies_nothing(shop: Workshop) -> None:

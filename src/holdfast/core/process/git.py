@@ -39,7 +39,8 @@ class Git:
     ) -> None:
         """`environment` is the runtime's own."""
         reaching = [name for name in environment if name.startswith(REACHING)]
-        self._environment = child_environment(environment, passed=reaching)
+        # What it says is read here, so it speaks one language.
+        self._environment = {**child_environment(environment, passed=reaching), "LC_ALL": "C"}
         self._processes = processes or Processes(watched=False)
         self._seconds = seconds
 

@@ -76,7 +76,7 @@ def wrapped(words: Sequence[Word]) -> list[Sequence[Word]] | None:
         name = _name(words)
         starts = list(_executed(words)) if name == "find" else [_behind(name, words)] if name in WRAPPERS else []
         for started in filter(None, starts):
-            if evaluates(started) or (started[0].value or "").startswith("-"):
+            if evaluates(started) or (started[0].value or "").startswith("-") or len(found) > MOST_RESOURCES:
                 return None
             found.append(started)
             waiting.append(started)
@@ -98,7 +98,7 @@ def _executed(words: Sequence[Word]) -> Iterator[Sequence[Word]]:
     """What `find` runs: the words between `-exec` and its end."""
     start: int | None = None
     for index, word in enumerate(words):
-        if word.value in ("-exec", "-execdir", "-ok", "-okdir"):
+        if start is None and word.value in ("-exec", "-execdir", "-ok", "-okdir"):
             start = index + 1
         elif word.value in (";", "+") and start is not None:
             yield words[start:index]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
 PARSED_BYTES = 64 * 1024
+MOST_COMMANDS = 500
 SHELLS = frozenset({"ash", "bash", "csh", "dash", "fish", "ksh", "mksh", "rbash", "sh", "tcsh", "zsh"})
 EVALUATORS = frozenset(
     """
@@ -66,6 +67,9 @@ def parse(command: str) -> Script:
     reader = _Reader(source)
     for node in _walk(root):
         reader.read(node)
+        if len(reader.commands) > MOST_COMMANDS:
+            reader.opaque = True
+            break
     return Script(
         tuple(reader.commands),
         tuple(reader.outputs),

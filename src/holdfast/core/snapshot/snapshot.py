@@ -61,11 +61,7 @@ class Snapshots:
         """The tree of everything that git does not ignore and can read, right now."""
         async with self._turn:
             await self._prepare()
-            try:
-                await self._git("capture", "add", "--all", "--ignore-errors", "--", ".")
-            except SnapshotError as error:
-                if not _left_out(error.message):
-                    raise
+            await self._add_all()
             return (await self._git("capture", "write-tree")).decode("ascii").strip()
 
     async def files(self, before: str, after: str) -> list[str]:
@@ -159,6 +155,20 @@ class Snapshots:
             with suppress(OSError):
                 if left.stat().st_mtime < time.time() - LEFT_SECONDS:
                     left.unlink()
+
+    async def _add_all(self) -> None:
+        """What git cannot add is left out alone: a file that nobody may read, a repository without a commit."""
+        everything = ("add", "--all", "--ignore-errors", "--", ".")
+        try:
+            await self._git("capture", *everything)
+        except SnapshotError as error:
+            # Such a repository takes with it what is named together with it.
+            listed = await self._git("capture", "ls-files", "-z", "--others", "--exclude-standard")
+            below = [f":(exclude,top,literal){path}" for path in names(listed) if path.endswith("/")]
+            if below:
+                await self._git("capture", *everything, *below)
+            elif not _left_out(error.message):
+                raise
 
     async def _git(self, operation: Operation, *arguments: str, given: bytes = b"") -> bytes:
         own = {

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 MAX_PATCH_BYTES = 1024 * 1024
 MAX_OPERATIONS = 200
+MAX_CHUNKS = 2000
 
 DESCRIPTION = """\
 Change several files with one patch:
@@ -116,6 +117,8 @@ def _parsed(text: str) -> list[Operation]:
         raise ToolFailure(EMPTY)
     if len(operations) > MAX_OPERATIONS:
         raise ToolFailure(INVALID.format(detail=f"the patch has more than {MAX_OPERATIONS} operations"))
+    if sum(len(one.chunks) for one in operations if isinstance(one, UpdateFile)) > MAX_CHUNKS:
+        raise ToolFailure(INVALID.format(detail=f"the patch has more than {MAX_CHUNKS} chunks"))
     return operations
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 SHOWN_LINES = 10
+MAX_BLANKS = 10
 
 
 class HunkError(Exception):
@@ -55,19 +56,26 @@ def _locate(index: LineIndex, count: int, chunks: Sequence[Chunk], path: str) ->
     for chunk in chunks:
         for context in chunk.context:
             cursor = _find_context(index, context, cursor, path) + 1
-        lines: Sequence[Line] | None = chunk.lines
-        start: int | None = None
-        while lines is not None:
-            start = _find(index, count, lines, cursor, chunk)
-            if start is not None:
-                break
-            lines = _without_last_blank(lines)
-        if start is None or lines is None:
+        place = _place(index, count, chunk, cursor)
+        if place is None:
             raise HunkError(_missing(path, chunk))
-        places.append(_Place(start, lines))
-        if old := _old(lines):
-            cursor = start + len(old)
+        places.append(place)
+        if old := _old(place.lines):
+            cursor = place.start + len(old)
     return places
+
+
+def _place(index: LineIndex, count: int, chunk: Chunk, cursor: int) -> _Place | None:
+    """Where its lines stand, if need be without the blank ones at its end."""
+    lines: Sequence[Line] | None = chunk.lines
+    for _ in range(MAX_BLANKS + 1):
+        if lines is None:
+            return None
+        start = _find(index, count, lines, cursor, chunk)
+        if start is not None:
+            return _Place(start, lines)
+        lines = _without_last_blank(lines)
+    return None
 
 
 def _find_context(index: LineIndex, context: str, cursor: int, path: str) -> int:

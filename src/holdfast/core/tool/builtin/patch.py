@@ -109,9 +109,10 @@ def _add(path: str, lines: Sequence[str], position: int) -> tuple[AddFile, int]:
         content.append(lines[position][1:] + "\n")
         position += 1
     # Blank lines may stand between two operations, but not inside the new file.
-    following = next((line for line in lines[position:] if line.strip()), "***")
-    if not following.startswith("***"):
-        raise PatchError(f"Invalid add file line: {following}")
+    while position < len(lines) and not lines[position].strip():
+        position += 1
+    if position < len(lines) and not lines[position].startswith("***"):
+        raise PatchError(f"Invalid add file line: {lines[position]}")
     return AddFile(path, "".join(content)), position
 
 
