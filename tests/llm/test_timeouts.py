@@ -38,11 +38,13 @@ class Endless(Played):
 
 
 class Pausing(Played):
-    """Says its first half, and then nothing for ever."""
+    """Says a part of it, the first half if nothing else was said, and then nothing for ever."""
+
+    part = 0.5
 
     async def chunks(self) -> AsyncIterator[bytes]:
         async for piece in super().chunks():
-            yield piece[: len(piece) // 2]
+            yield piece[: int(len(piece) * self.part)]
         await asyncio.Event().wait()
 
 
@@ -100,6 +102,20 @@ async def test_what_the_caller_does_meanwhile_is_not_cancelled(
     task = asyncio.current_task()
     assert task is not None
     assert task.cancelling() == 0
+    assert response.closed == 1
+
+
+async def test_a_turn_that_has_ended_cannot_be_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LLM-354, LLM-065: the limit may pass while its connection is still open."""
+    response = Pausing([HELLO_CLAUDE])
+    response.part = 1.0
+    batches = stream(Playback(response), claude(timeouts=Timeouts(total=60)), make_request(prompt="x"))
+    batch = await anext(batches)
+    assert isinstance(batch[-1], ev.Finish)
+    loop = asyncio.get_running_loop()
+    now = loop.time
+    monkeypatch.setattr(loop, "time", lambda: now() + 61)
+    assert await _rest(batches) == ([], None)
     assert response.closed == 1
 
 

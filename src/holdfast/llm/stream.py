@@ -102,17 +102,20 @@ async def stream(
             async for batch in batches:
                 yield batch
             return
-        while True:
+        step: list[Event] | None = []
+        while step is not None:
+            ended = bool(step) and isinstance(step[-1], Finish | ProviderError)
             try:
                 # Around each step, not around the yield: what the caller does meanwhile is not ours to cancel.
                 async with asyncio.timeout_at(deadline):
                     step = await anext(batches, None)
             except TimeoutError as error:
+                if ended:
+                    return  # only its connection was still being read out
                 message = f"the turn took longer than {total:g} s (total limit)"
                 raise LLMError("Transport", message, kind="timeout") from error
-            if step is None:
-                return
-            yield step
+            if step is not None:
+                yield step
 
 
 async def generate(transport: Transport, model: Model, request: Request, *, retry: Retry = DEFAULT_RETRY) -> Response:

@@ -410,7 +410,7 @@ async def test_a_compressed_stream_is_read(transport: NetworkTransport) -> None:
     assert isinstance(events[-1], ev.Finish)
 
 
-@pytest.mark.parametrize("key", ["sk-live-0123456789abcdef\n", "sk\r\nx-evil: 1", "sk-\x00"])
+@pytest.mark.parametrize("key", ["sk\r\nx-evil: 1", "sk-\x00-1"])
 async def test_a_key_that_no_header_can_hold_is_refused(transport: NetworkTransport, key: str) -> None:
     """LLM-006: nothing of it reaches the server, nor the message."""
     received: list[bytes] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from holdfast.llm.errors import LLMError
+from holdfast.llm.errors import LLMError, invalid_request
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,7 +44,7 @@ class KeyAuth(NamedTuple):
             where = f": set {self.source}" if self.source else ""
             raise LLMError("Authentication", f"no credential for this provider{where}", kind="missing")
         if not key.isprintable():
-            raise LLMError("Authentication", "the credential has a line break or the like inside", kind="invalid")
+            raise invalid_request("the credential has a line break or the like inside, which no header can hold")
         return {self.header: self.scheme + key}
 
     def secrets(self) -> tuple[str, ...]:
