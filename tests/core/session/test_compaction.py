@@ -263,6 +263,21 @@ async def test_the_summary_request(tmp_path: Path) -> None:
         assert text.rindex("mind the tests") > places[-1]
 
 
+async def test_another_model_may_write_the_summary(tmp_path: Path) -> None:
+    """CMP-026, CMP-018: the one that is chosen for the `compaction` agent, within its own limits; turns keep theirs."""
+    provider = Provider(says(LONG), says(SUMMARY), says("after"))
+    config = {**keep(0), "agents": {"compaction": {"model": "lab/other"}}}
+    async with Lab(tmp_path, provider, config=config, limit=ROOMY) as runtime:
+        session = await new_session(runtime, model=LAB)
+        await talk(runtime, session.id, "hi")
+        await runtime.sessions.compact(session.id)
+        await talk(runtime, session.id, "next")
+        assert [request["model"] for request in provider.requests] == ["m", "other", "m"]
+        assert [headers.get("x-session-id") for headers in provider.headers] == [session.id] * 3
+        (made,) = await checkpoints(runtime, session.id)
+        assert made.summary == SUMMARY
+
+
 async def test_a_small_output_limit_bounds_the_summary_too(tmp_path: Path) -> None:
     """CMP-018: at most what the model may say."""
     provider = Provider(says("one"), says(SUMMARY))

@@ -140,7 +140,7 @@ async def open_location(commons: Commons, location: Location, project: Project) 
 
     def settled(session: Session) -> None:
         if settings().titles:
-            commons.titles.want(session, _title_model(session, agents, catalog))
+            commons.titles.want(session, _model_for("title", session, agents, catalog))
 
     async def abandon(session_id: str, lease: Lease) -> None:
         surface.begin(session_id)
@@ -169,6 +169,7 @@ async def open_location(commons: Commons, location: Location, project: Project) 
             settings=settings,
             agent=agent_of,
             context=surface.context,
+            summary_model=lambda session: _model_for("compaction", session, agents, catalog),
             hidden_tools=surface.hidden_tools,
             hooks=hooks,
             abandon_requests=abandon,
@@ -204,9 +205,9 @@ def _start_plugins(plugins: Plugins, found: Found) -> None:
         plugins.start(found.plugins)
 
 
-def _title_model(session: Session, agents: Agents, catalog: Catalog) -> ResolvedModel | None:
-    """Who writes titles, if somebody was chosen for that."""
-    agent = agents.select("title").agent
+def _model_for(work: str, session: Session, agents: Agents, catalog: Catalog) -> ResolvedModel | None:
+    """Who writes titles or summaries, if somebody was chosen for that."""
+    agent = agents.select(work).agent
     if agent is None or agent.model is None:
         return None
     try:

@@ -27,6 +27,7 @@ from holdfast.schema.session_message import CompactionMessage, UnknownError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from holdfast.core.catalog.catalog import ResolvedModel
     from holdfast.core.clock import Clock, Ids
     from holdfast.core.context.metrics import Metrics
     from holdfast.core.event.log import EventLog
@@ -48,7 +49,7 @@ Reason = Literal["auto", "manual"]
 
 
 class Summariser(NamedTuple):
-    """With what a summary is made: the turn's own model and headers."""
+    """With what a summary is made: the turn's own model and headers, or those of one that was chosen for it."""
 
     model: Model
     context: int
@@ -57,6 +58,11 @@ class Summariser(NamedTuple):
     http: HttpOverlay
     options: dict[str, dict[str, Any]] | None
     price: Callable[[Tokens], float]
+
+    @classmethod
+    def of(cls, resolved: ResolvedModel, http: HttpOverlay, options: dict[str, dict[str, Any]] | None) -> Summariser:
+        limit = resolved.limit
+        return cls(resolved.model, limit.context, limit.output, http, options, resolved.price)
 
     @property
     def allowed(self) -> int:

@@ -340,17 +340,9 @@ class _Drain:
 
     async def _summarise(self, ready: Ready, instructions: str | None = None, *, manual: bool = False) -> Report:
         around = self._around
-        limit = ready.resolved.limit
-        by = Summariser(
-            ready.resolved.model,
-            limit.context,
-            limit.output,
-            HttpOverlay(body=ready.frame.http.body, headers=ready.frame.http.headers),
-            ready.frame.options,
-            ready.resolved.price,
-        )
-        if by.room is None and not manual:
+        if ready.resolved.limit.context <= 0 and not manual:
             return Report(compacted=False)
+        by = self._summariser(ready)
         await self._outbox.commit()
         history = [row.decode() for row in await around.store.active_history(self._session_id)]
         chosen = plan(history, ready.settings.compaction.keep_tokens, by.room, instructions)
@@ -375,6 +367,16 @@ class _Drain:
             self._answer = None
             self._estimate.forget()
         return report
+
+    def _summariser(self, ready: Ready) -> Summariser:
+        """The model that was chosen for summaries, with what its own requests carry; else the turn's."""
+        other = self._around.summary_model(ready.session)
+        if other is None:
+            http = HttpOverlay(body=ready.frame.http.body, headers=ready.frame.http.headers)
+            return Summariser.of(ready.resolved, http, ready.frame.options)
+        overlay = other.overlay(self._session_id)
+        http = HttpOverlay(body=overlay.body or None, headers=_headers(ready.session, overlay.headers))
+        return Summariser.of(other, http, overlay.options)
 
     async def compact(self, instructions: str | None) -> None:
         if not self._lease.taken:

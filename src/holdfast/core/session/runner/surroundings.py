@@ -47,6 +47,8 @@ class Surroundings:
     """The Session's agent, or the default one; raises AgentUnavailable for one without a record."""
     context: Callable[[Session, Agent, ResolvedModel], Awaitable[SystemContext]]
     """Everything the model is told about its surroundings, for one turn."""
+    summary_model: Callable[[Session], ResolvedModel | None]
+    """Who writes summaries, if somebody else than the turn's own model was chosen for that."""
     hidden_tools: Callable[[Agent], frozenset[str]]
     """Tools that would be of no use to an agent."""
     hooks: RequestHooks
