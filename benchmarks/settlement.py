@@ -68,7 +68,7 @@ class Model:
         yield answer
 
     async def _commit_again(self) -> None:
-        units = [unit._replace(fence=None) for unit in self.units]
+        units = [unit.but(fence=None) for unit in self.units]
         self.units.clear()
         started = time.perf_counter()
         for unit in units:

@@ -364,4 +364,4 @@ def unclosed(data: bytes) -> bytes:
 
 
 def replace_capabilities(model: Model, **changes: Any) -> Model:
-    return model._replace(capabilities=Capabilities(**changes))
+    return model.but(capabilities=Capabilities(**changes))

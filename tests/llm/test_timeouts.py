@@ -54,7 +54,7 @@ def is_total(error: LLMError) -> bool:
 
 def test_nothing_is_limited_unless_asked() -> None:
     """LLM-354: but for the time to connect."""
-    assert Timeouts()[1:] == (None, None, None)
+    assert Timeouts() == Timeouts(connect=Timeouts().connect, first_byte=None, idle=None, total=None)
 
 
 @pytest.mark.parametrize("model", MODELS)

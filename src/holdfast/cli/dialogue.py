@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from holdfast.cli.output import brief
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -17,7 +18,7 @@ SHOWN_LINES = 40
 """Of what a request is about; the rest is counted."""
 
 
-class Decision(NamedTuple):
+class Decision(Frozen):
     reply: Reply
     message: str | None = None
     save: tuple[str, ...] | None = None

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.embedded.holdfast import Holdfast
+from holdfast.schema.frozen import Frozen
 from holdfast.schema.prompt import FileInput, PromptInput
 from holdfast.schema.record import Record
 from holdfast.schema.session_message import TextContent
@@ -40,7 +41,7 @@ class ConfigReport(Record):
         return any(problem.severity == "error" for problem in self.problems)
 
 
-class Caller(NamedTuple):
+class Caller(Frozen):
     """Who runs a template's shell commands: a Session, before any message of its own."""
 
     session_id: str

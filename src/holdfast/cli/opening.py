@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 import click
 
 from holdfast.cli.terminal import present
+from holdfast.schema.frozen import Frozen
 from holdfast.schema.location import Location
 from holdfast.schema.model import ModelRef
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from holdfast.schema.session import Session
 
 
-class Opened(NamedTuple):
+class Opened(Frozen):
     client: AsyncClient
     host: Host | None
     """The same, if it is this process."""
@@ -67,8 +68,8 @@ async def with_command(client: AsyncClient, ask: Ask, name: str) -> Ask:
     found = commands[name]
     if found.model is not None and ask.model is None:
         model = f"{found.model.provider_id}/{found.model.id}"
-        ask = ask._replace(model=model, variant=ask.variant or found.model.variant)
-    return ask._replace(agent=ask.agent or found.agent)
+        ask = ask.but(model=model, variant=ask.variant or found.model.variant)
+    return ask.but(agent=ask.agent or found.agent)
 
 
 async def _fallback(opened: Opened, location: Location, screen: Screen) -> ModelRef | None:

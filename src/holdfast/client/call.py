@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -12,6 +12,7 @@ from holdfast.client.errors import ApiError, ClientError
 from holdfast.client.transport import Request
 from holdfast.schema.codec import decoder, encode
 from holdfast.schema.event import Event
+from holdfast.schema.frozen import Frozen
 from holdfast.schema.location import Location, LocationInfo
 
 T = TypeVar("T")
@@ -27,7 +28,7 @@ NO_SEGMENT = ("", ".", "..")
 Shape = Literal["bare", "data", "location", "page", "history", "void", "stream"]
 
 
-class Options(NamedTuple):
+class Options(Frozen):
     """Of one call, apart from what it asks for. `timeout` bounds each wait for the server, in seconds."""
 
     headers: Mapping[str, str] | None = None
@@ -54,7 +55,7 @@ class Located(msgspec.Struct, Generic[T], frozen=True):
     data: T
 
 
-class Operation(NamedTuple, Generic[T]):
+class Operation(Frozen, Generic[T]):
     """What one operation sends and gives; `T` is the caller's result, of a stream one element."""
 
     method: str

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import random
 from contextlib import aclosing
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from holdfast.client.errors import ApiError, ClientError
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator
@@ -25,7 +26,7 @@ PASSING = (502, 503, 504)
 ENDED = "the stream ends again and again"
 
 
-class Patience(NamedTuple):
+class Patience(Frozen):
     """How many failures in a row are borne, and how long is waited after each."""
 
     attempts: int = 8

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
+
+from holdfast.schema.frozen import Frozen
 
 NODE_LIMIT = 10_000
 DEPTH_LIMIT = 50
@@ -17,7 +19,7 @@ class InvalidFrontmatter(ValueError):
     pass
 
 
-class Markdown(NamedTuple):
+class Markdown(Frozen):
     data: dict[str, Any]
     """Plain values only: whatever else YAML knows (dates, for one) is its text."""
     body: str

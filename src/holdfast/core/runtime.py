@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Self
 
 from holdfast.core.catalog.models_dev import ModelsDev
 from holdfast.core.clock import Clock, Ids, SystemClock
@@ -43,6 +43,7 @@ from holdfast.core.web.fetch import Fetcher
 from holdfast.llm.offline import SCHEME, OfflineTransport
 from holdfast.llm.route.network import NetworkTransport
 from holdfast.llm.route.transport import SchemeTransport, Transport
+from holdfast.schema.frozen import Frozen
 from holdfast.schema.location import Location, LocationInfo, LocationProject
 from holdfast.schema.manifest import MANIFEST
 
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
     from holdfast.schema.model import ModelRef
 
 
-class Paths(NamedTuple):
+class Paths(Frozen):
     """Where this installation keeps its data."""
 
     data: Path
@@ -119,7 +120,7 @@ class Runtime:
         records = SessionRecords(self.log, self.store, self._ids, self._clock)
         self._titles = Titles(self.log, self.store, records, self._transport, self._clock, enabled=self._titled)
         self.todos = Todos(self.log, self.database, self._clock)
-        here = directories(self._environment)._replace(data=self.paths.data)
+        here = directories(self._environment).but(data=self.paths.data)
         self.models = ModelsDev(here.cache, self._environment, announce=self.log.announce)
         self.outputs = OutputStore(here.tool_output, self._ids, self._clock)
         self.credentials = CredentialStore(self.paths.credentials, self._ids, self._clock)

@@ -16,7 +16,9 @@ from __future__ import annotations
 import logging
 from contextlib import contextmanager
 from enum import IntEnum
-from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
+
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -52,7 +54,7 @@ class ReentrantChange(RuntimeError):
     """A transform tried to change the state that is being rebuilt with it."""
 
 
-class Failure(NamedTuple):
+class Failure(Frozen):
     owner: str
     """Who registered the transform: a plugin's id, or the name of our own part."""
     message: str

@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import uvicorn
 
@@ -17,6 +17,7 @@ from holdfast.core.runtime import Runtime
 from holdfast.embedded.connection import Connection
 from holdfast.embedded.credential import ensure_password
 from holdfast.embedded.registration import registered
+from holdfast.schema.frozen import Frozen
 from holdfast.server.app import App
 from holdfast.server.auth import LOOPBACK_HOSTS, Credentials
 from holdfast.server.pty import SOCKET_OPTIONS
@@ -32,7 +33,7 @@ WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 """Addresses that are listened on but not called, and what clients of this machine call instead."""
 
 
-class Served(NamedTuple):
+class Served(Frozen):
     url: str
     credential: Path | None
     """The file with the generated password, if there is one."""

@@ -7,7 +7,9 @@ spliced in at remembered places when the body is sent, so they move without touc
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +39,7 @@ class Segments:
         return iter(self._pieces)
 
 
-class Mark(NamedTuple):
+class Mark(Frozen):
     """A place where a cache marker may go."""
 
     offset: int

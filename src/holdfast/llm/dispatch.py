@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
 from holdfast.llm import event as ev
 from holdfast.llm.request import ToolDefinition, ToolOutput, ToolResult, project_output
 from holdfast.llm.tool_schema import schema_of
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -25,7 +26,7 @@ class ToolFailure(Exception):
         self.error = error
 
 
-class TypedTool(NamedTuple, Generic[T]):
+class TypedTool(Frozen, Generic[T]):
     """`run` gets its input as the type it names, and returns JSON or a ToolOutput."""
 
     name: str

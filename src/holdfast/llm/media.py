@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import base64
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from holdfast.llm.errors import LLMError, invalid_request, redact_url
+from holdfast.schema.frozen import Frozen
 from holdfast.schema.session_message import FileContent
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ _TEXTUAL = frozenset(
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
-class Media(NamedTuple):
+class Media(Frozen):
     mime: str
     data: str
     """Canonical base64."""

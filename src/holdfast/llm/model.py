@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from holdfast.llm.errors import invalid_request
 from holdfast.llm.request import Generation, HttpOverlay, Request
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,7 +28,7 @@ _OWNED = """
 OWNED_FIELDS = frozenset(_OWNED.split())
 
 
-class Capabilities(NamedTuple):
+class Capabilities(Frozen):
     """What differs between models of one protocol. The catalog sets these; the defaults suit an unknown model."""
 
     images: bool = True
@@ -48,7 +49,7 @@ class Capabilities(NamedTuple):
     """Bedrock: where a cache point may stand; `after-text` is not among tools nor after results and media."""
 
 
-class Model(NamedTuple):
+class Model(Frozen):
     id: str
     provider: str
     route: Route

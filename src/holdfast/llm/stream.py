@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -18,6 +18,7 @@ from holdfast.llm.route.auth import refresh
 from holdfast.llm.route.executor import DEFAULT_RETRY, Retry, exchange, read_bounded
 from holdfast.llm.route.transport import HttpRequest, HttpResponse, Transport, content_type
 from holdfast.schema.codec import decode_any
+from holdfast.schema.frozen import Frozen
 from holdfast.schema.sse import FrameTooLarge, SSEFrames
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ STREAM_TYPES = {
 }
 
 
-class Prepared(NamedTuple):
+class Prepared(Frozen):
     """A compiled request, not sent. Its draft can be extended with what the conversation adds, at the cost of that."""
 
     model: Model

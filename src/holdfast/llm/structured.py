@@ -6,7 +6,7 @@ is run, and an answer that does not fit is asked for again once at most, if the 
 from __future__ import annotations
 
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 import msgspec
 
@@ -20,6 +20,7 @@ from holdfast.llm.route.executor import DEFAULT_RETRY, Retry
 from holdfast.llm.stream import stream
 from holdfast.llm.tool_schema import DEFINITIONS, open_root, schema_of
 from holdfast.schema.codec import decode_any
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -35,12 +36,12 @@ WRAPPER = "value"
 """Under which name a value goes that is not itself an object, as the input of a tool must be one."""
 
 
-class Round(NamedTuple):
+class Round(Frozen):
     response: Response
     events: tuple[ev.Event, ...]
 
 
-class Generated(NamedTuple, Generic[T]):
+class Generated(Frozen, Generic[T]):
     value: T
     rounds: tuple[Round, ...]
 
@@ -123,7 +124,7 @@ class _Misfit(Exception):
         self.raw = raw
 
 
-class _Shape(NamedTuple):
+class _Shape(Frozen):
     """`schema` is what the provider sees, always an object; `check` turns what comes back into the value."""
 
     schema: dict[str, Any]

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, unquote
 
 from holdfast.core.session.errors import SessionNotFound
@@ -14,6 +14,7 @@ from holdfast.protocol.api import API
 from holdfast.protocol.endpoint import Envelope
 from holdfast.protocol.endpoint import Scope as EndpointScope
 from holdfast.schema import errors as public
+from holdfast.schema.frozen import Frozen
 from holdfast.schema.ids import is_session_id
 from holdfast.schema.live_event import GlobalDisposed
 from holdfast.server.auth import LOOPBACK_HOSTS, Credentials, allowed_host, allowed_origin
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from holdfast.server.types import Frames
 
 
-class _Streamed(NamedTuple):
+class _Streamed(Frozen):
     frames: Frames
 
 

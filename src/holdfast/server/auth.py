@@ -6,7 +6,9 @@ import base64
 import binascii
 import hmac
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +25,7 @@ _ORIGINS = re.compile(
 LOOPBACK_HOSTS = frozenset(("localhost", "127.0.0.1", "[::1]"))
 
 
-class Credentials(NamedTuple):
+class Credentials(Frozen):
     password: str
     user: str = DEFAULT_USER
 

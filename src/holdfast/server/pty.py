@@ -12,7 +12,7 @@ import asyncio
 import logging
 import re
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import parse_qsl, unquote
 
 import msgspec
@@ -22,6 +22,7 @@ from holdfast.core.pty.output import pieces
 from holdfast.core.pty.terminal import Behind, End, Replay
 from holdfast.schema import errors as public
 from holdfast.schema.codec import encode
+from holdfast.schema.frozen import Frozen
 from holdfast.schema.pty import PtyTicket
 from holdfast.server.auth import LOOPBACK_HOSTS, allowed_host, allowed_origin
 from holdfast.server.errors import PublicFailure
@@ -238,7 +239,7 @@ class PtyServer:
                 raise PublicFailure(public.InvalidRequestError(message=str(error), kind="Payload")) from error
 
 
-class _Asked(NamedTuple):
+class _Asked(Frozen):
     pty_id: str
     location: Location
     ticket: str
@@ -246,7 +247,7 @@ class _Asked(NamedTuple):
     headers: Mapping[str, str]
 
 
-class _Close(NamedTuple):
+class _Close(Frozen):
     code: int
     reason: str = ""
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import time
 import uuid
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,12 +21,12 @@ LIFETIME_SECONDS = 60
 LIMIT = 10_000
 
 
-class Claim(NamedTuple):
+class Claim(Frozen):
     pty_id: str
     location: Location
 
 
-class _Issued(NamedTuple):
+class _Issued(Frozen):
     claim: Claim
     expires: float
 

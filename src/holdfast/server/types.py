@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, MutableMapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -20,7 +22,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 
-class Call(NamedTuple):
+class Call(Frozen):
     """A request after authorization, routing and decoding. `session` is set on Session-scoped endpoints, `location`
     on Location-scoped ones."""
 
@@ -41,23 +43,23 @@ class Call(NamedTuple):
         return self.runtime.locations.use(place)
 
 
-class PageOf(NamedTuple):
+class PageOf(Frozen):
     items: list[Any]
     previous: str | None
     next: str | None
 
 
-class HistoryOf(NamedTuple):
+class HistoryOf(Frozen):
     items: list[Any]
     has_more: bool
 
 
-class RawBody(NamedTuple):
+class RawBody(Frozen):
     data: bytes
     media_type: str
 
 
-class Content(NamedTuple):
+class Content(Frozen):
     """An answer but for the headers that every answer has."""
 
     status: int

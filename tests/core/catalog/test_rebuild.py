@@ -42,7 +42,7 @@ def test_nothing_is_read_before_it_is_needed(tmp_path: Path, monkeypatch: pytest
     assert read == []
     assert catalog.models() == ()
     assert catalog.provider("anthropic")
-    assert catalog.resolve("s", ref("demo/echo"))
+    assert catalog.resolve("s", ref("demo/echo")).ref == ref("demo/echo")
     assert [path.name for path in read] == ["models.json"]
 
 
@@ -175,7 +175,7 @@ def test_what_some_providers_want(make_catalog: MakeCatalog) -> None:
     }
     catalog = make_catalog(own, data=data, environment=environment)
     assert "mine" in catalog.resolve("s", ref("azure/m")).model.route.base_url
-    assert catalog.resolve("s", ref("openrouter/openai/gpt-5-chat"))
+    assert catalog.resolve("s", ref("openrouter/openai/gpt-5-chat")).ref == ref("openrouter/openai/gpt-5-chat")
 
 
 def test_an_integration_of_a_plugin(make_catalog: MakeCatalog) -> None:

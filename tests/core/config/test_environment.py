@@ -21,7 +21,8 @@ def test_directories_follow_the_platforms_rules() -> None:
     moved = directories(
         {"HOME": "/h", "XDG_DATA_HOME": "/d", "XDG_CACHE_HOME": "/c", "XDG_STATE_HOME": "/s", "XDG_CONFIG_HOME": "/x"}
     )
-    assert moved[:4] == (Path("/x/opencode"), Path("/d/holdfast"), Path("/c/holdfast"), Path("/s/holdfast"))
+    assert (moved.config, moved.data) == (Path("/x/opencode"), Path("/d/holdfast"))
+    assert (moved.cache, moved.state) == (Path("/c/holdfast"), Path("/s/holdfast"))
     assert (moved.log, moved.repos, moved.bin) == (
         Path("/d/holdfast/log"),
         Path("/d/holdfast/repos"),

@@ -12,6 +12,7 @@ from tests.core.context.conftest import Fact, of, steps
 from holdfast.core.context.snapshot import Snapshot
 from holdfast.core.context.source import UNAVAILABLE
 from holdfast.core.context.system_context import (
+    ReplacementBlocked,
     ReplacementReady,
     Unchanged,
     Updated,
@@ -80,7 +81,7 @@ def test_replace_blocks_exactly_on_what_was_admitted_and_is_lost(before: dict[st
     outcome = replace(asyncio.run(observe(of(*facts_of(now)))), snapshot)
     lost = tuple(key for key, state in now.items() if state == "lost" and key in snapshot)
     if lost:
-        assert outcome == (lost,)
+        assert outcome == ReplacementBlocked(lost)
         return
     assert isinstance(outcome, ReplacementReady)
     present = {key: state for key, state in now.items() if state.startswith("v")}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import json
 import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
@@ -205,8 +204,8 @@ class Lab(ToolRuntime):
         if self._fixed is None:
             return services
         fixed = self._fixed
-        around = dataclasses.replace(services.runner._around, settings=lambda: fixed)
-        return dataclasses.replace(services, runner=Runner(around))
+        around = services.runner._around.but(settings=lambda: fixed)
+        return services.but(runner=Runner(around))
 
 
 async def crashed(life: Callable[[], Coroutine[Any, Any, tuple[Lab, T]]]) -> T:

@@ -99,7 +99,7 @@ def test_limits_come_from_the_last_document_that_sets_them(
     (home / "opencode.json").write_text(globally)
     (project / "opencode.json").write_text(here)
     config = load_config(project, project, {"OPENCODE_CONFIG_DIR": str(home), "HOME": str(tmp_path)})
-    assert output_limits(config) == expected
+    assert output_limits(config) == OutputLimits(*expected)
 
 
 @pytest.mark.parametrize(
@@ -344,7 +344,7 @@ def test_a_file_has_its_name_only_when_it_is_complete(store: OutputStore) -> Non
     assert names(store) == []
     with store.open_managed() as file:
         file.write(b"whole")
-        assert file.keep() == (file.path, True)
+        assert file.keep() == Saved(file.path, True)
     assert file.path.read_bytes() == b"whole"
     assert names(store) == [file.path.name]
 

@@ -94,7 +94,7 @@ async def test_the_steps_of_one_call() -> None:
     assert await run(tool, {"size": 3}) == ToolOutput({"size": 3}, (TextContent(text="shown"),))
     value = {"fileSize": 3, "data": "YWJj"}
     assert steps == [("decoded",), ("executed", 3, CONTEXT), ("content", 3, value), ("structured", 3, value)]
-    assert ToolContext._fields == ("session_id", "agent", "assistant_message_id", "tool_call_id")
+    assert ToolContext.__struct_fields__ == ("session_id", "agent", "assistant_message_id", "tool_call_id")
 
 
 async def test_expected_failures_say_what_happened() -> None:
@@ -297,8 +297,8 @@ async def test_media_appears_once() -> None:
     """SES-124: a settled output has no raw result beside its content."""
     tool = returning({"kept": "elsewhere"}, dict[str, Any], content=lambda given, value: [FILE])
     settled = await run(tool)
-    assert ToolOutput._fields == ("structured", "content", "output_paths")
-    assert encode(settled._asdict()).count(b"AAAA") == 1
+    assert ToolOutput.__struct_fields__ == ("structured", "content", "output_paths")
+    assert encode(settled).count(b"AAAA") == 1
 
 
 def cyclic() -> list[Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -267,10 +266,10 @@ def test_which_backends_are_configured(environment: dict[str, str], names: list[
 async def test_a_session_keeps_its_backend(site: Site) -> None:
     """TOL-269: by a stable hash of its id; different Sessions get different ones."""
     url = site.put("/mcp", reply("found"))
-    both = (exa(None, url), replace(parallel(None, url)))
+    both = (exa(None, url), parallel(None, url))
     chosen: dict[str, set[str]] = {}
     for session in [f"ses_{number}" for number in range(8)] * 2:
-        found = await searched(*both, context=CONTEXT._replace(session_id=session))
+        found = await searched(*both, context=CONTEXT.but(session_id=session))
         chosen.setdefault(session, set()).add(found["provider"])
     assert all(len(providers) == 1 for providers in chosen.values())
     assert set.union(*chosen.values()) == {"exa", "parallel"}

@@ -115,7 +115,7 @@ async def test_attempts_cap_and_base_can_be_set() -> None:
 async def test_the_wait_varies_by_a_fifth(chance: float, seconds: float) -> None:
     """LLM-351"""
     attempts = Attempts(answer(500), attempts=2)
-    attempts.retry = attempts.retry._replace(chance=lambda: chance)
+    attempts.retry = attempts.retry.but(chance=lambda: chance)
     await attempts.fail()
     assert attempts.naps.seconds == [pytest.approx(seconds, abs=0.002)]
 

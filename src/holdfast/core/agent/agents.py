@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from holdfast.core.agent.configured import ConfiguredAgents, configured_agents
 from holdfast.core.agent.draft import AgentDraft
 from holdfast.core.state import Phase, State
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -23,13 +24,13 @@ if TYPE_CHECKING:
 BUILD = "build"
 
 
-class Selection(NamedTuple):
+class Selection(Frozen):
     id: str
     agent: Agent | None
     """None: nothing of that name exists. A turn must not run then, and nothing is permitted to it."""
 
 
-class _View(NamedTuple):
+class _View(Frozen):
     of: AgentDraft
     agents: dict[str, Agent]
     default: Selection

@@ -7,7 +7,7 @@ Invariants
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -21,6 +21,7 @@ from holdfast.core.config.schema import Agent as AgentSection
 from holdfast.core.config.validate import Problem, validate_agent, validate_rules
 from holdfast.core.permission.rules import expand_home
 from holdfast.schema.agent import Agent, ProviderRequest
+from holdfast.schema.frozen import Frozen
 from holdfast.schema.permission import Rule
 
 if TYPE_CHECKING:
@@ -39,13 +40,13 @@ class InvalidEnvironmentRules(Exception):
     """OPENCODE_PERMISSION says something that cannot be read; starting without it would be unsafe."""
 
 
-class AgentPatch(NamedTuple):
+class AgentPatch(Frozen):
     id: str
     data: dict[str, Any]
     """As under `agents` in a document, and as valid."""
 
 
-class ConfiguredAgents(NamedTuple):
+class ConfiguredAgents(Frozen):
     default: str | None = None
     rules: tuple[Rule, ...] = ()
     """The global ones of all documents."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import msgspec
@@ -35,6 +35,7 @@ from holdfast.core.scope import Scope
 from holdfast.core.state import Batches, Phase, State
 from holdfast.llm import offline
 from holdfast.schema.catalog import EnvMethod, KeyMethod, NativeApi
+from holdfast.schema.frozen import Frozen
 from holdfast.schema.live_event import CatalogUpdated
 from holdfast.schema.model import ModelRef
 
@@ -66,7 +67,7 @@ FRESH_SECONDS = 1.0
 log = logging.getLogger(__name__)
 
 
-class _Last(NamedTuple):
+class _Last(Frozen):
     chosen: ModelRef | None
     agent: Agent | None
     resolved: ResolvedModel

@@ -8,7 +8,7 @@ Invariants
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
 
@@ -25,6 +25,7 @@ from holdfast.schema.catalog import (
     NativeModelApi,
     ProviderInfo,
 )
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 T = TypeVar("T", ProviderInfo, ModelInfo)
 
 
-class Facts(NamedTuple):
+class Facts(Frozen):
     """What models.dev knows of a model beyond its public record."""
 
     sampling: bool | None = None

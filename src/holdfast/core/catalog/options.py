@@ -15,6 +15,7 @@ import msgspec
 from holdfast.core.catalog.packages import OPENAI, snake_case
 from holdfast.llm.model import OWNED_FIELDS, deep_merge
 from holdfast.llm.request import Generation
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from holdfast.core.catalog.packages import Dialect
 
 
-class Overlay(NamedTuple):
+class Overlay(Frozen):
     """What one layer (provider, model, variant, agent) adds to a request. None, as a value, removes what is below."""
 
     headers: Mapping[str, str | None] = {}

@@ -4,9 +4,10 @@ spells its options."""
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from holdfast.schema.catalog import AisdkApi, AisdkModelApi
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from holdfast.schema.catalog import ModelApi, ProviderApi
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 Way = Literal["responses", "chat", "messages", "gemini", "converse", "azure", "copilot"]
 
 
-class Dialect(NamedTuple):
+class Dialect(Frozen):
     """`names`: every accepted spelling of an option, to the one that the protocol's adapter knows."""
 
     namespace: str
@@ -23,7 +24,7 @@ class Dialect(NamedTuple):
     """Options that are also written as an object: its keys, to their own names."""
 
 
-class Package(NamedTuple):
+class Package(Frozen):
     dialect: Dialect
     way: Way | None = None
     """None: nothing here speaks its protocol."""
@@ -87,7 +88,7 @@ _ENDINGS: dict[str, Package] = {
 }
 
 
-class Reached(NamedTuple):
+class Reached(Frozen):
     """A package and the address below which its protocol is spoken."""
 
     package: Package

@@ -85,7 +85,7 @@ def resolve_listing(
     defaults = (Overlay(options=options or {}) for options in (model.route.provider_options, model.provider_options))
     resolved = ResolvedModel(
         ref=ref,
-        model=model._replace(provider_options=None, route=model.route._replace(provider_options=None)),
+        model=model.but(provider_options=None, route=model.route.but(provider_options=None)),
         info=info,
         variant=variant.id if variant else None,
         layers=merge(*defaults, *(layer.overlay for layer in layers)),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from holdfast.core.catalog.family import family_text
 from holdfast.core.catalog.options import Overlay, merge
 from holdfast.core.catalog.prices import cost
 from holdfast.llm.request import Generation
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from holdfast.llm.model import Model
@@ -20,7 +21,7 @@ _LONG_ID = re.compile(r"ses_([0-9a-f]{64})")
 _CACHE_KEY = "promptCacheKey"
 
 
-class RequestOverlay(NamedTuple):
+class RequestOverlay(Frozen):
     """The three domains and the headers, as `make_request` takes them."""
 
     generation: Generation | None
@@ -29,7 +30,7 @@ class RequestOverlay(NamedTuple):
     headers: dict[str, str]
 
 
-class ResolvedModel(NamedTuple):
+class ResolvedModel(Frozen):
     ref: ModelRef
     """As it was chosen."""
     model: Model

@@ -5,13 +5,14 @@ A protocol is imported when one of its models is asked for, which keeps the star
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from holdfast.core.catalog import packages
 from holdfast.core.catalog.errors import UnsupportedApi
 from holdfast.llm.model import Capabilities, Model
 from holdfast.llm.route.auth import KeyAuth, NoAuth
 from holdfast.llm.route.transport import Timeouts
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,7 +27,7 @@ FIRST_BYTE_SECONDS = 300.0
 _KEY_HEADERS: dict[Way, str] = {"messages": "x-api-key", "gemini": "x-goog-api-key", "azure": "api-key"}
 
 
-class Credentials(NamedTuple):
+class Credentials(Frozen):
     """At most one of them. `bearer` is a token even where the protocol wants a key in a header of its own."""
 
     key: str | None = None
@@ -37,7 +38,7 @@ class Credentials(NamedTuple):
         return "Credentials(…)"
 
 
-class Access(NamedTuple):
+class Access(Frozen):
     credentials: Credentials
     settings: Mapping[str, Any]
     environment: Mapping[str, str]
@@ -60,12 +61,12 @@ def route(info: ModelInfo, access: Access) -> Model:
         raise UnsupportedApi(info.provider_id, info.id, packages.named(info.api), reason)
     model = _BUILDERS[way](info, found, access)
     auth = _auth(way, access.credentials)
-    chosen = model.route._replace(
+    chosen = model.route.but(
         auth=auth if auth is not None else model.route.auth if way == "converse" else NoAuth(),
         query=(*model.route.query, *_query(access.settings)),
         timeouts=_timeouts(access.settings),
     )
-    return model._replace(
+    return model.but(
         provider=info.provider_id,
         route=chosen,
         output_limit=info.limit.output or None,
@@ -121,7 +122,7 @@ def _chat(info: ModelInfo, found: packages.Reached, access: Access) -> Model:
 
     profile = PROFILES.get(info.provider_id)
     spoken = PROFILES["openrouter"].protocol if found.package.dialect is packages.OPENROUTER else OpenAIChat()
-    protocol = spoken._replace(passthrough=(*spoken.passthrough, "thinking"))
+    protocol = spoken.but(passthrough=(*spoken.passthrough, "thinking"))
     capabilities = profile.capabilities if profile else Capabilities()
     return Model(
         info.api.id,
@@ -178,7 +179,7 @@ _ADDRESSED = frozenset({"responses", "azure", "messages", "gemini", "converse"})
 
 def _capabilities(guess: Capabilities, info: ModelInfo, facts: Facts) -> Capabilities:
     """What the catalog knows is better than what a name suggests."""
-    return guess._replace(
+    return guess.but(
         images="image" in info.capabilities.input if info.capabilities.input else guess.images,
         sampling=guess.sampling if facts.sampling is None else facts.sampling,
         reasoning_replay=guess.reasoning_replay or facts.replays_reasoning,

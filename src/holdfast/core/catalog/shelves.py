@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from datetime import date
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -25,6 +25,7 @@ from holdfast.schema.catalog import (
     NativeApi,
     NativeModelApi,
 )
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -93,7 +94,7 @@ class _DevListed:
         self._raw = None
 
 
-class _DevMode(NamedTuple):
+class _DevMode(Frozen):
     """A model's other way of working, listed as a model of its own."""
 
     base: _DevListed

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from holdfast.core.command.command import Command, CommandDraft
 from holdfast.core.command.configured import ConfiguredCommands, configured_commands
 from holdfast.core.command.template import Template
 from holdfast.core.state import Phase, State
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -32,7 +33,7 @@ class CommandNotFound(Exception):
         self.name = name
 
 
-class Invocation(NamedTuple):
+class Invocation(Frozen):
     """A call of a command, expanded. It is admitted as this text and never expanded again."""
 
     command: Command

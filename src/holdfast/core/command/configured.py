@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -11,6 +11,7 @@ from holdfast.core.config.document import Diagnostic, Document
 from holdfast.core.config.markdown import read_markdown
 from holdfast.core.config.model import patched_model
 from holdfast.core.config.validate import validate_command
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,12 +21,12 @@ if TYPE_CHECKING:
     from holdfast.core.config.config import Config
 
 
-class CommandPatch(NamedTuple):
+class CommandPatch(Frozen):
     name: str
     data: dict[str, Any]
 
 
-class ConfiguredCommands(NamedTuple):
+class ConfiguredCommands(Frozen):
     patches: tuple[CommandPatch, ...]
     diagnostics: tuple[Diagnostic, ...]
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import re
 import shlex
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from holdfast.core.tool.tool import ToolFailure
+from holdfast.schema.frozen import Frozen
 
 INSERT_CHARACTERS = 16_000
 MOST_SHELL_COMMANDS = 20
@@ -30,7 +31,7 @@ class Shell(Protocol):
         """Ask for permission, run in the Location, give the output; ToolFailure says why there is none."""
 
 
-class Expanded(NamedTuple):
+class Expanded(Frozen):
     text: str
     mentions: tuple[str, ...]
 

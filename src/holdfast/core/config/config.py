@@ -87,7 +87,7 @@ def load_config(
     if (inline := environment.get(INLINE)) and (document := source(Path(INLINE), directory, True).parse(inline)):
         entries.append(document)
     for name, content in managed:
-        entries.append(source(name, name.parent, True).document(content)._replace(managed=True))
+        entries.append(source(name, name.parent, True).document(content).but(managed=True))
     problems = [problem for used in sources for problem in used.problems()]
     for problem in problems:
         log.log(logging.ERROR if problem.severity == "error" else logging.WARNING, "%s", describe(problem))
@@ -191,7 +191,7 @@ class _Source:
         lines = lines_of(self._text, (shape for found in shapes.values() for shape in found)) if shapes else {}
         for problem, trail in self._problems:
             line = next((lines[shape] for shape in shapes.get(trail, ()) if shape in lines), problem.line)
-            yield problem._replace(line=line)
+            yield problem.but(line=line)
         if self._unlisted:
             yield Diagnostic(str(self._path), "has more problems, which are not listed", None, self._unlisted)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from holdfast.core.config.document import DOT, Directory
 from holdfast.core.config.environment import config_home, switched_on, user_path
 from holdfast.core.config.text_file import Unreadable, read_text
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 NAMES = ("opencode.json", "opencode.jsonc")
 
 
-class Candidate(NamedTuple):
+class Candidate(Frozen):
     """A file that counts if it exists. Most do not, so its path is made when it does."""
 
     folder: Path

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -10,7 +12,7 @@ if TYPE_CHECKING:
 Severity: TypeAlias = Literal["warning", "error"]
 
 
-class Diagnostic(NamedTuple):
+class Diagnostic(Frozen):
     """One thing in a file that does not count as its author meant it. Never contains a substituted value."""
 
     path: str
@@ -21,7 +23,7 @@ class Diagnostic(NamedTuple):
     """The nearest name that is known."""
 
 
-class Document(NamedTuple):
+class Document(Frozen):
     """One file, in today's shape: V1 keys are migrated, variables are substituted, invalid entries are gone.
 
     `data` has only keys that hold something, and is shared: nobody changes it. A V1 provider keeps its SDK options
@@ -48,7 +50,7 @@ class Document(NamedTuple):
         return self.directory.parent if self.directory.name == DOT and not self.trusted else self.directory
 
 
-class Directory(NamedTuple):
+class Directory(Frozen):
     """A folder that may hold agents, commands, skills and plugins; it counts after its own documents."""
 
     path: Path

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -13,7 +15,7 @@ CONFIG_NAME = "opencode"
 APP_NAME = "holdfast"
 
 
-class Directories(NamedTuple):
+class Directories(Frozen):
     config: Path
     data: Path
     cache: Path

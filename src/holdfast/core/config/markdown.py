@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from holdfast.core.config.document import Diagnostic
 from holdfast.core.config.text_file import Unreadable, is_text, read_text
 from holdfast.core.frontmatter import InvalidFrontmatter, Markdown, parse_markdown
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -21,7 +22,7 @@ MOST_FILES = 1_000
 SUFFIX = ".md"
 
 
-class NamedMarkdown(NamedTuple):
+class NamedMarkdown(Frozen):
     name: str
     """The path below its folder without the suffix: `team/helper`."""
     path: str

@@ -10,12 +10,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from functools import cache
-from typing import Any, NamedTuple, TypeAlias, get_args
+from typing import Any, TypeAlias, get_args
 
 import msgspec
 
 from holdfast.core.config import schema
 from holdfast.core.config.migrate import OLD_KEYS
+from holdfast.schema.frozen import Frozen
 
 Trail: TypeAlias = tuple[str | int, ...]
 Object: TypeAlias = dict[str, Any]
@@ -46,7 +47,7 @@ _SUCCESSORS = {
 """What names of the first generation are called now, where the nearest spelling would mislead."""
 
 
-class Problem(NamedTuple):
+class Problem(Frozen):
     trail: Trail
     message: str
     fatal: bool = False
@@ -145,7 +146,7 @@ class _Validation:
         found = _Validation(problems.append).rules(rules, trail, kind, closed)
         for problem in problems:
             self.closed = True
-            self._report(problem._replace(message=f"{problem.message}, and the rest of this file is ignored"))
+            self._report(problem.but(message=f"{problem.message}, and the rest of this file is ignored"))
         return found
 
     def _experimental(self, value: Any) -> Any:

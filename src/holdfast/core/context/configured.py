@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from holdfast.core.context.canonical import possible, printable
 from holdfast.core.context.file_pattern import PatternTooWide, Walk, is_pattern
 from holdfast.core.context.instructions import aggregate
 from holdfast.core.context.source import UNAVAILABLE
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable, Sequence
@@ -30,7 +31,7 @@ SMALL_WALK = 200
 """Directories; a pattern that needs more of them is expanded beside the loop."""
 
 
-class Entry(NamedTuple):
+class Entry(Frozen):
     """One line of `instructions`, with the directory that its relative paths start from. Entries of the user's own
     configuration are trusted to point anywhere; a project's are not."""
 

@@ -8,7 +8,7 @@ Invariants
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple, assert_never
+from typing import TYPE_CHECKING, Literal, assert_never
 
 import msgspec
 
@@ -28,6 +28,7 @@ from holdfast.core.context.system_context import (
 from holdfast.core.database.errors import Refused
 from holdfast.core.database.unit import Statement
 from holdfast.schema.codec import decoder, encode_text
+from holdfast.schema.frozen import Frozen
 from holdfast.schema.record import Record
 from holdfast.schema.session_event import ContextUpdated
 
@@ -52,7 +53,7 @@ class Seen(Record):
     since: int
 
 
-class Epoch(NamedTuple):
+class Epoch(Frozen):
     session_id: str
     baseline: str
     snapshot: Snapshot
@@ -186,7 +187,7 @@ class Epochs:
         )
         await lease.publish(event, location=location, local=local)
         self._metrics.updated(epoch.session_id, update.text)
-        return epoch._replace(snapshot=update.snapshot, observed=observed, revision=epoch.revision + 1)
+        return epoch.but(snapshot=update.snapshot, observed=observed, revision=epoch.revision + 1)
 
     async def _note(self, epoch: Epoch, observation: Observation, lease: Publisher, location: Location) -> Epoch:
         """Remember, for people, which sources could not be observed; most of the time there is nothing to note."""
@@ -195,7 +196,7 @@ class Epochs:
             return epoch
         row = {**_made_from(epoch), "observed": encode_text(observed)}
         await lease.publish(location=location, local=(Statement("context.observe", row, changes=1, refusal=STALE),))
-        return epoch._replace(observed=observed, revision=epoch.revision + 1)
+        return epoch.but(observed=observed, revision=epoch.revision + 1)
 
     async def _replace(
         self,

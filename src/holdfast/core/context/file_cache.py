@@ -13,6 +13,8 @@ import stat
 import time
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
+from holdfast.schema.frozen import Frozen
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -37,7 +39,7 @@ class Child(NamedTuple):
     """`file`, `directory`, `link` or `other`."""
 
 
-class Stamp(NamedTuple):
+class Stamp(Frozen):
     device: int
     inode: int
     size: int

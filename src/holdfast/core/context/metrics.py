@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import NamedTuple
 
+from holdfast.schema.frozen import Frozen
+
 SERIES_LIMIT = 1_000
 SESSION_LIMIT = 1_000
 OVERFLOW = "other"
@@ -19,7 +21,7 @@ class Series(NamedTuple):
         return Series(self.times + 1, self.total + value, max(self.largest, value))
 
 
-class Growth(NamedTuple):
+class Growth(Frozen):
     """What one Session was told since its baseline, and how its last boundary ended."""
 
     updates: int = 0
@@ -58,7 +60,7 @@ class Metrics:
         """A boundary that told the model nothing."""
         grown = self._sessions.get(session_id)
         if grown is None or grown.outcome != outcome:
-            self._keep(session_id, (grown or Growth())._replace(outcome=outcome))
+            self._keep(session_id, (grown or Growth()).but(outcome=outcome))
 
     def of_session(self, session_id: str) -> Growth:
         return self._sessions.get(session_id, Growth())

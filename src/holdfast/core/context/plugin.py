@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -52,8 +51,7 @@ def plugin_source(
     if source.removed is None:
         raise InvalidPluginSourceError(f"{source.key} needs a removal text: unloading must not force a new baseline")
     isolation = _Isolation(source, diagnose, timeout)
-    return replace(
-        source,
+    return source.but(
         codec=isolation,
         load=isolation.load,
         baseline=partial(isolation.render, "baseline", source.baseline),

@@ -13,7 +13,7 @@ import logging
 import os
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urljoin, urlsplit
 
 import msgspec
@@ -25,6 +25,7 @@ from holdfast.core.context.together import together
 from holdfast.core.web.errors import FetchFailed
 from holdfast.core.web.fetch import Budget
 from holdfast.schema.codec import decoder, encode
+from holdfast.schema.frozen import Frozen
 from holdfast.schema.record import Record
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ TRY_AGAIN = frozenset((408, 425, 429))
 log = logging.getLogger(__name__)
 
 
-class Response(NamedTuple):
+class Response(Frozen):
     status: int
     headers: Mapping[str, str]
     """Lower-case names."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
 
 from holdfast.core.context.errors import InvalidKeyError
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -48,8 +48,7 @@ class JsonCodec(Generic[T]):
         self.decode: Callable[[bytes | msgspec.Raw], T] = msgspec.json.Decoder(kind).decode
 
 
-@dataclass(frozen=True, kw_only=True)
-class Source(Generic[T]):
+class Source(Frozen, Generic[T], kw_only=True):
     """Renderers are pure. `baseline` states the value, `update` states what is now in force, never what was before,
     and `removed` is written while the source still exists, to be said when it is gone."""
 

@@ -20,6 +20,7 @@ from holdfast.core.context.errors import DuplicateKeyError, EmptyRenderingError,
 from holdfast.core.context.snapshot import Entry, Snapshot
 from holdfast.core.context.source import UNAVAILABLE, Unavailable
 from holdfast.core.context.together import awaits, together
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -106,18 +107,18 @@ async def _wait(source: AnySource, given: Awaitable[Any], metrics: Metrics | Non
 # -- deciding ----------------------------------------------------------------------------------------------------
 
 
-class Generation(NamedTuple):
+class Generation(Frozen):
     """A whole baseline and what it stands for."""
 
     baseline: str
     snapshot: Snapshot
 
 
-class Unchanged(NamedTuple):
+class Unchanged(Frozen):
     """The model knows everything already."""
 
 
-class Updated(NamedTuple):
+class Updated(Frozen):
     """One text for all that changed; `keys` are the sources it speaks for."""
 
     text: str
@@ -125,11 +126,11 @@ class Updated(NamedTuple):
     keys: tuple[str, ...]
 
 
-class ReplacementReady(NamedTuple):
+class ReplacementReady(Frozen):
     generation: Generation
 
 
-class ReplacementBlocked(NamedTuple):
+class ReplacementBlocked(Frozen):
     """The baseline must be replaced and cannot be: these admitted sources are unavailable."""
 
     keys: tuple[str, ...]

@@ -3,9 +3,10 @@ methods to the same draft."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from holdfast.schema.catalog import EnvMethod, KeyMethod, OAuthMethod
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from holdfast.core.credential.store import OAuthValue
 
 
-class Authorization(NamedTuple):
+class Authorization(Frozen):
     """A sign-in that was begun. `auto` ends when `finish(None)` does; `code` needs what the person was shown."""
 
     url: str
@@ -23,7 +24,7 @@ class Authorization(NamedTuple):
     close: Callable[[], Awaitable[None]] | None = None
 
 
-class OAuth(NamedTuple):
+class OAuth(Frozen):
     """How one OAuth method works. Without `refresh`, what it gave is used until it expires."""
 
     method: OAuthMethod
@@ -34,7 +35,7 @@ class OAuth(NamedTuple):
 Way = OAuth | KeyMethod | EnvMethod
 
 
-class Integration(NamedTuple):
+class Integration(Frozen):
     id: str
     name: str
     ways: tuple[Way, ...] = ()
@@ -65,11 +66,11 @@ class IntegrationDraft:
         known = self._integrations.get(id) or Integration(id, name or id)
         ways = {_place(other): other for other in known.ways}
         ways[_place(way)] = way
-        self._integrations[id] = known._replace(name=name or known.name, ways=tuple(ways.values()))
+        self._integrations[id] = known.but(name=name or known.name, ways=tuple(ways.values()))
 
     def rename(self, id: str, name: str) -> None:
         if (known := self._integrations.get(id)) is not None:
-            self._integrations[id] = known._replace(name=name)
+            self._integrations[id] = known.but(name=name)
 
     def remove(self, id: str) -> None:
         self._integrations.pop(id, None)

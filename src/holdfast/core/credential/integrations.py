@@ -5,7 +5,7 @@ Connections are looked up whenever somebody asks: credentials and the environmen
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from holdfast.core.credential.attempts import Attempts
 from holdfast.core.credential.auth import OAuthAuth
@@ -21,6 +21,7 @@ from holdfast.schema.catalog import (
     IntegrationInfo,
     KeyMethod,
 )
+from holdfast.schema.frozen import Frozen
 from holdfast.schema.live_event import IntegrationConnectionUpdated, IntegrationUpdated
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ REFRESH_SECONDS = 30.0
 """Shorter than others wait for the lock."""
 
 
-class Variable(NamedTuple):
+class Variable(Frozen):
     """A credential that the environment holds."""
 
     name: str

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from holdfast.schema.frozen import Frozen
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -14,7 +16,7 @@ Value = str | int | float | bytes | None
 Row = tuple[Value, ...]
 
 
-class Statement(NamedTuple):
+class Statement(Frozen):
     """A write must change `changes` rows, a check must find something or nothing; else the unit is refused."""
 
     name: str
@@ -26,7 +28,7 @@ class Statement(NamedTuple):
     """Touches state that is no projection; a rebuild leaves it alone."""
 
 
-class NewEvent(NamedTuple):
+class NewEvent(Frozen):
     id: str
     type: str
     """The stored type, version included."""
@@ -53,7 +55,7 @@ class Replay(NamedTuple):
     strict: bool
 
 
-class Unit(NamedTuple):
+class Unit(Frozen):
     aggregate_id: str
     events: tuple[NewEvent, ...] = ()
     before: tuple[Statement, ...] = ()
@@ -66,7 +68,7 @@ class Unit(NamedTuple):
     """Reproject stored events (`NewEvent.seq` is set): foreign keys rest and nothing is appended."""
 
 
-class Committed(NamedTuple):
+class Committed(Frozen):
     """`first` … `last` are the sequences of the unit's events; `applied` is false for a replay that changed nothing."""
 
     first: int

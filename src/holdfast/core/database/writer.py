@@ -10,7 +10,7 @@ import os
 import queue
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import apsw
 
@@ -19,6 +19,7 @@ from holdfast.core.database.execute import Executor, Outcome
 from holdfast.core.database.sqlite import BusyWait, connect, translate
 from holdfast.core.database.unit import Committed, Unit
 from holdfast.core.database.wal import make_room
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -34,7 +35,7 @@ IDLE_SECONDS = 0.25
 log = logging.getLogger(__name__)
 
 
-class Job(NamedTuple):
+class Job(Frozen):
     unit: Unit
     loop: asyncio.AbstractEventLoop
     future: asyncio.Future[Committed]

@@ -8,16 +8,16 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from typing import NamedTuple
 
 from holdfast.core.event.errors import SubscriberOverflow
+from holdfast.schema.frozen import Frozen
 
 CAPACITY = 256
 
 log = logging.getLogger(__name__)
 
 
-class Announcement(NamedTuple):
+class Announcement(Frozen):
     """One event on its way to observers. `wire` is the complete JSON of the event."""
 
     id: str

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -23,6 +23,7 @@ from holdfast.core.event.projection import Projected, Projectors
 from holdfast.core.event.signal import Signals
 from holdfast.schema.codec import decoder, encode
 from holdfast.schema.event import Definition, DurablePosition, Event, SerializedEvent
+from holdfast.schema.frozen import Frozen
 from holdfast.schema.record import Record
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 PAGE = 200
 
 
-class Page(NamedTuple):
+class Page(Frozen):
     """Events in order, and the last sequence that was looked at, filtered rows included."""
 
     events: list[Event]
@@ -43,7 +44,7 @@ class Page(NamedTuple):
     exhausted: bool
 
 
-class Mismatch(NamedTuple):
+class Mismatch(Frozen):
     """A projection row that a rebuild would write differently."""
 
     aggregate_id: str
@@ -52,7 +53,7 @@ class Mismatch(NamedTuple):
     rebuilt: Row | None
 
 
-class _Prepared(NamedTuple):
+class _Prepared(Frozen):
     definition: Definition
     aggregate_id: str
     row: NewEvent

@@ -6,8 +6,9 @@ from __future__ import annotations
 import io
 import struct
 import warnings
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,8 +23,7 @@ FORMATS = ("PNG", "JPEG", "GIF", "WEBP")
 DECODING_FAILURES = (OSError, SyntaxError, ValueError, EOFError, IndexError, OverflowError, struct.error)
 
 
-@dataclass(frozen=True, slots=True)
-class ImageLimits:
+class ImageLimits(Frozen):
     max_width: int = 2000
     max_height: int = 2000
     max_base64_bytes: int = 5 * 1024 * 1024

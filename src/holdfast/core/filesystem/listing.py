@@ -6,17 +6,18 @@ import os
 import stat
 import unicodedata
 from itertools import islice
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from holdfast.core.filesystem.descriptor import parent
 from holdfast.core.filesystem.errors import FileError, PathError
 from holdfast.core.filesystem.location_path import below, canonical
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from holdfast.core.filesystem.location_path import Target
 
 
-class Entry(NamedTuple):
+class Entry(Frozen):
     path: str
     """As a path argument for the next call; a directory's ends with a slash."""
     type: Literal["directory", "file"]

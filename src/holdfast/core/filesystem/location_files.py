@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from holdfast.core.filesystem.image import ImageLimits
@@ -10,18 +9,18 @@ from holdfast.core.filesystem.location_path import Access, LocationPaths, Target
 from holdfast.core.filesystem.locks import PROCESS_LOCKS, FileLocks
 from holdfast.core.filesystem.marks import ReadMarks
 from holdfast.core.filesystem.mutation import FileMutations
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
 
-@dataclass(frozen=True, slots=True)
-class FileSettings:
+class FileSettings(Frozen):
     external_paths: Literal["ask", "deny"] = "ask"
     """Whether an absolute path outside the Location may be asked for at all."""
     binary_files: Literal["refuse", "base64"] = "refuse"
-    image: ImageLimits = field(default_factory=ImageLimits)
+    image: ImageLimits = ImageLimits()
     output_lines: int = 2000
     output_bytes: int = 50 * 1024
     """The limits of Model Tool Output, so that a page fits them."""

@@ -13,9 +13,10 @@ import errno
 import os
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from holdfast.core.filesystem.errors import PathError
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -29,7 +30,7 @@ DEVICE_NAMES = frozenset({"con", "prn", "aux", "nul", *(f"{port}{n}" for port in
 Access = Literal["read", "write"]
 
 
-class Target(NamedTuple):
+class Target(Frozen):
     path: Path
     resource: str
     """Relative to the Location with forward slashes, `.` for itself; absolute when outside."""
@@ -135,7 +136,7 @@ class LocationPaths:
         return Target(Path(found.path), found.path, Path(root), None, found.mode is not None)
 
 
-class Canonical(NamedTuple):
+class Canonical(Frozen):
     path: str
     mode: int | None
     """None: nothing is there."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.core.filesystem.descriptor import kind_of, look, parent, read_at, regular, sync
 from holdfast.core.filesystem.errors import (
@@ -29,6 +29,7 @@ from holdfast.core.filesystem.locks import PROCESS_LOCKS, FileLocks
 from holdfast.core.filesystem.staged import Staged, write_all
 from holdfast.core.filesystem.transaction import Change, change_all
 from holdfast.core.uncut import uncut
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -41,7 +42,7 @@ T = TypeVar("T")
 MAX_FILE_BYTES = 10 * 1024 * 1024
 
 
-class Mutation(NamedTuple):
+class Mutation(Frozen):
     existed: bool
     before: bytes | None
     """None: nothing was there, or more than is kept."""

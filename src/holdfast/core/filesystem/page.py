@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from holdfast.core.filesystem.errors import NotText
 from holdfast.core.filesystem.text import UTF8, Encoding, to_lf
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +24,7 @@ class Line(Protocol):
     def text(self, resource: str) -> str: ...
 
 
-class Page(NamedTuple):
+class Page(Frozen):
     lines: list[str]
     offset: int
     following: int | None
@@ -32,7 +33,7 @@ class Page(NamedTuple):
     """How many lines were seen, those before the page included."""
 
 
-class Room(NamedTuple):
+class Room(Frozen):
     """What a page may fill, counted as it is shown: `<number>: <line>`."""
 
     lines: int
@@ -105,7 +106,7 @@ def _decoded_lines(file: BinaryIO, encoding: Encoding) -> Iterator[Line]:
         reader.detach()
 
 
-class _Raw(NamedTuple):
+class _Raw(Frozen):
     raw: bytes
     cut: bool
 
@@ -131,7 +132,7 @@ class _Decoded(str):
         return self.removesuffix("\n").removesuffix("\r")
 
 
-class _Broken(NamedTuple):
+class _Broken(Frozen):
     encoding: Encoding
 
     def text(self, resource: str) -> str:

@@ -4,15 +4,15 @@ replacement characters, so whatever is written back is what was read."""
 from __future__ import annotations
 
 import codecs
-from typing import NamedTuple
 
 from holdfast.core.filesystem.errors import Unencodable
+from holdfast.schema.frozen import Frozen
 
 BOM = "\ufeff"
 SAMPLE_BYTES = 64 * 1024
 
 
-class Encoding(NamedTuple):
+class Encoding(Frozen):
     name: str
     mark: bytes = b""
 
@@ -32,7 +32,7 @@ LEGACY = ["cp1252", "cp1250", "cp1251", "koi8_r", "cp1253", "cp1254", "cp1255", 
 LEGACY += ["cp932", "euc_jp", "gb18030", "big5", "euc_kr"]
 
 
-class Text(NamedTuple):
+class Text(Frozen):
     content: str
     """Without its mark."""
     encoding: Encoding

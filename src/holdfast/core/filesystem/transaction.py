@@ -11,11 +11,12 @@ import os
 import secrets
 import stat
 from contextlib import ExitStack, suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from holdfast.core.filesystem.descriptor import identity, look, parent, read_at, sync
 from holdfast.core.filesystem.errors import FileError, FileTooLarge, StaleContent, TargetExists, TargetMissing
 from holdfast.core.filesystem.staged import TEMPORARY, Staged
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from holdfast.core.filesystem.location_path import Target
 
 
-class Change(NamedTuple):
+class Change(Frozen):
     """None is a file that is not there. A link is removed whatever it holds."""
 
     target: Target
@@ -61,7 +62,7 @@ def change_all(changes: Sequence[Change]) -> None:
                 raise ChangesFailed(step.change.target, error, _take_back(done)) from error
 
 
-class _Prepared(NamedTuple):
+class _Prepared(Frozen):
     change: Change
     directory: int
     name: str

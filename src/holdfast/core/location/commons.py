@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -30,8 +31,7 @@ if TYPE_CHECKING:
     from holdfast.llm.route.transport import Transport
 
 
-@dataclass(frozen=True)
-class Commons:
+class Commons(Frozen):
     environment: Mapping[str, str]
     directories: Directories
     database: Database

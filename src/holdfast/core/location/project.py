@@ -7,15 +7,16 @@ import hashlib
 import os
 import re
 from pathlib import Path
-from typing import NamedTuple
 from urllib.parse import urlsplit
+
+from holdfast.schema.frozen import Frozen
 
 GLOBAL = "global"
 _SECTION = re.compile(r'\[([\w.-]+)(?:\s+"([^"]*)")?\]')
 _COMMENT = re.compile(r"\s[#;].*")
 
 
-class Project(NamedTuple):
+class Project(Frozen):
     id: str
     directory: Path
     """The worktree's root, or the filesystem's without a repository."""

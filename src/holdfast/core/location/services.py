@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from holdfast.core.agent.agents import Agents
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
     from holdfast.schema.location import Location
 
 
-@dataclass(frozen=True)
-class LocationServices:
+class LocationServices(Frozen):
     location: Location
     project: Project
     config: LiveConfig

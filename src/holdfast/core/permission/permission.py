@@ -11,7 +11,7 @@ Invariants
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from holdfast.core.database.unit import Statement, Unit
 from holdfast.core.permission import rules as policy
@@ -26,6 +26,7 @@ from holdfast.core.permission.errors import (
 )
 from holdfast.core.permission.requests import Kind, Requests, TooManyRequests, Unreachable
 from holdfast.core.session.errors import SessionNotFound
+from holdfast.schema.frozen import Frozen
 from holdfast.schema.live_event import PermissionAskedLive, PermissionRepliedLive
 from holdfast.schema.permission import PermissionRequest, Reply, SavedApproval
 from holdfast.schema.record import Record
@@ -59,7 +60,7 @@ class PermissionAnswer(Record):
     cause: str | None = None
 
 
-class Wish(NamedTuple):
+class Wish(Frozen):
     """What an agent wants to do. `save` are the patterns that a person may approve for good."""
 
     session_id: str
@@ -72,7 +73,7 @@ class Wish(NamedTuple):
     id: str | None = None
 
 
-class Asked(NamedTuple):
+class Asked(Frozen):
     id: str
     effect: Effect
 

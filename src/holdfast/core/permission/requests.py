@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from holdfast.core.database.errors import Refused, StorageError
 from holdfast.core.database.unit import Statement
 from holdfast.core.session.private_projector import ALREADY_ANSWERED
 from holdfast.schema.codec import decoder
+from holdfast.schema.frozen import Frozen
 from holdfast.schema.permission import PermissionRequest
 from holdfast.schema.question import QuestionRequest
 
@@ -63,8 +63,7 @@ class DuplicateRequest(ValueError):
         self.request_id = request_id
 
 
-@dataclass(frozen=True, slots=True)
-class Kind(Generic[R, A]):
+class Kind(Frozen, Generic[R, A]):
     """What permission requests and questions do not share."""
 
     name: str
@@ -286,7 +285,7 @@ class Requests(Generic[R, A]):
             log.warning("a %s request of %s: %s", self._kind.name, self._location.directory, error)
 
 
-class _Found(NamedTuple, Generic[A]):
+class _Found(Frozen, Generic[A]):
     session_id: Value
     agent: Value
     data: Value

@@ -19,6 +19,7 @@ from holdfast.core.config.document import Diagnostic, Document
 from holdfast.core.config.environment import switched_on, user_path
 from holdfast.core.plugin.bounded import bounded
 from holdfast.core.plugin.plugin import PluginFailed, check_plugin
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -40,7 +41,7 @@ class Loaded(NamedTuple):
     forget: Callable[[], None]
 
 
-class ExternalPlugin(NamedTuple):
+class ExternalPlugin(Frozen):
     name: str
     """A path, a module, or the name of an entry point."""
     path: Path | None = None

@@ -8,12 +8,13 @@ Invariants
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
 from holdfast.core.context.plugin import plugin_namespace, register_plugin_source
 from holdfast.core.credential.integration import IntegrationDraft
 from holdfast.core.scope import Scope
 from holdfast.core.state import Draft, Phase
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,7 +65,7 @@ class Events(Protocol):
     def subscribe(self, types: frozenset[str] | None = None, *, capacity: int = ...) -> Subscription: ...
 
 
-class Location(NamedTuple):
+class Location(Frozen):
     """The parts of a Location that plugins may add to."""
 
     agents: Transformed[AgentDraft]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -34,7 +36,7 @@ class PluginBusy(RuntimeError):
     """Adding or removing a plugin from inside its own loading."""
 
 
-class PluginProblem(NamedTuple):
+class PluginProblem(Frozen):
     """For a person; the model never sees it."""
 
     id: str

@@ -5,9 +5,10 @@ have no way in here."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from holdfast.core.permission.wildcard import matches
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +19,7 @@ Verdict: TypeAlias = Literal["allow", "deny"]
 PROVIDER_USE = "provider.use"
 
 
-class Statement(NamedTuple):
+class Statement(Frozen):
     effect: Verdict
     action: str
     resource: str

@@ -18,12 +18,13 @@ import signal
 import subprocess
 from contextlib import nullcontext, suppress
 from itertools import count
-from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 from holdfast.core.process.exit import ExitWatch
 from holdfast.core.process.tree import ProcessTree
 from holdfast.core.process.watchdog import MARKER, Watchdog
 from holdfast.core.uncut import until_done
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -68,7 +69,7 @@ class ProcessError(Exception):
         self.cause = cause
 
 
-class Ended(NamedTuple):
+class Ended(Frozen):
     """`code` is 128 plus the number for a death by signal. `cause` says what ended it, if it was not the child."""
 
     code: int

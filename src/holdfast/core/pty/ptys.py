@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -15,6 +14,7 @@ from holdfast.core.pty.errors import PtyNotFound, PtyNotStarted, TooManyPtys
 from holdfast.core.pty.process import PtyProcess
 from holdfast.core.pty.terminal import End, Terminal
 from holdfast.core.shell.select import LOGIN, name_of, terminal_shell
+from holdfast.schema.frozen import Frozen
 from holdfast.schema.pty import Pty, PtyCreated, PtyDeleted, PtyExited, PtyUpdated
 
 if TYPE_CHECKING:
@@ -31,8 +31,7 @@ EXITED_LIMIT = 25
 FORCED = {"TERM": "xterm-256color", "OPENCODE_TERMINAL": "1"}
 
 
-@dataclass(frozen=True, slots=True)
-class PtySettings:
+class PtySettings(Frozen):
     shell: str | None = None
     external_paths: Literal["ask", "deny"] = "ask"
     """Whoever may open a terminal may do anything in it, so nobody is asked; a host can deny all the same."""

@@ -15,6 +15,7 @@ import msgspec
 
 from holdfast.core.pty.errors import PtyExited
 from holdfast.core.pty.output import Output
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,13 +28,13 @@ NO_REPLAY = -1
 log = logging.getLogger(__name__)
 
 
-class End(NamedTuple):
+class End(Frozen):
     """Without a code when the terminal was removed under its watchers."""
 
     exit_code: int | None = None
 
 
-class Behind(NamedTuple):
+class Behind(Frozen):
     """Output between this cursor and what is retained was dropped before it was taken."""
 
     cursor: int

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+
+from holdfast.schema.frozen import Frozen
 
 GITHUB = "github.com"
 
 
-class Repository(NamedTuple):
+class Repository(Frozen):
     host: str
     segments: tuple[str, ...]
     remote: str | None

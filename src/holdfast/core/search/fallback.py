@@ -7,13 +7,14 @@ import base64
 import os
 import re
 import sys
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from holdfast.core.filesystem.location_path import SPECIAL
 from holdfast.core.search.glob import Glob
 from holdfast.core.search.query import Query
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -51,7 +52,7 @@ def main(arguments: list[str]) -> int:
     return 0 if found else 1
 
 
-class Rules(NamedTuple):
+class Rules(Frozen):
     """What the ignore files of one kind say, the deepest directory first."""
 
     specs: tuple[tuple[str, pathspec.GitIgnoreSpec], ...] = ()
@@ -64,7 +65,7 @@ class Rules(NamedTuple):
         return None
 
 
-class Ignored(NamedTuple):
+class Ignored(Frozen):
     kinds: dict[str, Rules]
     in_repository: bool
 

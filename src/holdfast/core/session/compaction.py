@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from holdfast.core.session.errors import Interrupted
 from holdfast.core.session.interrupt import Stop
@@ -20,6 +20,7 @@ from holdfast.llm import event as llm
 from holdfast.llm.errors import LLMError
 from holdfast.llm.request import Generation, make_request
 from holdfast.llm.stream import stream
+from holdfast.schema.frozen import Frozen
 from holdfast.schema.live_event import CompactionDelta
 from holdfast.schema.session_event import CompactionEnded, CompactionFailed, CompactionStarted, UsageRecorded
 from holdfast.schema.session_message import CompactionMessage, UnknownError
@@ -48,7 +49,7 @@ INTERRUPTED = "interrupted"
 Reason = Literal["auto", "manual"]
 
 
-class Summariser(NamedTuple):
+class Summariser(Frozen):
     """With what a summary is made: the turn's own model and headers, or those of one that was chosen for it."""
 
     model: Model
@@ -75,7 +76,7 @@ class Summariser(NamedTuple):
         return self.context - self.allowed if self.context > 0 else None
 
 
-class Plan(NamedTuple):
+class Plan(Frozen):
     """What would be summarised and what would be kept."""
 
     passes: list[list[str]]
@@ -86,7 +87,7 @@ class Plan(NamedTuple):
     """The estimate of what the checkpoint would replace, in tokens."""
 
 
-class Report(NamedTuple):
+class Report(Frozen):
     compacted: bool
     reason: str | None = None
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from holdfast.core.database.errors import Refused
 from holdfast.core.session.errors import Interrupted
 from holdfast.core.session.interrupt import Interrupt
 from holdfast.core.session.ownership import LOST
 from holdfast.core.session.run_coordinator import RunCoordinator
+from holdfast.schema.frozen import Frozen
 from holdfast.schema.live_event import Busy, ErrorInfo, Idle, SessionError, SessionStatus, Status
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ WAKES = 1_000
 log = logging.getLogger(__name__)
 
 
-class _Compact(NamedTuple):
+class _Compact(Frozen):
     instructions: str | None
     done: asyncio.Future[None]
 

@@ -15,10 +15,11 @@ import functools
 import logging
 import os
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from holdfast.core.database.errors import StorageError
 from holdfast.core.database.unit import Fence, Statement, Unit
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -40,7 +41,7 @@ LOST = "lease taken by another owner"
 log = logging.getLogger(__name__)
 
 
-class Held(NamedTuple):
+class Held(Frozen):
     session_id: str
     owner_id: str
     token: int

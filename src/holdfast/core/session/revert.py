@@ -9,11 +9,12 @@ Invariants
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from holdfast.core.database.errors import Refused
 from holdfast.core.session.records import ATTEMPTS, MOVED_ON, unmoved
+from holdfast.schema.frozen import Frozen
 from holdfast.schema.session import Revert, RevertFile
 from holdfast.schema.session_event import RevertCleared, RevertCommitted, RevertStaged
 from holdfast.schema.session_message import AssistantMessage
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from holdfast.schema.session import Session
 
 
-class Decision(NamedTuple):
+class Decision(Frozen):
     """The commit of what is staged, and what must still hold when it is recorded."""
 
     committed: RevertCommitted

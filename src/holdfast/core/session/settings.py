@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from holdfast.core.session.runner.turn import Limits
+from holdfast.schema.frozen import Frozen
 
 RecoveryPolicy = Literal["ask", "continue", "abandon"]
 
 
-class CompactionSettings(NamedTuple):
+class CompactionSettings(Frozen):
     auto: bool = True
     prune: bool = False
     keep_tokens: int = 8_000
     buffer: int = 20_000
 
 
-class SessionSettings(NamedTuple):
+class SessionSettings(Frozen):
     compaction: CompactionSettings = CompactionSettings()
     limits: Limits = Limits()
     snapshots: bool = True

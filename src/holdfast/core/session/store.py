@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
 from holdfast.core.session.errors import MessageNotFound, MessageUndecodable, SessionNotFound
 from holdfast.schema.codec import decode_any, decode_message, decoder, encode
+from holdfast.schema.frozen import Frozen
 from holdfast.schema.insight import InterruptedTurn
 from holdfast.schema.location import Location
 from holdfast.schema.model import DEFAULT_VARIANT, ModelRef
@@ -42,7 +43,7 @@ class SessionAnchor(msgspec.Struct, frozen=True):
     direction: Direction
 
 
-class StoredMessage(NamedTuple):
+class StoredMessage(Frozen):
     """`wire` is the whole message as JSON."""
 
     seq: int
@@ -57,7 +58,7 @@ class StoredMessage(NamedTuple):
             raise MessageUndecodable(self.session_id, self.id) from error
 
 
-class OpenCall(NamedTuple):
+class OpenCall(Frozen):
     """A tool call that has no settlement."""
 
     message_id: str
@@ -65,7 +66,7 @@ class OpenCall(NamedTuple):
     data: bytes
 
 
-class Glance(NamedTuple):
+class Glance(Frozen):
     """A Session, and whether a steer or a queued input waits."""
 
     session: Session
@@ -73,14 +74,14 @@ class Glance(NamedTuple):
     queue: bool
 
 
-class Attachment(NamedTuple):
+class Attachment(Frozen):
     mime: str
     kind: str
     """`text`, `data` (base64) or `note`."""
     content: str
 
 
-class Dispatch(NamedTuple):
+class Dispatch(Frozen):
     """The newest dispatch of a Session, and whether a revert came after it."""
 
     event: TurnDispatched

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from holdfast.schema import session_message as stored
 from holdfast.schema.codec import encode
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,7 +58,7 @@ finished by now belongs under Completed."""
 USER_INSTRUCTIONS = "\n\nThe user also asked of these notes: "
 
 
-class Selection(NamedTuple):
+class Selection(Frozen):
     head: list[str]
     """To be summarised."""
     recent: list[str]

@@ -12,7 +12,9 @@ from __future__ import annotations
 import re
 from functools import cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -35,13 +37,13 @@ _PLAIN_NAME = re.compile(r"[\w./+:@%,=-]+|\[")
 _NOT_FILES = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"})
 
 
-class Word(NamedTuple):
+class Word(Frozen):
     source: str
     value: str | None
     """What the shell makes of it; None if that is known only when it runs."""
 
 
-class SimpleCommand(NamedTuple):
+class SimpleCommand(Frozen):
     source: str
     """As it is written, with assignments before it and without redirections."""
     assignments: tuple[Word, ...]
@@ -49,7 +51,7 @@ class SimpleCommand(NamedTuple):
     """The name and its arguments; none for a statement that only assigns."""
 
 
-class Script(NamedTuple):
+class Script(Frozen):
     commands: tuple[SimpleCommand, ...]
     outputs: tuple[Word, ...]
     """Files that something is redirected into."""

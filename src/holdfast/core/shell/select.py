@@ -5,7 +5,9 @@ from __future__ import annotations
 import shutil
 import sys
 from pathlib import PurePath
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,7 +18,7 @@ OTHER_LANGUAGE = frozenset({"fish", "nu"})
 """Shells in which a POSIX command means something else, or nothing."""
 
 
-class TerminalShell(NamedTuple):
+class TerminalShell(Frozen):
     path: str
     login: bool
     """Whether it knows `-l`."""

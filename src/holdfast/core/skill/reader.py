@@ -15,6 +15,7 @@ from holdfast.core.context.canonical import is_folder, is_text
 from holdfast.core.context.file_cache import Stamp
 from holdfast.core.frontmatter import InvalidFrontmatter, parse_markdown
 from holdfast.core.skill.skill import Skill
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,7 +72,7 @@ class SkillReader:
         return same
 
 
-class _Known(NamedTuple):
+class _Known(Frozen):
     stamps: dict[str, Stamp | None]
     parsed: dict[str, tuple[Stamp, Skill | None]]
     skills: tuple[Skill, ...]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from holdfast.core.context.canonical import possible
 from holdfast.schema.catalog import SkillInfo
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -16,15 +17,15 @@ FOLDERS = ("skill", "skills")
 Skill = SkillInfo
 
 
-class DirectorySource(NamedTuple):
+class DirectorySource(Frozen):
     path: str
 
 
-class UrlSource(NamedTuple):
+class UrlSource(Frozen):
     url: str
 
 
-class EmbeddedSource(NamedTuple):
+class EmbeddedSource(Frozen):
     skill: Skill
 
 

@@ -7,14 +7,14 @@ import asyncio
 import os
 import tempfile
 from pathlib import Path
-from typing import NamedTuple
 
 from holdfast.core.process.git import Git, GitFailed, literal, names
 from holdfast.core.snapshot.errors import TransferError
 from holdfast.core.snapshot.snapshot import FROM_INPUT, as_input
+from holdfast.schema.frozen import Frozen
 
 
-class Changes(NamedTuple):
+class Changes(Frozen):
     """Everything below a directory that differs from the last commit, untracked files included."""
 
     root: Path

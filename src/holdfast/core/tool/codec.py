@@ -3,14 +3,14 @@ came out. Structs, dataclasses, TypedDicts and anything else that msgspec knows;
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from holdfast.llm.json_schema import violation
 from holdfast.llm.tool_schema import open_root, schema_of
 from holdfast.schema.codec import encode
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,14 +26,13 @@ class Unencodable(Mismatch):
     """A value that has no JSON form at all."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class JsonSchema:
+class JsonSchema(Frozen, eq=False):
     """In place of a type, for tools that come with a schema of their own. Their values stay plain JSON."""
 
     schema: dict[str, Any]
 
 
-class Codec(NamedTuple):
+class Codec(Frozen):
     schema: dict[str, Any]
     decode: Callable[[Any], Any]
     """From JSON to the type; raises `Mismatch`."""

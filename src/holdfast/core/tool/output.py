@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 from holdfast.core.filesystem.staged import write_all
 from holdfast.core.tool.preview import LOST, PARTLY_SAVED, SAVED, blocks, fits, pretty, preview, sample, scrub
 from holdfast.core.tool.tool import ToolOutput
+from holdfast.schema.frozen import Frozen
 from holdfast.schema.session_message import FileContent, TextContent
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class StorageError(Exception):
 async def bound(output: ToolOutput, limits: OutputLimits, store: OutputStore | None) -> ToolOutput:
     """The output itself if its text fits, else a preview of it. Without a store, what is cut is lost."""
     if fits(_measured(output), limits):
-        return output._replace(content=tuple(map(_scrubbed, output.content)))
+        return output.but(content=tuple(map(_scrubbed, output.content)))
     taken = await asyncio.to_thread(sample, _measured(output), limits)
     saved = await store.save(_measured(output)) if store is not None else None
     text = preview(taken, limits, saved.marker if saved is not None else LOST)
@@ -76,7 +77,7 @@ def _scrubbed(part: TextContent | FileContent) -> TextContent | FileContent:
     return TextContent(text=text)
 
 
-class Saved(NamedTuple):
+class Saved(Frozen):
     path: Path
     complete: bool
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 import re
 import unicodedata
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from holdfast.schema.codec import encode
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -39,14 +40,14 @@ _JOINER = "\u200d"
 _PLAIN = frozenset((type(None), bool, int, float))
 
 
-class OutputLimits(NamedTuple):
+class OutputLimits(Frozen):
     """Of one settlement as a whole; whichever is reached first applies."""
 
     max_lines: int = 2000
     max_bytes: int = 50 * 1024
 
 
-class Sample(NamedTuple):
+class Sample(Frozen):
     """What a preview is made from: the first and the last `max_bytes` characters, and how many lines there are."""
 
     head: str

@@ -8,7 +8,7 @@ Invariants
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from holdfast.core.permission.rules import wholly_denied
 from holdfast.core.state import Batches, Phase, State
@@ -16,6 +16,7 @@ from holdfast.core.tool.output import bound
 from holdfast.core.tool.preview import OutputLimits, bounded_text
 from holdfast.core.tool.registration import Registration
 from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure, ToolOutput
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -128,7 +129,7 @@ class Materialized:
         return advertised
 
 
-class _Shown(NamedTuple):
+class _Shown(Frozen):
     registrations: Mapping[str, Registration]
     definitions: tuple[ToolDefinition, ...]
 

@@ -3,8 +3,9 @@ registered, and nothing outside this package calls its executor."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -20,7 +21,7 @@ class ToolFailure(Exception):
     """An expected failure whose message the model may read and act on."""
 
 
-class ToolContext(NamedTuple):
+class ToolContext(Frozen):
     """Who calls. Everything else a tool needs, it got when it was made."""
 
     session_id: str
@@ -29,8 +30,7 @@ class ToolContext(NamedTuple):
     tool_call_id: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Tool(Generic[In, Out]):
+class Tool(Frozen, Generic[In, Out], eq=False):
     description: str
     input: type[In] | JsonSchema
     """Whatever msgspec can convert to: a Struct, a dataclass, a TypedDict; or a pydantic model; or a bare schema."""
@@ -52,10 +52,10 @@ class Tool(Generic[In, Out]):
 
     def declaring(self, action: str) -> Tool[In, Out]:
         """A copy with another permission action; registrations of this one keep theirs."""
-        return replace(self, action=action)
+        return self.but(action=action)
 
 
-class ToolOutput(NamedTuple):
+class ToolOutput(Frozen):
     """What one execution gave, validated and projected. `structured` is for Session consumers; `content`, when there
     is any, is what the model reads instead."""
 

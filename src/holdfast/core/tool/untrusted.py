@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,4 +18,4 @@ def asking(tool: Tool[In, Out], name: str, authorizer: Authorizer) -> Tool[In, O
         await authorizer.allow(context, name, EVERYTHING, save=EVERYTHING)
         return await tool.execute(given, context)
 
-    return replace(tool, execute=execute, action=name)
+    return tool.but(execute=execute, action=name)

@@ -6,7 +6,7 @@ what makes it hit."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from holdfast.llm.body import Draft
 from holdfast.llm.errors import invalid_request
@@ -42,6 +42,7 @@ from holdfast.llm.request import (
 )
 from holdfast.llm.tool_schema import closed, object_schema
 from holdfast.schema.codec import encode as to_json
+from holdfast.schema.frozen import Frozen
 from holdfast.schema.session_message import FileContent, TextContent
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ HOSTED_RESULTS = {
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
 
-class AnthropicMessages(NamedTuple):
+class AnthropicMessages(Frozen):
     id: str = "anthropic-messages"
     name: str = "Anthropic Messages"
     namespace: str = "anthropic"

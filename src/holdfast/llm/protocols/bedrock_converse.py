@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import msgspec
@@ -48,6 +48,7 @@ from holdfast.llm.request import (
 )
 from holdfast.llm.tool_schema import object_schema
 from holdfast.schema.codec import encode as to_json
+from holdfast.schema.frozen import Frozen
 from holdfast.schema.session_message import FileContent, TextContent
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ WITHHELD = "Not available in this turn."
 _NAME = re.compile(r"[^A-Za-z0-9\s()\[\]-]+", re.ASCII)
 
 
-class BedrockConverse(NamedTuple):
+class BedrockConverse(Frozen):
     id: str = "bedrock-converse"
     name: str = "Bedrock Converse"
     namespace: str = "bedrock"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from holdfast.llm.body import Draft
@@ -40,6 +40,7 @@ from holdfast.llm.request import (
 )
 from holdfast.llm.tool_schema import gemini_schema
 from holdfast.schema.codec import encode as to_json
+from holdfast.schema.frozen import Frozen
 from holdfast.schema.session_message import FileContent, TextContent
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ NO_SIGNATURE = "skip_thought_signature_validator"
 _NEEDS_SIGNATURE = re.compile(r"gemini-([3-9]|\d\d)\b")
 
 
-class Gemini(NamedTuple):
+class Gemini(Frozen):
     """`fresh` names a turn whose answer has no id of its own."""
 
     id: str = "gemini"

@@ -6,7 +6,7 @@ sees one growing prefix. A chronological update joins the user message before it
 from __future__ import annotations
 
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from holdfast.llm.body import Draft
 from holdfast.llm.media import NO_IMAGE, Media, read_media, unsupported
@@ -36,6 +36,7 @@ from holdfast.llm.request import (
 )
 from holdfast.llm.tool_schema import openai_schema
 from holdfast.schema.codec import encode as to_json
+from holdfast.schema.frozen import Frozen
 from holdfast.schema.session_message import TextContent
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ MARKER_LIMIT = 4
 MARKER = b',"cache_control":{"type":"ephemeral"}'
 
 
-class OpenAIChat(NamedTuple):
+class OpenAIChat(Frozen):
     """`passthrough` names options of the namespace that go into the body as they are."""
 
     id: str = "openai-chat"

@@ -6,7 +6,7 @@ storage at the provider, reasoning goes back whole and encrypted, and items lose
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from holdfast.llm.body import Draft
 from holdfast.llm.media import NO_IMAGE, PDF, read_media, unsupported
@@ -40,6 +40,7 @@ from holdfast.llm.request import (
 )
 from holdfast.llm.tool_schema import openai_schema
 from holdfast.schema.codec import encode as to_json
+from holdfast.schema.frozen import Frozen
 from holdfast.schema.session_message import FileContent, TextContent
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ SUMMARIES = ("auto", "concise", "detailed")
 PHASES = ("commentary", "final_answer")
 
 
-class OpenAIResponses(NamedTuple):
+class OpenAIResponses(Frozen):
     id: str = "openai-responses"
     name: str = "OpenAI Responses"
     namespace: str = "openai"

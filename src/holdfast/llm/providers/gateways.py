@@ -5,7 +5,7 @@ Each is an address, a credential in its place and a choice of protocol; what goe
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from holdfast.llm.errors import invalid_request
 from holdfast.llm.model import Capabilities, Model, deep_merge
@@ -13,6 +13,7 @@ from holdfast.llm.providers.openai import NAMESPACE, Api, openai_capabilities, o
 from holdfast.llm.route.auth import Auth, BothAuth, KeyAuth
 from holdfast.llm.route.route import Route
 from holdfast.llm.route.transport import Timeouts
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,7 +27,7 @@ GATEWAY_HEADER = "cf-aig-authorization"
 _GENERATION = re.compile(r"gpt-(\d+)")
 
 
-class Settings(NamedTuple):
+class Settings(Frozen):
     """What a configuration may say about any of them. Its options and capabilities win over the defaults."""
 
     headers: Mapping[str, str] | None = None
@@ -138,7 +139,7 @@ def _model(
     headers = tuple((settings.headers or {}).items())
     if api == "responses":
         route = responses_route(auth, base_url, headers=headers, query=query, timeouts=settings.timeouts)
-        route = route._replace(id=provider)
+        route = route.but(id=provider)
     else:
         from holdfast.llm.protocols.openai_chat import OpenAIChat
 
@@ -146,7 +147,7 @@ def _model(
         route = Route(provider, protocol, base_url, auth, query, headers, timeouts=settings.timeouts)
     defaults = {NAMESPACE: openai_defaults(id, verbosity=False)} if guessed else {}
     # Whether another host takes OpenAI's role for updates is not known, so it gets them as text.
-    capabilities = openai_capabilities(id)._replace(chronological_system=None) if guessed else Capabilities()
+    capabilities = openai_capabilities(id).but(chronological_system=None) if guessed else Capabilities()
     return Model(
         id,
         provider,

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from holdfast.llm.model import Capabilities
 from holdfast.llm.protocols.openai_chat import OpenAIChat
+from holdfast.schema.frozen import Frozen
 
 
-class Profile(NamedTuple):
+class Profile(Frozen):
     """An OpenAI-compatible vendor. `default_model` is used when only a key is known."""
 
     id: str

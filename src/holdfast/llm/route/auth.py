@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from holdfast.llm.errors import LLMError, invalid_request
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,7 +20,7 @@ class Auth(Protocol):
         """What must never be shown."""
 
 
-class NoAuth(NamedTuple):
+class NoAuth(Frozen):
     def headers(self, url: str, headers: Mapping[str, str], body: Sequence[bytes]) -> dict[str, str]:
         return {}
 
@@ -27,7 +28,7 @@ class NoAuth(NamedTuple):
         return ()
 
 
-class KeyAuth(NamedTuple):
+class KeyAuth(Frozen):
     """A key in a header; `scheme` stands before it. `source` names where a missing one would have come from."""
 
     key: str | None
@@ -57,7 +58,7 @@ class KeyAuth(NamedTuple):
         return (self.key or "").strip()
 
 
-class BothAuth(NamedTuple):
+class BothAuth(Frozen):
     """Two credentials: a gateway's own and the one of what is behind it."""
 
     first: Auth

@@ -7,8 +7,10 @@ import base64
 import os
 import socket
 import sys
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 from urllib.parse import SplitResult, unquote, urlsplit
+
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     import ssl
@@ -23,7 +25,7 @@ KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 P = TypeVar("P", bound=asyncio.Protocol)
 
 
-class Origin(NamedTuple):
+class Origin(Frozen):
     """Where requests go; connections to equal ones are alike."""
 
     scheme: str
@@ -45,7 +47,7 @@ class Unsendable(ValueError):
     """Its text says why, and holds nothing of the request."""
 
 
-class Address(NamedTuple):
+class Address(Frozen):
     """A URL, taken apart. What was encoded in it stays as it was: it may be signed."""
 
     origin: Origin
@@ -62,7 +64,7 @@ def parse(url: str) -> Address:
     if not target.isascii() or any(character <= " " for character in target):
         raise Unsendable("the address holds characters that must be encoded")
     origin = Origin(parts.scheme, host, port)
-    return Address(origin._replace(proxy=proxy_of(origin)), target, _credentials(parts))
+    return Address(origin.but(proxy=proxy_of(origin)), target, _credentials(parts))
 
 
 def proxy_of(origin: Origin) -> str | None:
@@ -77,7 +79,7 @@ def proxy_of(origin: Origin) -> str | None:
     return proxy if proxy and not proxy_bypass(f"{origin.host}:{origin.port}") else None
 
 
-class Proxy(NamedTuple):
+class Proxy(Frozen):
     """What an origin's proxy needs to be told."""
 
     address: Address

@@ -7,7 +7,7 @@ import asyncio
 import random
 import time
 from contextlib import aclosing
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -24,6 +24,7 @@ from holdfast.llm.errors import (
     retry_info,
 )
 from holdfast.schema.codec import decode_any
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -35,7 +36,7 @@ MARGIN = 4096
 CODE_LIMIT = 100
 
 
-class Retry(NamedTuple):
+class Retry(Frozen):
     """Only before a successful status. Longer than `cap_ms` is not waited for here: the error says how long."""
 
     attempts: int = 3

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlencode
 
 from holdfast.llm.route.auth import Auth, NoAuth
 from holdfast.llm.route.transport import Timeouts
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from holdfast.llm.protocols.base import WireProtocol
     from holdfast.llm.request import Generation, HttpOverlay
 
 
-class Route(NamedTuple):
+class Route(Frozen):
     id: str
     protocol: WireProtocol
     base_url: str

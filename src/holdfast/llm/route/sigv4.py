@@ -12,12 +12,13 @@ import hmac
 import time
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 import msgspec
 
 from holdfast.llm.errors import LLMError, invalid_request
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -38,7 +39,7 @@ _MISSING = (
 )
 
 
-class Credentials(NamedTuple):
+class Credentials(Frozen):
     access_key: str
     secret_key: str
     session_token: str | None = None
@@ -174,7 +175,7 @@ def _host(url: str) -> str:
 # -- sources -----------------------------------------------------------------------------------------------------
 
 
-class FixedCredentials(NamedTuple):
+class FixedCredentials(Frozen):
     credentials: Credentials
     region: str | None = None
 
@@ -182,7 +183,7 @@ class FixedCredentials(NamedTuple):
         return self.credentials
 
 
-class EnvironmentCredentials(NamedTuple):
+class EnvironmentCredentials(Frozen):
     environment: Mapping[str, str]
 
     @property
@@ -193,7 +194,7 @@ class EnvironmentCredentials(NamedTuple):
         return _of_names(self.environment, str.upper)
 
 
-class ProfileCredentials(NamedTuple):
+class ProfileCredentials(Frozen):
     """A profile of the shared files, its keys or the role that it assumes with those of another profile."""
 
     environment: Mapping[str, str]
@@ -253,7 +254,7 @@ class ProfileCredentials(NamedTuple):
         return Path(home, ".aws", name) if home else None
 
 
-class WebIdentityCredentials(NamedTuple):
+class WebIdentityCredentials(Frozen):
     """A role for whoever holds a token, which is a file that others keep fresh."""
 
     environment: Mapping[str, str]
@@ -277,7 +278,7 @@ class WebIdentityCredentials(NamedTuple):
         return await _sts(self.fetch, EnvironmentCredentials(self.environment).region or "us-east-1", query)
 
 
-class ContainerCredentials(NamedTuple):
+class ContainerCredentials(Frozen):
     """The endpoint that ECS and EKS put beside a container."""
 
     environment: Mapping[str, str]
@@ -306,7 +307,7 @@ class ContainerCredentials(NamedTuple):
         return Credentials(given.access_key, given.secret_key, given.token, expires)
 
 
-class FirstOf(NamedTuple):
+class FirstOf(Frozen):
     sources: tuple[CredentialSource, ...]
 
     @property

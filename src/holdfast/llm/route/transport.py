@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from holdfast.llm.errors import LLMError
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
 
-class Timeouts(NamedTuple):
+class Timeouts(Frozen):
     """Seconds; None is no limit. There is no universal one: provider and model configuration decide."""
 
     connect: float | None = 30.0
@@ -19,7 +20,7 @@ class Timeouts(NamedTuple):
     total: float | None = None
 
 
-class HttpRequest(NamedTuple):
+class HttpRequest(Frozen):
     """`body` is in pieces and can be sent again; `length` is their sum."""
 
     url: str

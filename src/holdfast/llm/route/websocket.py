@@ -9,7 +9,7 @@ import asyncio
 import hashlib
 import time
 from contextlib import aclosing, suppress
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import msgspec
 
@@ -21,6 +21,7 @@ from holdfast.llm.response import fold
 from holdfast.llm.route.transport import SchemeTransport
 from holdfast.schema.codec import decode_any
 from holdfast.schema.codec import encode as to_json
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -98,7 +99,7 @@ async def _turn(
             await socket.close()
 
 
-class _Conversation(NamedTuple):
+class _Conversation(Frozen):
     """The bytes of a request, and where its conversation begins in them."""
 
     prepared: Prepared
@@ -140,7 +141,7 @@ class _Conversation(NamedTuple):
         )
 
 
-class Chain(NamedTuple):
+class Chain(Frozen):
     """The provider's newest response on a socket, and the input that led to it: as a digest, for it may be large.
     `replays` are the forms in which that response can come back as history."""
 
@@ -165,7 +166,7 @@ class Chain(NamedTuple):
         return None
 
 
-class Place(NamedTuple):
+class Place(Frozen):
     """Sockets are alike when they lead to the same address with the same headers, which name credential and Session."""
 
     address: str

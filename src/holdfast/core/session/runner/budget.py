@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from holdfast.core.session.transcript import tokens
 from holdfast.llm.request import MediaPart, ToolResultPart
 from holdfast.schema.codec import encode
+from holdfast.schema.frozen import Frozen
 from holdfast.schema.session_message import FileContent
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 MEDIA_CHARACTERS = 6_000
 
 
-class Window(NamedTuple):
+class Window(Frozen):
     context: int
     """In tokens; not positive is unknown."""
     output: int

@@ -6,13 +6,14 @@ Invariants
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from holdfast.core.session.runner.budget import characters
 from holdfast.core.session.runner.lowering import lower, names_files, pruned
 from holdfast.llm.request import Generation, HttpOverlay, SystemPart, ToolDefinition, make_request, user
 from holdfast.llm.stream import prepare
 from holdfast.schema.codec import encode
+from holdfast.schema.frozen import Frozen
 from holdfast.schema.session_message import ShellMessage
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 CONTINUE = "Continue."
 
 
-class Frame(NamedTuple):
+class Frame(Frozen):
     """A request without its conversation."""
 
     agent: str

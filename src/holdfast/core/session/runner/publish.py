@@ -8,7 +8,7 @@ Invariants
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -17,6 +17,7 @@ from holdfast.llm import event as llm
 from holdfast.llm.errors import excerpt
 from holdfast.schema import session_event as ev
 from holdfast.schema.codec import encode
+from holdfast.schema.frozen import Frozen
 from holdfast.schema.live_event import ReasoningDelta, TextDelta, ToolInputDelta
 from holdfast.schema.session import CacheTokens, Tokens
 from holdfast.schema.session_message import UnknownError
@@ -41,7 +42,7 @@ NO_RESULT = "Provider did not return a tool result"
 HERE = ev.Provider(executed=False)
 
 
-class TurnOf(NamedTuple):
+class TurnOf(Frozen):
     """What a turn was sampled with."""
 
     session_id: str

@@ -8,7 +8,7 @@ Invariants
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Self
 
 from holdfast.core.context.errors import ContextSnapshotDecodeError
 from holdfast.core.plugin.request import RequestDraft
@@ -28,6 +28,7 @@ from holdfast.core.session.runner.stillness import Stillness
 from holdfast.core.session.runner.trees import StepSnapshots
 from holdfast.core.session.runner.turn import Outcome, Turn
 from holdfast.llm.request import Generation, HttpOverlay, SystemPart, choice, update
+from holdfast.schema.frozen import Frozen
 from holdfast.schema.session_event import TurnAbandoned
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ LAST_STEP = (
 DID_NOT_FIT = "the request did not fit"
 
 
-class Ready(NamedTuple):
+class Ready(Frozen):
     """A turn that only has to be sent."""
 
     session: Session
@@ -284,7 +285,7 @@ class _Drain:
             options=frame.options or {},
         )
         changed = await self._around.hooks.apply(draft)
-        return frame._replace(
+        return frame.but(
             system=(*frame.system, *(SystemPart(text=text) for text in changed.system if text)),
             generation=changed.generation if changed.generation != Generation() else None,
             options=changed.options or None,

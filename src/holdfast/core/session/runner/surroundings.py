@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -27,8 +28,7 @@ if TYPE_CHECKING:
     from holdfast.schema.session import Session
 
 
-@dataclass(frozen=True)
-class Surroundings:
+class Surroundings(Frozen):
     location: Location
     log: EventLog
     store: SessionStore

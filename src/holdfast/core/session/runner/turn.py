@@ -23,6 +23,7 @@ from holdfast.core.tool.tool import ToolContext, ToolFailure
 from holdfast.llm.errors import LLMError
 from holdfast.llm.event import ProviderError
 from holdfast.llm.stream import stream
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -56,7 +57,7 @@ class Limits(NamedTuple):
     """The same call in a row; then the drain stops."""
 
 
-class Outcome(NamedTuple):
+class Outcome(Frozen):
     continues: bool
     """Whether the model is owed another turn."""
     overflow: LLMError | ProviderError | None = None

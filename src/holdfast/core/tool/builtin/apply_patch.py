@@ -18,6 +18,7 @@ from holdfast.core.tool.builtin.authorize import Authorizer, allow_outside, expl
 from holdfast.core.tool.builtin.hunk import HunkError, apply_chunks
 from holdfast.core.tool.builtin.patch import AddFile, DeleteFile, Operation, PatchError, UpdateFile, parse
 from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure
+from holdfast.schema.frozen import Frozen
 from holdfast.schema.record import Record
 from holdfast.schema.session_message import TextContent
 
@@ -139,7 +140,7 @@ def _locate(files: LocationFiles, operation: Operation) -> _Located:
         return _Located(operation, target, files.resolve(operation.move_to, "write"))
 
 
-class _Step(NamedTuple):
+class _Step(Frozen):
     """One operation with the content before and after it; None is a file that is not there."""
 
     kind: Literal["add", "update", "delete", "move"]

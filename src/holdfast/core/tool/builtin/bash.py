@@ -6,8 +6,7 @@ import asyncio
 import os
 import unicodedata
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
@@ -20,6 +19,7 @@ from holdfast.core.shell.references import external_directories
 from holdfast.core.shell.select import command_shell
 from holdfast.core.tool.progress import report
 from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure
+from holdfast.schema.frozen import Frozen
 from holdfast.schema.record import Record
 from holdfast.schema.session_message import TextContent
 
@@ -73,20 +73,19 @@ class BashResult(Record):
     timeout: bool = False
 
 
-class BashOutput(NamedTuple):
+class BashOutput(Frozen):
     result: BashResult
     text: str
     remarks: str
     path: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class BashSettings:
+class BashSettings(Frozen):
     shell: str | None = None
     external_paths: Literal["ask", "deny"] = "ask"
     passed: tuple[str, ...] = ()
     """Variables of the host that commands get beyond the usual ones."""
-    values: Mapping[str, str] = field(default_factory=dict)
+    values: Mapping[str, str] = {}
     """Variables that configuration or plugins set."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
@@ -15,6 +15,7 @@ from holdfast.core.filesystem.text import decode
 from holdfast.core.tool.builtin.authorize import Authorizer, allow_outside, explaining
 from holdfast.core.tool.builtin.replacement import Mismatch, replace
 from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure
+from holdfast.schema.frozen import Frozen
 from holdfast.schema.record import Record
 from holdfast.schema.session_message import TextContent
 
@@ -81,7 +82,7 @@ def edit_tool(files: LocationFiles, permissions: Authorizer) -> Tool[EditInput, 
     )
 
 
-class _Edit(NamedTuple):
+class _Edit(Frozen):
     before: bytes
     after: bytes
     output: EditOutput

@@ -7,11 +7,12 @@ Invariants
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from holdfast.core.filesystem.line_index import LineIndex
 from holdfast.core.filesystem.text import dominant_ending, fold, split_lines
 from holdfast.core.tool.builtin.patch import Chunk, Line
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,7 +46,7 @@ def apply_chunks(content: str, chunks: Sequence[Chunk], path: str) -> str:
     return "".join(line + (end or ending) for line, end in result[:-1]) + "".join("".join(line) for line in result[-1:])
 
 
-class _Place(NamedTuple):
+class _Place(Frozen):
     start: int
     lines: Sequence[Line]
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from holdfast.core.filesystem.text import to_lf
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,28 +27,28 @@ class PatchError(Exception):
     """The text is no patch; the message says where."""
 
 
-class Line(NamedTuple):
+class Line(Frozen):
     sign: Sign
     text: str
 
 
-class Chunk(NamedTuple):
+class Chunk(Frozen):
     context: tuple[str, ...]
     """Lines to pass one after the other before the chunk's own lines are looked for."""
     lines: tuple[Line, ...]
     at_end: bool = False
 
 
-class AddFile(NamedTuple):
+class AddFile(Frozen):
     path: str
     content: str
 
 
-class DeleteFile(NamedTuple):
+class DeleteFile(Frozen):
     path: str
 
 
-class UpdateFile(NamedTuple):
+class UpdateFile(Frozen):
     path: str
     chunks: tuple[Chunk, ...]
     move_to: str | None = None

@@ -18,6 +18,7 @@ from holdfast.core.filesystem.page import Page, Room, binary, lines_of_file, mal
 from holdfast.core.filesystem.text import SAMPLE_BYTES, UTF8, Encoding, decode, guess_encoding, is_binary, marked
 from holdfast.core.tool.builtin.authorize import Authorizer, allow_outside, explaining
 from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure
+from holdfast.schema.frozen import Frozen
 from holdfast.schema.record import Record
 from holdfast.schema.session_message import FileContent, TextContent, ToolContent
 
@@ -256,7 +257,7 @@ def _binary(file: BinaryIO, head: bytes, reading: _Reading) -> ReadOutput:
     return ReadOutput(result=result, text=f"{reading.given.path} is a binary file: {mime}, {len(data)} bytes")
 
 
-class _Image(NamedTuple):
+class _Image(Frozen):
     data: bytes
     mime: str
 
@@ -270,7 +271,9 @@ def _image(file: BinaryIO, head: bytes, mime: str, reading: _Reading) -> _Image:
 
 async def _media(image: _Image, reading: _Reading) -> ReadOutput:
     async with asyncio.timeout(DECODING_DEADLINE):
-        data, mime = await asyncio.to_thread(normalize, *image, reading.target.resource, reading.settings.image)
+        data, mime = await asyncio.to_thread(
+            normalize, image.data, image.mime, reading.target.resource, reading.settings.image
+        )
     content = base64.b64encode(data).decode()
     return ReadOutput(
         result={**_file(reading), "content": content, "encoding": "base64", "mime": mime},

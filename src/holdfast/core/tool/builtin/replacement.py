@@ -12,10 +12,11 @@ import difflib
 import re
 from bisect import bisect_left
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from holdfast.core.filesystem.line_index import LineIndex
 from holdfast.core.filesystem.text import dominant_ending, fold, to_lf
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -41,14 +42,14 @@ class Mismatch(Exception):
     """The text to replace is not there, or not there once; the message says how to do better."""
 
 
-class Replaced(NamedTuple):
+class Replaced(Frozen):
     content: str
     replacements: int
     way: str | None
     """How the region was found, when not exactly."""
 
 
-class Region(NamedTuple):
+class Region(Frozen):
     """Whole lines of the view, and what comes in their place."""
 
     first: int

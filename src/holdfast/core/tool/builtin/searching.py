@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 import msgspec
 
@@ -14,6 +13,7 @@ from holdfast.core.search.glob import InvalidGlob
 from holdfast.core.search.search import MOST_RESULTS, InvalidPattern, SearchFailed
 from holdfast.core.tool.builtin.authorize import Authorizer, allow_outside
 from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure
+from holdfast.schema.frozen import Frozen
 from holdfast.schema.record import Record
 from holdfast.schema.session_message import TextContent
 
@@ -51,7 +51,7 @@ class Found(msgspec.Struct, frozen=True):
     text: str
 
 
-class SearchTarget(NamedTuple):
+class SearchTarget(Frozen):
     """A directory, or one file of it."""
 
     path: Path
@@ -69,8 +69,7 @@ class SearchTarget(NamedTuple):
         return found if base in ("", ".") else f"{base.rstrip('/')}/{found}"
 
 
-@dataclass(frozen=True, slots=True)
-class SearchPlaces:
+class SearchPlaces(Frozen):
     """Where this Location's searches may look, after the same resolution and approval as for reading."""
 
     paths: LocationPaths

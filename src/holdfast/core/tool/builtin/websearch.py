@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
@@ -12,6 +11,7 @@ from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure
 from holdfast.core.web.errors import FetchFailed
 from holdfast.core.web.fetch import Budget
 from holdfast.schema.codec import encode
+from holdfast.schema.frozen import Frozen
 from holdfast.schema.record import Record
 from holdfast.schema.session_message import TextContent
 
@@ -43,17 +43,19 @@ class SearchResult(Record):
     text: str
 
 
-@dataclass(frozen=True)
-class Backend:
+class Backend(Frozen):
     """A service that answers a JSON-RPC `tools/call`."""
 
     name: str
     url: str
     tool: str
     arguments: Callable[[WebsearchInput, ToolContext], dict[str, Any]]
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    secret: str | None = field(default=None, repr=False)
+    headers: Mapping[str, str] = {}
+    secret: str | None = None
     """What must not appear in anything that is shown."""
+
+    def __repr__(self) -> str:
+        return f"Backend({self.name})"
 
 
 def websearch_tool(
