@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
-import re
 import sys
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from holdfast.schema.pattern import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -57,4 +58,4 @@ def moment(millis: int) -> str:
     return f"{dt.datetime.fromtimestamp(millis / 1000).astimezone():%Y-%m-%d %H:%M}"
 
 
-_OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_OBEYED = pattern("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")

@@ -7,12 +7,13 @@ from functools import cache
 from typing import Any
 
 from holdfast.schema.frozen import Frozen
+from holdfast.schema.pattern import pattern
 
 NODE_LIMIT = 10_000
 DEPTH_LIMIT = 50
 
-_HEAD = re.compile(r"\A---[ \t]*\r?\n(.*?)(?:\r?\n)?^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
-_ENTRY = re.compile(r"([A-Za-z_][\w-]*)[ \t]*:[ \t]*(.*)")
+_HEAD = pattern(r"\A---[ \t]*\r?\n(.*?)(?:\r?\n)?^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+_ENTRY = pattern(r"([A-Za-z_][\w-]*)[ \t]*:[ \t]*(.*)")
 
 
 class InvalidFrontmatter(ValueError):

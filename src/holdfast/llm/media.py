@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import base64
-import re
 from typing import TYPE_CHECKING
 
 from holdfast.llm.errors import LLMError, invalid_request, redact_url
 from holdfast.schema.frozen import Frozen
+from holdfast.schema.pattern import pattern
 from holdfast.schema.session_message import FileContent
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _SAME = {"image/jpg": "image/jpeg"}
 _TEXTUAL = frozenset(
     ("application/json", "application/xml", "application/yaml", "application/toml", "application/javascript")
 )
-_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_URI = pattern(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 class Media(Frozen):

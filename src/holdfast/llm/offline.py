@@ -13,6 +13,7 @@ import msgspec
 
 from holdfast.llm.errors import LLMError
 from holdfast.schema.codec import decode_any, encode
+from holdfast.schema.pattern import pattern
 from holdfast.schema.record import Record
 
 if TYPE_CHECKING:
@@ -182,5 +183,5 @@ def _first_line(result: str) -> str:
     return next((line.strip() for line in lines or result.splitlines() if line.strip()), "(nothing)")
 
 
-_NUMBERED = re.compile(r"^\s*\d+: ?")
-_FILE = re.compile(r"(?:[\w.-]+/)*(?:[\w-]+\.\w{1,8}|LICENSE|Makefile|README)\b")
+_NUMBERED = pattern(r"^\s*\d+: ?")
+_FILE = pattern(r"(?:[\w.-]+/)*(?:[\w-]+\.\w{1,8}|LICENSE|Makefile|README)\b")

@@ -1,7 +1,5 @@
 """An agent: who speaks for a Session, with which model, words and rights."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 import msgspec

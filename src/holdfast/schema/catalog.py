@@ -1,8 +1,6 @@
 """What a Location offers, as clients see it: providers, models, integrations, commands, skills, references. A value
 that is secret has no field here."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 from holdfast.schema.agent import ProviderRequest

@@ -8,8 +8,6 @@ ConflictError 409            UnsupportedMediaTypeError 415  UnknownError 500    
 One is discriminated by `name`: ProjectCopyError 400.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from holdfast.schema.record import Record

@@ -1,7 +1,5 @@
 """The envelope of every event, and the definition which binds a type and version to its payload."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What can be seen of a Session beside its conversation: waits, broken turns, checkpoints, its System Context."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import msgspec

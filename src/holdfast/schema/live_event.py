@@ -1,7 +1,5 @@
 """Payloads that are announced and never stored: fragments of an answer, status. They never move a durable cursor."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from holdfast.schema.ids import MessageIDField, SessionIDField

@@ -1,7 +1,5 @@
 """Where a Session lives."""
 
-from __future__ import annotations
-
 from holdfast.schema.record import Record
 
 

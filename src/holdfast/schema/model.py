@@ -1,7 +1,5 @@
 """Which model a Session or a turn uses."""
 
-from __future__ import annotations
-
 from holdfast.schema.record import Record
 
 DEFAULT_VARIANT = "default"

@@ -1,7 +1,5 @@
 """Permission rules, requests and replies. Of all rules that match, the last one decides."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 import msgspec

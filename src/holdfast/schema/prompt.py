@@ -1,7 +1,5 @@
 """What a user sends: the prompt, how it is delivered, and the receipt for it."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from msgspec import UNSET, UnsetType

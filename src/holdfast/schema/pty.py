@@ -1,7 +1,5 @@
 """Terminals that people work in: what is known of one, and what is announced about it."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 import msgspec

@@ -1,7 +1,5 @@
 """Questions that a model asks a person through its tool, and their answers."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import msgspec

@@ -1,7 +1,5 @@
 """The Session as clients see it, and the full record that its private events carry."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 from holdfast.schema.ids import SessionIDField

@@ -1,7 +1,5 @@
 """The payloads of a Session's durable events, one record each. Their stored versions are in manifest.py."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import msgspec

@@ -1,8 +1,6 @@
 """The projected messages of a Session: a union over `type`, the assistant's content a union over `type`,
 a tool's state a union over `status`."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import msgspec

@@ -1,7 +1,5 @@
 """A Session's list of things to do, as its model keeps it."""
 
-from __future__ import annotations
-
 from holdfast.schema.record import Record
 
 

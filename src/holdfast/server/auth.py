@@ -5,17 +5,17 @@ from __future__ import annotations
 import base64
 import binascii
 import hmac
-import re
 from typing import TYPE_CHECKING
 
 from holdfast.schema.frozen import Frozen
+from holdfast.schema.pattern import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 DEFAULT_USER = "opencode"
 
-_ORIGINS = re.compile(
+_ORIGINS = pattern(
     r"http://localhost(:\d+)?|http://127\.0\.0\.1(:\d+)?|oc://renderer.*|tauri://localhost"
     r"|https?://tauri\.localhost|https://([a-z0-9-]+\.)*opencode\.ai"
 )

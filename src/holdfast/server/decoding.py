@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from holdfast.schema import errors as public
 from holdfast.schema.codec import decoder
+from holdfast.schema.pattern import pattern
 from holdfast.server.errors import PublicFailure
 
 if TYPE_CHECKING:
@@ -106,5 +106,5 @@ def _invalid(error: Exception, kind: str) -> PublicFailure:
     return PublicFailure(public.InvalidRequestError(message=message, kind=kind))
 
 
-_LOCATION = re.compile(r"location\[(\w+)\]")
-_MISSING = re.compile(r"Object missing required field `([^`]+)`")
+_LOCATION = pattern(r"location\[(\w+)\]")
+_MISSING = pattern(r"Object missing required field `([^`]+)`")

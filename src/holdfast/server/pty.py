@@ -23,6 +23,7 @@ from holdfast.core.pty.terminal import Behind, End, Replay
 from holdfast.schema import errors as public
 from holdfast.schema.codec import encode
 from holdfast.schema.frozen import Frozen
+from holdfast.schema.pattern import pattern
 from holdfast.schema.pty import PtyTicket
 from holdfast.server.auth import LOOPBACK_HOSTS, allowed_host, allowed_origin
 from holdfast.server.errors import PublicFailure
@@ -63,8 +64,8 @@ SOCKET_OPTIONS: dict[str, Any] = {
 
 log = logging.getLogger(__name__)
 
-_CONNECT = re.compile(r"/api/pty/([^/]+)/connect/?")
-_CURSOR = re.compile(r"-1|\d{1,16}", re.ASCII)
+_CONNECT = pattern(r"/api/pty/([^/]+)/connect/?")
+_CURSOR = pattern(r"-1|\d{1,16}", re.ASCII)
 
 
 class HasPtys(Protocol):

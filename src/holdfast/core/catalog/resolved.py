@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.catalog.family import family_text
@@ -10,6 +9,7 @@ from holdfast.core.catalog.options import Overlay, merge
 from holdfast.core.catalog.prices import cost
 from holdfast.llm.request import Generation
 from holdfast.schema.frozen import Frozen
+from holdfast.schema.pattern import pattern
 
 if TYPE_CHECKING:
     from holdfast.llm.model import Model
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from holdfast.schema.model import ModelRef
     from holdfast.schema.session import Tokens
 
-_LONG_ID = re.compile(r"ses_([0-9a-f]{64})")
+_LONG_ID = pattern(r"ses_([0-9a-f]{64})")
 _CACHE_KEY = "promptCacheKey"
 
 

@@ -4,7 +4,6 @@ A protocol is imported when one of its models is asked for, which keeps the star
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any, Literal
 
 from holdfast.core.catalog import packages
@@ -13,6 +12,7 @@ from holdfast.llm.model import Capabilities, Model
 from holdfast.llm.route.auth import KeyAuth, NoAuth
 from holdfast.llm.route.transport import Timeouts
 from holdfast.schema.frozen import Frozen
+from holdfast.schema.pattern import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -211,4 +211,4 @@ def _seconds(millis: Any) -> float | None:
     return millis / 1000 if isinstance(millis, int | float) and not isinstance(millis, bool) and millis > 0 else None
 
 
-_MOONSHOT = re.compile(r"kimi|moonshot")
+_MOONSHOT = pattern(r"kimi|moonshot")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
+
+from holdfast.schema.pattern import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -14,7 +15,7 @@ MONTH_MS = 30 * 24 * 3600 * 1000
 OLDEST_SMALL = 18
 UNKNOWN_COST = 999.0
 WITHOUT_SMALL = ("azure", "azure-cognitive-services")
-_SMALL = re.compile(r"\b(?:nano|flash|lite|mini|haiku|small|fast)\b")
+_SMALL = pattern(r"\b(?:nano|flash|lite|mini|haiku|small|fast)\b")
 
 
 def newest_first(models: Iterable[ModelInfo]) -> list[ModelInfo]:

@@ -3,12 +3,12 @@ same way into a request."""
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.catalog import packages
 from holdfast.schema.catalog import ModelVariant
+from holdfast.schema.pattern import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 HIGH_BUDGET = 16_000
 GLM = tuple(ModelVariant(id=id, headers={}, body={"reasoning_effort": id}) for id in ("high", "max"))
-_GLM = re.compile(r"glm-5[.p-]2")
+_GLM = pattern(r"glm-5[.p-]2")
 
 
 def with_generated(model: ModelInfo, api: ModelApi, facts: Facts) -> tuple[ModelVariant, ...]:

@@ -8,12 +8,15 @@ Invariants
 
 from __future__ import annotations
 
-import re
 import shlex
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from holdfast.core.tool.tool import ToolFailure
 from holdfast.schema.frozen import Frozen
+from holdfast.schema.pattern import pattern
+
+if TYPE_CHECKING:
+    import re
 
 INSERT_CHARACTERS = 16_000
 MOST_SHELL_COMMANDS = 20
@@ -21,9 +24,9 @@ MOST_SHELL_COMMANDS = 20
 NOT_RUN = "[`{command}` was not run: {reason}]"
 CUT = "\n[output cut after {count} characters]"
 
-_SHELL = re.compile(r"!`([^`\n]+)`")
-_PLACE = re.compile(r"\$ARGUMENTS(?![A-Za-z0-9_])|\$([1-9])(?!\d)")
-_MENTION = re.compile(r"(?<![\w`@])@([\w~./-]*[\w/-])")
+_SHELL = pattern(r"!`([^`\n]+)`")
+_PLACE = pattern(r"\$ARGUMENTS(?![A-Za-z0-9_])|\$([1-9])(?!\d)")
+_MENTION = pattern(r"(?<![\w`@])@([\w~./-]*[\w/-])")
 
 
 class Shell(Protocol):

@@ -7,11 +7,11 @@ Invariants
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from holdfast.core.config.environment import user_path
 from holdfast.core.config.text_file import Unreadable, is_text, read_text
+from holdfast.schema.pattern import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 INSERT_LIMIT = 1024 * 1024
 
 _SCALARS = frozenset((int, float, bool, type(None)))
-_VARIABLE = re.compile(r"\{(env|file):([^{}]+)\}")
+_VARIABLE = pattern(r"\{(env|file):([^{}]+)\}")
 
 Trail = tuple[str | int, ...]
 

@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from holdfast.core.context.file_cache import ABSENT
+from holdfast.schema.pattern import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -135,4 +136,4 @@ def _compiled(segment: str) -> re.Pattern[str]:
 
 
 # The innermost group first, so that groups may be nested.
-_BRACES = re.compile(r"\{([^{}]*)\}")
+_BRACES = pattern(r"\{([^{}]*)\}")

@@ -10,6 +10,7 @@ import msgspec
 
 from holdfast.core.context.errors import InvalidKeyError
 from holdfast.schema.frozen import Frozen
+from holdfast.schema.pattern import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -75,4 +76,4 @@ def require_key(key: str) -> None:
 
 
 AnySource = Source[Any]
-_KEY = re.compile(KEY_PATTERN, re.ASCII)
+_KEY = pattern(KEY_PATTERN, re.ASCII)

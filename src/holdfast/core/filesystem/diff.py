@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING, Literal
 
 from holdfast.core.filesystem.text import decode
@@ -58,6 +57,8 @@ def _lines(text: str) -> list[str]:
 def _compare(a: list[str], b: list[str]) -> list[Opcode]:
     """The changed stretches. What is equal at both ends is set aside first; a middle that is too large to compare is
     one stretch, so that the time stays linear."""
+    import difflib
+
     start = 0
     while start < min(len(a), len(b)) and a[start] == b[start]:
         start += 1

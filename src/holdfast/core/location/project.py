@@ -10,10 +10,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from holdfast.schema.frozen import Frozen
+from holdfast.schema.pattern import pattern
 
 GLOBAL = "global"
-_SECTION = re.compile(r'\[([\w.-]+)(?:\s+"([^"]*)")?\]')
-_COMMENT = re.compile(r"\s[#;].*")
+_SECTION = pattern(r'\[([\w.-]+)(?:\s+"([^"]*)")?\]')
+_COMMENT = pattern(r"\s[#;].*")
 
 
 class Project(Frozen):

@@ -6,7 +6,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import itertools
-import re
 import sys
 from functools import partial
 from importlib.machinery import SourceFileLoader
@@ -20,6 +19,7 @@ from holdfast.core.config.environment import switched_on, user_path
 from holdfast.core.plugin.bounded import bounded
 from holdfast.core.plugin.plugin import PluginFailed, check_plugin
 from holdfast.schema.frozen import Frozen
+from holdfast.schema.pattern import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -32,7 +32,7 @@ GROUP = "opencode.plugins"
 FOLDERS = ("plugin", "plugins")
 PREFIX = "holdfast_plugin_"
 
-_MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+_MODULE = pattern(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _numbers = itertools.count(1)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import shutil
 import time
 from typing import TYPE_CHECKING
 
@@ -89,6 +88,8 @@ class Checkouts:
             del self._running[path]
 
     async def _clone(self, source: GitSource, path: Path) -> None:
+        import shutil
+
         staging = path.with_name(f"{path.name}.new")
         shutil.rmtree(staging, ignore_errors=True)  # of a process that died
         branch = [] if source.branch is None else ["--branch", source.branch]

@@ -11,6 +11,7 @@ import msgspec
 from holdfast.core.context.canonical import is_text
 from holdfast.core.reference.repository import parse_repository
 from holdfast.schema.catalog import GitReference, LocalReference, ReferenceInfo
+from holdfast.schema.pattern import pattern
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -94,4 +95,4 @@ class _Declared(msgspec.Struct, frozen=True):
     hidden: bool | None = None
 
 
-_BRANCH = re.compile(r"[A-Za-z0-9/_.][A-Za-z0-9/_.-]*", re.ASCII)
+_BRANCH = pattern(r"[A-Za-z0-9/_.][A-Za-z0-9/_.-]*", re.ASCII)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from holdfast.schema.frozen import Frozen
+from holdfast.schema.pattern import pattern
 
 GITHUB = "github.com"
 
@@ -41,8 +42,8 @@ def _segments(path: str) -> tuple[str, ...]:
 
 
 _HOSTNAME = r"[A-Za-z0-9][A-Za-z0-9.-]*"
-_URL = re.compile(rf"(?:https?|ssh|git)://(?:[A-Za-z0-9._-]+@)?({_HOSTNAME})(?::\d+)?/(.+)", re.ASCII)
-_SCP = re.compile(rf"[A-Za-z0-9._-]+@({_HOSTNAME}):(.+)", re.ASCII)
-_HOST = re.compile(rf"({_HOSTNAME}\.[A-Za-z0-9-]+)/(.+/.+)", re.ASCII)
-_SHORT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*/[A-Za-z0-9_.][A-Za-z0-9_.-]*", re.ASCII)
-_SEGMENT = re.compile(r"[A-Za-z0-9_.~+][A-Za-z0-9_.~+-]*", re.ASCII)
+_URL = pattern(rf"(?:https?|ssh|git)://(?:[A-Za-z0-9._-]+@)?({_HOSTNAME})(?::\d+)?/(.+)", re.ASCII)
+_SCP = pattern(rf"[A-Za-z0-9._-]+@({_HOSTNAME}):(.+)", re.ASCII)
+_HOST = pattern(rf"({_HOSTNAME}\.[A-Za-z0-9-]+)/(.+/.+)", re.ASCII)
+_SHORT = pattern(r"[A-Za-z0-9_][A-Za-z0-9_.-]*/[A-Za-z0-9_.][A-Za-z0-9_.-]*", re.ASCII)
+_SEGMENT = pattern(r"[A-Za-z0-9_.~+][A-Za-z0-9_.~+-]*", re.ASCII)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from holdfast.schema.pattern import pattern
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -167,12 +169,12 @@ class _Overlong:
 
 
 # A quote inside the engine's strings is always escaped, so neither can be forged by what is in a file.
-_HEAD = re.compile(
+_HEAD = pattern(
     rb'\{"type":"match","data":\{"path":(\{"(?:text|bytes)":"(?:[^"\\]|\\.)*"\}),"lines":\{"(text|bytes)":"'
 )
-_PLACE = re.compile(rb'"\},"line_number":(\d+),"absolute_offset":(\d+),')
+_PLACE = pattern(rb'"\},"line_number":(\d+),"absolute_offset":(\d+),')
 _PLACE_BYTES = 128
-_BASE64 = re.compile(rb"(?:[A-Za-z0-9+/]{4}|[A-Za-z0-9+/]{2,3}={1,2})*")
+_BASE64 = pattern(rb"(?:[A-Za-z0-9+/]{4}|[A-Za-z0-9+/]{2,3}={1,2})*")
 
 
 def _beginning_of(is_base64: bool, encoded: bytes) -> str:

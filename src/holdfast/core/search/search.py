@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import sys
-import sysconfig
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from holdfast.core.filesystem.location_path import SPECIAL
 from holdfast.core.process.process import Capture, ProcessError
+from holdfast.core.process.which import which
 from holdfast.core.search.match import MatchReader
 from holdfast.core.search.query import Query
 
@@ -128,8 +127,8 @@ class Search:
 
 def find_ripgrep(environment: Mapping[str, str]) -> str | None:
     """The one that was installed with this package, else one on the path. Nothing is ever fetched."""
-    beside = shutil.which("rg", path=sysconfig.get_path("scripts"))
-    return beside or shutil.which("rg", path=environment.get("PATH"))
+    beside = which("rg", os.path.dirname(sys.executable))
+    return beside or which("rg", environment.get("PATH"))
 
 
 def _ripgrep(binary: str, query: Query, directory: Path) -> Sequence[str]:

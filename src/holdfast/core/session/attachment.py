@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mimetypes
 from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
@@ -40,6 +39,8 @@ def _or_none(value: T | UnsetType) -> T | None:
 
 def media_type(uri: str, name: str | None = None) -> str:
     """Of a data URI its own type; a directory by its trailing slash; otherwise by file extension."""
+    import mimetypes
+
     if uri.startswith("data:"):
         return uri[5:].partition(",")[0].partition(";")[0] or "text/plain"
     try:

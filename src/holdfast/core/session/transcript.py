@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from holdfast.schema import session_message as stored
 from holdfast.schema.codec import encode
 from holdfast.schema.frozen import Frozen
+from holdfast.schema.pattern import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -167,7 +168,7 @@ def _cut(text: str, characters: int) -> str:
 
 
 _FRAMES = "conversation-checkpoint|conversation|prior-summary|summary|recent-context|system-update"
-_TAG = re.compile(rf"<(?=/?(?:{_FRAMES})\b)", re.IGNORECASE)
-_LABEL = re.compile(
+_TAG = pattern(rf"<(?=/?(?:{_FRAMES})\b)", re.IGNORECASE)
+_LABEL = pattern(
     r"^\[(?:User|Assistant[a-z ]*|Tool (?:result|error)|System update|Synthetic context|Shell)\]:", re.MULTILINE
 )

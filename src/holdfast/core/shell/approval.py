@@ -6,11 +6,11 @@ it is written stands its plain form, so that a rule against `rm *` also meets `"
 from __future__ import annotations
 
 import hashlib
-import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.core.shell.arity import arity
 from holdfast.core.shell.grammar import EVALUATORS, SHELLS, evaluates, is_interpreter, parse
+from holdfast.schema.pattern import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -139,4 +139,4 @@ def _prefix(command: SimpleCommand) -> str | None:
     return " ".join([*beginning, "*"])
 
 
-_PLAIN_WORD = re.compile(r"[\w./:@+][\w./:@+-]*")
+_PLAIN_WORD = pattern(r"[\w./:@+][\w./:@+-]*")

@@ -15,6 +15,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from holdfast.schema.frozen import Frozen
+from holdfast.schema.pattern import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -33,7 +34,7 @@ EVALUATORS = frozenset(
 INTERPRETERS = frozenset({"bun", "deno", "lua", "node", "perl", "php", "python", "ruby", "tclsh"})
 """Without a program to run they read one."""
 
-_PLAIN_NAME = re.compile(r"[\w./+:@%,=-]+|\[")
+_PLAIN_NAME = pattern(r"[\w./+:@%,=-]+|\[")
 _NOT_FILES = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"})
 
 
@@ -217,23 +218,23 @@ class _Reader:
 _ARGUMENTS = frozenset({"word", "string", "raw_string", "concatenation", "simple_expansion", "expansion", "number"})
 _HOLDS_ASSIGNMENTS = frozenset({"command", "declaration_command"})
 _FREE_TEXT = frozenset({"heredoc_body", "regex", "string"})
-_BEFORE_COMMENT = re.compile(rb"|[ \t\n;&|()<>`]|[^\\][ \t\n;&|()<>`]", re.DOTALL)
-_LINE_END = re.compile(r"(?<!\\)\n")
-_SPACE = re.compile(rb"(?:[ \t\n]|\\\n)*")
-_WORDS_APART = re.compile(rb"(?:\\\n)*[ \t](?:[ \t]|\\\n)*")
-_NOTHING = re.compile(b"")
-_NO_LINE_END = re.compile(rb"(?:[ \t]|\\\n)*")
+_BEFORE_COMMENT = pattern(rb"|[ \t\n;&|()<>`]|[^\\][ \t\n;&|()<>`]", re.DOTALL)
+_LINE_END = pattern(r"(?<!\\)\n")
+_SPACE = pattern(rb"(?:[ \t\n]|\\\n)*")
+_WORDS_APART = pattern(rb"(?:\\\n)*[ \t](?:[ \t]|\\\n)*")
+_NOTHING = pattern(b"")
+_NO_LINE_END = pattern(rb"(?:[ \t]|\\\n)*")
 _BLANKS = {
     **dict.fromkeys(("command", "declaration_command", "unset_command"), _WORDS_APART),
     **dict.fromkeys(("concatenation", "simple_expansion", "variable_assignment"), _NOTHING),
     **dict.fromkeys(("file_redirect", "herestring_redirect", "redirected_statement"), _NO_LINE_END),
 }
 """What may stand between the parts of a node that ends with its line."""
-_DELIMITER = re.compile(r"(?P<quote>['\"]?)(?P<name>[\w.-]+)(?P=quote)", re.ASCII)
+_DELIMITER = pattern(r"(?P<quote>['\"]?)(?P<name>[\w.-]+)(?P=quote)", re.ASCII)
 # Nothing that could carry the line on, nor a second here-document.
-_REST_OF_LINE = re.compile(rb"[^'\"`\\(<\n]*\n")
+_REST_OF_LINE = pattern(rb"[^'\"`\\(<\n]*\n")
 # Where a shell takes text for the name of a variable, it runs the substitutions in its subscript.
-_SUBSCRIPT = re.compile(r"\[.*(?:\$\(|`)", re.DOTALL)
+_SUBSCRIPT = pattern(r"\[.*(?:\$\(|`)", re.DOTALL)
 
 
 def evaluates(words: Sequence[Word]) -> bool:

@@ -7,8 +7,9 @@ Invariants
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast.schema.pattern import pattern
 
 if TYPE_CHECKING:
     from holdfast.core.tool.output import ManagedFile, OutputStore
@@ -105,7 +106,7 @@ def clean(text: str) -> str:
 
 
 # Each alternative stops at the next escape, so that no input is looked at twice.
-_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]P^_X][^\x07\x1b\n]*(?:\x07|\x1b\\)|[ -/]*[0-~])?")
+_ESCAPES = pattern(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]P^_X][^\x07\x1b\n]*(?:\x07|\x1b\\)|[ -/]*[0-~])?")
 
 
 def _last_state(line: str) -> str:

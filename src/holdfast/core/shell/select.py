@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
+from holdfast.core.process.which import which
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -45,4 +45,4 @@ def name_of(shell: str) -> str:
 
 
 def _resolve(shell: str | None, environment: Mapping[str, str]) -> str | None:
-    return shutil.which(shell, path=environment.get("PATH")) if shell else None
+    return which(shell, environment.get("PATH")) if shell else None

@@ -12,8 +12,6 @@ import hashlib
 import logging
 import os
 import random
-import shutil
-import tempfile
 import time
 from typing import TYPE_CHECKING
 
@@ -116,6 +114,8 @@ class SkillDownloads:
             del self._pulls[base]
 
     async def _refresh(self, base: str) -> None:
+        import shutil
+
         entries, problems = parse_index(await self._get(base + "index.json", INDEX_BYTES, attempts=ATTEMPTS))
         for problem in problems:
             log.warning("a skill of %s was left out: %s", shown(base), problem)
@@ -199,6 +199,8 @@ def _version(copy: Path) -> str | None:
 
 def _write(path: Path, data: bytes) -> None:
     """Whole or not at all; untouched when it is the same already."""
+    import tempfile
+
     if path.is_file() and path.read_bytes() == data:
         return
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated
 from urllib.parse import quote, unquote_to_bytes
 
 import msgspec
+
+from holdfast.schema.pattern import pattern
 
 VERSION_FILE = ".opencode-version"
 SKILL_FILE = "SKILL.md"
@@ -71,5 +72,5 @@ def _checked_file(name: str, file: str) -> str:
     return decoded
 
 
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
-_BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_SCHEME = pattern(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_BAD_ESCAPE = pattern(r"%(?![0-9A-Fa-f]{2})")

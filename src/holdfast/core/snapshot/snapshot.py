@@ -11,12 +11,12 @@ import asyncio
 import hashlib
 import os
 import secrets
-import shutil
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.core.process.git import Git, GitFailed, literal, names
+from holdfast.core.process.which import which
 from holdfast.core.snapshot.errors import Operation, SnapshotError
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Snapshots:
         self._runner = Git(os.environ)
         self._turn = asyncio.Lock()
         self._ready = False
-        self.possible = project.store is not None and shutil.which("git") is not None
+        self.possible = project.store is not None and which("git") is not None
         """Without a repository there is no saying which files matter."""
 
     async def capture(self) -> str:
@@ -128,6 +128,8 @@ class Snapshots:
             raise SnapshotError("restore", f"{path}: {error.strerror}") from error
 
     async def _prepare(self) -> None:
+        import shutil
+
         if self._ready:
             return
         if not (self._store / "HEAD").exists():
@@ -139,6 +141,8 @@ class Snapshots:
 
     async def _create(self) -> None:
         """Beside its place, and then there at once: another Location or process may be doing the same."""
+        import shutil
+
         self._store.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         draft = self._store.with_name(f"{self._store.name}.{secrets.token_hex(4)}")
         await self._git("capture", "init", "--quiet", "--bare", str(draft))

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import tempfile
 from pathlib import Path
 
 from holdfast.core.process.git import Git, GitFailed, literal, names
@@ -67,6 +66,8 @@ async def discard(changes: Changes) -> None:
 
 class _scratch_index:
     def __enter__(self) -> dict[str, str]:
+        import tempfile
+
         self._folder = tempfile.TemporaryDirectory(prefix="holdfast-index-")
         return {"GIT_INDEX_FILE": str(Path(self._folder.name) / "index")}
 

@@ -7,7 +7,6 @@ Invariants
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,8 +15,10 @@ import msgspec
 
 from holdfast.schema.codec import encode
 from holdfast.schema.frozen import Frozen
+from holdfast.schema.pattern import pattern
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Iterable, Iterator
 
 Item = TypeVar("Item")
@@ -34,8 +35,8 @@ GROUP = 256
 FEW = 16
 SHORT = 256
 
-_SURROGATES = re.compile("[\ud800-\udfff]")
-_ESCAPE = re.compile(rf"\x1b(?:\[[0-?]*[ -/]*[@-~]?|\][^\x07\x1b]{{0,{ESCAPE_REACH}}}(?:\x07|\x1b\\)?|[ -/]*[0-~]?)")
+_SURROGATES = pattern("[\ud800-\udfff]")
+_ESCAPE = pattern(rf"\x1b(?:\[[0-?]*[ -/]*[@-~]?|\][^\x07\x1b]{{0,{ESCAPE_REACH}}}(?:\x07|\x1b\\)?|[ -/]*[0-~]?)")
 _JOINER = "\u200d"
 _PLAIN = frozenset((type(None), bool, int, float))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.tool.codec import Mismatch, Unencodable, codec_of, plain
@@ -12,6 +11,7 @@ from holdfast.core.tool.preview import pretty
 from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure, ToolOutput
 from holdfast.llm.request import ToolDefinition
 from holdfast.schema.codec import decode_any, encode
+from holdfast.schema.pattern import pattern
 from holdfast.schema.session_message import FileContent, TextContent
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from holdfast.core.tool.codec import Codec
     from holdfast.schema.session_message import ToolContent
 
-NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
+NAME = pattern(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 MEDIA_PARTS = 16
 MEDIA_BYTES = 20 * 1024 * 1024
 

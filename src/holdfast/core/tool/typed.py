@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import re
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints, overload
 
@@ -12,6 +11,7 @@ import msgspec
 
 from holdfast.core.tool.tool import Tool, ToolContext
 from holdfast.core.uncut import uncut
+from holdfast.schema.pattern import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 _CONSTANTS = (type(None), bool, int, float, str)
-_DESCRIBED = re.compile(r"\s*(\w+)(?:\s*\([^)]*\))?\s*:\s+(\S.*)")
+_DESCRIBED = pattern(r"\s*(\w+)(?:\s*\([^)]*\))?\s*:\s+(\S.*)")
 
 
 @overload

@@ -5,6 +5,8 @@ from __future__ import annotations
 import codecs
 import re
 
+from holdfast.schema.pattern import pattern
+
 SNIFF_BYTES = 4096
 DETECT_BYTES = 64 * 1024
 
@@ -42,7 +44,7 @@ def _detected(body: bytes) -> str:
     return (_known(best.encoding) if best is not None else None) or "utf-8"
 
 
-_META = re.compile(rb"<meta[^>]{1,512}?charset=[\"']?([A-Za-z0-9_.:-]{1,40})", re.IGNORECASE)
+_META = pattern(rb"<meta[^>]{1,512}?charset=[\"']?([A-Za-z0-9_.:-]{1,40})", re.IGNORECASE)
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),

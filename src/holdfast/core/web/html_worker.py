@@ -3,10 +3,11 @@ of this package: it is run by its path, apart from everything."""
 
 from __future__ import annotations
 
-import re
 import sys
 from html.parser import HTMLParser
 from typing import Any
+
+from holdfast.schema.pattern import pattern
 
 MEMORY_BYTES = 2 * 1024**3
 
@@ -82,7 +83,7 @@ INLINE = frozenset(
     small span strike strong sub sup time tt u var wbr
     """.split()  # noqa: SIM905 - a list of words reads best as words
 )
-_SPACES = re.compile(r"\s+")
+_SPACES = pattern(r"\s+")
 
 
 def work(form: str, cpu_seconds: int) -> None:

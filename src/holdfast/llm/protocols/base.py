@@ -22,6 +22,7 @@ from holdfast.llm.request import (
 )
 from holdfast.llm.tool_schema import gemini_sanitise, inline_refs, moonshot_schema
 from holdfast.schema.codec import encode as to_json
+from holdfast.schema.pattern import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+TOOL_NAME = pattern(r"[A-Za-z0-9_-]{1,64}")
 # Every escape is read in its turn: a backslash that is escaped itself begins none.
 _ESCAPE = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<half>\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\."
 _KINDS: dict[type, str] = {

@@ -49,6 +49,7 @@ from holdfast.llm.request import (
 from holdfast.llm.tool_schema import object_schema
 from holdfast.schema.codec import encode as to_json
 from holdfast.schema.frozen import Frozen
+from holdfast.schema.pattern import pattern
 from holdfast.schema.session_message import FileContent, TextContent
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ NO_OUTPUT = "(no output)"
 NO_TOOLS = "Tools cannot be called in this turn: answer in text."
 ATTACHED = "See the attached document."
 WITHHELD = "Not available in this turn."
-_NAME = re.compile(r"[^A-Za-z0-9\s()\[\]-]+", re.ASCII)
+_NAME = pattern(r"[^A-Za-z0-9\s()\[\]-]+", re.ASCII)
 
 
 class BedrockConverse(Frozen):

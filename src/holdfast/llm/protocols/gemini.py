@@ -6,7 +6,6 @@ in one."""
 
 from __future__ import annotations
 
-import re
 import uuid
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -41,6 +40,7 @@ from holdfast.llm.request import (
 from holdfast.llm.tool_schema import gemini_schema
 from holdfast.schema.codec import encode as to_json
 from holdfast.schema.frozen import Frozen
+from holdfast.schema.pattern import pattern
 from holdfast.schema.session_message import FileContent, TextContent
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ SPELLINGS = {"audio/mpeg": "audio/mp3", "audio/x-wav": "audio/wav", "audio/wave"
 # From its third generation on, the provider refuses the first call of a turn without a signature. This stands for the
 # one that a call of another model never had.
 NO_SIGNATURE = "skip_thought_signature_validator"
-_NEEDS_SIGNATURE = re.compile(r"gemini-([3-9]|\d\d)\b")
+_NEEDS_SIGNATURE = pattern(r"gemini-([3-9]|\d\d)\b")
 
 
 class Gemini(Frozen):

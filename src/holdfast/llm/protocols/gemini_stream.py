@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -12,6 +11,7 @@ from holdfast.llm.errors import invalid_output
 from holdfast.llm.lifecycle import Emitter, truncated
 from holdfast.llm.protocols.base import compact, read_frame
 from holdfast.llm.protocols.gemini import NAMESPACE
+from holdfast.schema.pattern import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +31,7 @@ FINISH = {
     "IMAGE_SAFETY": "content-filter",
     "MALFORMED_FUNCTION_CALL": "error",
 }
-_UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
+_UNSAFE = pattern(r"[^A-Za-z0-9_-]")
 
 
 class _Wire(msgspec.Struct, rename="camel"):

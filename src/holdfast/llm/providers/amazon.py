@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from holdfast.llm.model import Capabilities
@@ -11,6 +10,7 @@ from holdfast.llm.route.auth import Auth, KeyAuth
 from holdfast.llm.route.route import Route
 from holdfast.llm.route.sigv4 import CredentialSource, SigV4Auth, default_source, suffix
 from holdfast.llm.route.transport import Timeouts
+from holdfast.schema.pattern import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,6 +61,6 @@ def bedrock_capabilities(model_id: str) -> Capabilities:
     return Capabilities(caching=False, reasoning_replay="minimax." in model_id)
 
 
-_WITHOUT_CACHE = re.compile(r"claude-(v2|instant|3-(opus|sonnet|haiku)|3-5-sonnet-20240620)")
+_WITHOUT_CACHE = pattern(r"claude-(v2|instant|3-(opus|sonnet|haiku)|3-5-sonnet-20240620)")
 # From Opus 4.7 on: no sampling controls, no thinking budget.
-_ADAPTIVE = re.compile(r"claude-(opus-4-([7-9]|\d\d)(?!\d)|(opus|sonnet|haiku|fable|mythos)-[5-9])")
+_ADAPTIVE = pattern(r"claude-(opus-4-([7-9]|\d\d)(?!\d)|(opus|sonnet|haiku|fable|mythos)-[5-9])")

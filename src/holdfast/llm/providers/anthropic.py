@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from holdfast.llm.model import Capabilities
@@ -10,6 +9,7 @@ from holdfast.llm.protocols.anthropic_messages import HEADERS, AnthropicMessages
 from holdfast.llm.route.auth import KeyAuth
 from holdfast.llm.route.route import Route
 from holdfast.llm.route.transport import Timeouts
+from holdfast.schema.pattern import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,9 +18,9 @@ ID = "anthropic"
 BASE_URL = "https://api.anthropic.com/v1"
 KEY_VARIABLE = "ANTHROPIC_API_KEY"
 # Models with a role for chronological system messages; a date may follow the name. Earlier ones answer 400.
-_CHRONOLOGICAL = re.compile(r"claude-(opus-(4-8|5|5-5)|sonnet-(5|5-5)|haiku-5-5|fable-5|mythos-5)(-\d{6,8})?")
+_CHRONOLOGICAL = pattern(r"claude-(opus-(4-8|5|5-5)|sonnet-(5|5-5)|haiku-5-5|fable-5|mythos-5)(-\d{6,8})?")
 # From here on thinking is adaptive and sampling controls are refused.
-_ADAPTIVE = re.compile(r"claude-(opus-(4-[7-9]|[5-9])|sonnet-[5-9]|haiku-[5-9]|fable|mythos)")
+_ADAPTIVE = pattern(r"claude-(opus-(4-[7-9]|[5-9])|sonnet-[5-9]|haiku-[5-9]|fable|mythos)")
 
 
 def anthropic_route(

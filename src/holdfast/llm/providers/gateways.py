@@ -4,7 +4,6 @@ Each is an address, a credential in its place and a choice of protocol; what goe
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from holdfast.llm.errors import invalid_request
@@ -14,6 +13,7 @@ from holdfast.llm.route.auth import Auth, BothAuth, KeyAuth
 from holdfast.llm.route.route import Route
 from holdfast.llm.route.transport import Timeouts
 from holdfast.schema.frozen import Frozen
+from holdfast.schema.pattern import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,7 +24,7 @@ WORKERS_AI_VARIABLES = ("CLOUDFLARE_API_KEY", "CLOUDFLARE_WORKERS_AI_TOKEN")
 XAI_VARIABLES = ("XAI_API_KEY",)
 XAI_URL = "https://api.x.ai/v1"
 GATEWAY_HEADER = "cf-aig-authorization"
-_GENERATION = re.compile(r"gpt-(\d+)")
+_GENERATION = pattern(r"gpt-(\d+)")
 
 
 class Settings(Frozen):

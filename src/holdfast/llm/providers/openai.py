@@ -4,7 +4,6 @@ Of the two protocols only the one in use is imported."""
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any, Literal
 
 from holdfast.llm.errors import invalid_request
@@ -12,6 +11,7 @@ from holdfast.llm.model import Capabilities, Model, deep_merge
 from holdfast.llm.route.auth import KeyAuth
 from holdfast.llm.route.route import Route
 from holdfast.llm.route.transport import Timeouts
+from holdfast.schema.pattern import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,7 +26,7 @@ Api = Literal["responses", "chat"]
 
 DEFAULT_TIMEOUTS = Timeouts()
 # Families that think, and therefore refuse sampling controls and want the newer name of the output limit.
-_THINKS = re.compile(r"(?:^|[/:])(?:o\d|gpt-(?:[5-9]|1\d)(?!\d)(?!.*-chat)|codex)")
+_THINKS = pattern(r"(?:^|[/:])(?:o\d|gpt-(?:[5-9]|1\d)(?!\d)(?!.*-chat)|codex)")
 
 
 def openai_model(

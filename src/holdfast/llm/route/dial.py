@@ -125,7 +125,8 @@ async def dial(origin: Origin, protocol: Callable[[], P], context: Callable[[], 
 async def _connect(origin: Origin, protocol: Callable[[], P], context: Callable[[], ssl.SSLContext]) -> P:
     loop = asyncio.get_running_loop()
     tls = {"ssl": context(), "server_hostname": origin.host} if origin.is_secure else {}
-    addresses = await loop.getaddrinfo(origin.host, origin.port, type=socket.SOCK_STREAM)
+    # As bytes: it is ASCII, and need not be encoded as a name in some language.
+    addresses = await loop.getaddrinfo(origin.host.encode(), origin.port, type=socket.SOCK_STREAM)
     if len(addresses) == 1:
         transport, made = await loop.create_connection(protocol, *addresses[0][4][:2], **tls)  # type: ignore[call-overload]
     else:

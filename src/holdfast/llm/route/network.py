@@ -4,7 +4,6 @@ imported when one is opened: it is most of a cold start."""
 from __future__ import annotations
 
 import asyncio
-import re
 import ssl
 import zlib
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 from holdfast.llm.errors import LLMError
 from holdfast.llm.route.connection import Connection, Unanswered
 from holdfast.llm.route.dial import Proxy, Unsendable, dial, parse
+from holdfast.schema.pattern import pattern
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -27,8 +27,8 @@ KEEP_SECONDS = 60.0
 ADDRESSES = 256
 INFLATED = 1024 * 1024
 """Of a compressed body at once, however well it was compressed."""
-UNFIT = re.compile(r"[\x00\r\n]")
-NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+UNFIT = pattern(r"[\x00\r\n]")
+NAME = pattern(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 class NetworkTransport:

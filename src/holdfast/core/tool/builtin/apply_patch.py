@@ -1,17 +1,19 @@
 """`apply_patch`: several files changed by one patch. All of it is parsed, resolved and approved before any content is
 read, and tried in memory before any file changes."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
 from holdfast.core.filesystem.descriptor import read_file
 from holdfast.core.filesystem.diff import FileDiff, file_diff
 from holdfast.core.filesystem.errors import FileError, FileTooLarge, NotText, TargetExists, TargetMissing
-from holdfast.core.filesystem.mutation import MAX_FILE_BYTES
+from holdfast.core.filesystem.location_files import LocationFiles
+from holdfast.core.filesystem.location_path import Target
+from holdfast.core.filesystem.mutation import MAX_FILE_BYTES, FileMutations
 from holdfast.core.filesystem.text import decode
 from holdfast.core.filesystem.transaction import Change, ChangesFailed
 from holdfast.core.tool.builtin.authorize import Authorizer, allow_outside, explaining
@@ -21,14 +23,6 @@ from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.record import Record
 from holdfast.schema.session_message import TextContent
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from holdfast.core.filesystem.location_files import LocationFiles
-    from holdfast.core.filesystem.location_path import Target
-    from holdfast.core.filesystem.mutation import FileMutations
 
 MAX_PATCH_BYTES = 1024 * 1024
 MAX_OPERATIONS = 200

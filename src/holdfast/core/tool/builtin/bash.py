@@ -1,37 +1,30 @@
 """`bash`: one command in a fresh shell, approved by its structure, ended with everything it started."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from holdfast.core.filesystem.errors import PathError
+from holdfast.core.filesystem.location_path import LocationPaths, Target
 from holdfast.core.process.environment import child_environment
-from holdfast.core.process.process import TREE_LIMIT, ProcessError
+from holdfast.core.process.process import TREE_LIMIT, Ended, ProcessError, Processes
 from holdfast.core.shell.approval import approval
 from holdfast.core.shell.output import CommandOutput
 from holdfast.core.shell.references import external_directories
 from holdfast.core.shell.select import command_shell
+from holdfast.core.tool.builtin.authorize import Authorizer
+from holdfast.core.tool.output import OutputStore
 from holdfast.core.tool.progress import report
 from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.record import Record
-from holdfast.schema.session_message import TextContent
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from holdfast.core.filesystem.location_path import LocationPaths, Target
-    from holdfast.core.process.process import Ended, Processes
-    from holdfast.core.tool.builtin.authorize import Authorizer
-    from holdfast.core.tool.output import OutputStore
-    from holdfast.schema.session_message import ToolContent
+from holdfast.schema.session_message import TextContent, ToolContent
 
 DEFAULT_TIMEOUT = 120_000
 LONGEST_TIMEOUT = 600_000
@@ -106,9 +99,9 @@ def bash_tool(
         output=BashOutput,
         execute=bash.execute,
         content=_content,
-        structured=lambda given, value: value[0],
+        structured=lambda given, value: value["result"],
         structured_type=BashResult,
-        output_paths=lambda given, value: () if value[3] is None else (value[3],),
+        output_paths=lambda given, value: () if value["path"] is None else (value["path"],),
     )
 
 
@@ -238,8 +231,8 @@ def _remarks(ended: Ended, timeout: int, warnings: list[str]) -> str:
     return "\n".join(lines)
 
 
-def _content(given: BashInput, value: Sequence[Any]) -> Sequence[ToolContent]:
-    return TextContent(text=value[1]), TextContent(text=value[2])
+def _content(given: BashInput, value: Mapping[str, Any]) -> Sequence[ToolContent]:
+    return TextContent(text=value["text"]), TextContent(text=value["remarks"])
 
 
 def _check_directory(command: str, workdir: Target) -> None:

@@ -1,15 +1,16 @@
 """`edit`: one piece of text in one file becomes another."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any
 
 import msgspec
 
 from holdfast.core.filesystem.descriptor import read_file
 from holdfast.core.filesystem.diff import FileDiff, file_diff
 from holdfast.core.filesystem.errors import NotText, StaleContent
+from holdfast.core.filesystem.location_files import LocationFiles
+from holdfast.core.filesystem.location_path import Target
 from holdfast.core.filesystem.mutation import MAX_FILE_BYTES
 from holdfast.core.filesystem.text import decode
 from holdfast.core.tool.builtin.authorize import Authorizer, allow_outside, explaining
@@ -18,12 +19,6 @@ from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.record import Record
 from holdfast.schema.session_message import TextContent
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from holdfast.core.filesystem.location_files import LocationFiles
-    from holdfast.core.filesystem.location_path import Target
 
 DESCRIPTION = (
     "Replace text in a file. oldString must occur in it exactly once, or give replaceAll; copy it from what `read` "

@@ -1,13 +1,14 @@
 """`glob`: files by name, newest first."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Annotated, Literal
+from collections.abc import Callable
+from typing import Annotated, Literal
 
 import msgspec
 
+from holdfast.core.filesystem.location_path import LocationPaths
 from holdfast.core.search.glob import Glob
-from holdfast.core.search.search import SearchFailed
+from holdfast.core.search.search import Search, SearchFailed
+from holdfast.core.tool.builtin.authorize import Authorizer
 from holdfast.core.tool.builtin.searching import (
     NOTHING,
     FileEntry,
@@ -17,14 +18,7 @@ from holdfast.core.tool.builtin.searching import (
     notes,
     search_tool,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from holdfast.core.filesystem.location_path import LocationPaths
-    from holdfast.core.search.search import Search
-    from holdfast.core.tool.builtin.authorize import Authorizer
-    from holdfast.core.tool.tool import Tool, ToolContext
+from holdfast.core.tool.tool import Tool, ToolContext
 
 DEFAULT_LIMIT = 1000
 DESCRIPTION = (

@@ -1,13 +1,15 @@
 """`grep`: lines by a regular expression. It shows nothing of a file that `read` would not show."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from collections.abc import Callable, Iterator, Sequence
+from typing import Annotated, Any, Literal
 
 import msgspec
 
+from holdfast.core.filesystem.location_path import LocationPaths
 from holdfast.core.search.glob import Glob, InvalidGlob
-from holdfast.core.search.search import InvalidPattern
+from holdfast.core.search.match import Match
+from holdfast.core.search.search import InvalidPattern, Search
+from holdfast.core.tool.builtin.authorize import Authorizer
 from holdfast.core.tool.builtin.searching import (
     NOTHING,
     FileEntry,
@@ -18,19 +20,11 @@ from holdfast.core.tool.builtin.searching import (
     notes,
     search_tool,
 )
+from holdfast.core.tool.tool import Tool, ToolContext
+from holdfast.schema.permission import Effect
 from holdfast.schema.record import Record
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from holdfast.core.filesystem.location_path import LocationPaths
-    from holdfast.core.search.match import Match
-    from holdfast.core.search.search import Search
-    from holdfast.core.tool.builtin.authorize import Authorizer
-    from holdfast.core.tool.tool import Tool, ToolContext
-    from holdfast.schema.permission import Effect
-
-    Readable = Callable[[str, str], Effect]
+Readable = Callable[[str, str], Effect]
 
 DEFAULT_LIMIT = 100
 DESCRIPTION = "Search the contents of files with a regular expression. Ignored files are left out, hidden ones are not."

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from holdfast.core.filesystem.text import to_lf
 from holdfast.schema.frozen import Frozen
+from holdfast.schema.pattern import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -163,6 +164,6 @@ def _line(line: str) -> Line:
             raise PatchError(f"Invalid update chunk line: {line}")
 
 
-_HEREDOC = re.compile(r"(?:cat\s+)?<<-?\s*(['\"]?)(?P<tag>\w+)\1\s*\n(?P<body>.*)\n(?P=tag)", re.DOTALL)
+_HEREDOC = pattern(r"(?:cat\s+)?<<-?\s*(['\"]?)(?P<tag>\w+)\1\s*\n(?P<body>.*)\n(?P=tag)", re.DOTALL)
 # Line numbers, as `diff -u` writes them, say nothing here.
-_RANGES = re.compile(r"^\s*-\d+(?:,\d+)?\s+\+\d+(?:,\d+)?\s*@@")
+_RANGES = pattern(r"^\s*-\d+(?:,\d+)?\s+\+\d+(?:,\d+)?\s*@@")

@@ -1,23 +1,17 @@
 """`question`: the model asks the person. A dismissed question is no result: it stops the turn."""
 
-from __future__ import annotations
-
-import json
+from collections.abc import Sequence
 from itertools import chain, repeat
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import Annotated, Any, Protocol
 
 import msgspec
 
 from holdfast.core.question.errors import Unanswerable
+from holdfast.core.tool.builtin.authorize import Authorizer
 from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure
 from holdfast.schema.question import Answer, Question, QuestionOption, QuestionTool
 from holdfast.schema.record import Record
 from holdfast.schema.session_message import TextContent
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from holdfast.core.tool.builtin.authorize import Authorizer
 
 ACTION = "question"
 MOST_QUESTIONS = 8
@@ -80,6 +74,8 @@ def _content(given: QuestionInput, value: dict[str, Any]) -> list[TextContent]:
 
 
 def _quoted(text: str) -> str:
+    import json
+
     return json.dumps(text, ensure_ascii=False)
 
 

@@ -1,12 +1,11 @@
 """`read`: a text file by whole or by pages of lines, an image, or the entries of a directory."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
-import mimetypes
 import os
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, NamedTuple
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO, NamedTuple
 
 import msgspec
 
@@ -14,6 +13,8 @@ from holdfast.core.filesystem.descriptor import open_file
 from holdfast.core.filesystem.errors import NotText, TargetMissing, WrongKind
 from holdfast.core.filesystem.image import ImageError, image_type, normalize
 from holdfast.core.filesystem.listing import Entry, list_directory, names_beside
+from holdfast.core.filesystem.location_files import FileSettings, LocationFiles
+from holdfast.core.filesystem.location_path import Target
 from holdfast.core.filesystem.page import Page, Room, binary, lines_of_file, malformed, page_of, page_of_text
 from holdfast.core.filesystem.text import SAMPLE_BYTES, UTF8, Encoding, decode, guess_encoding, is_binary, marked
 from holdfast.core.tool.builtin.authorize import Authorizer, allow_outside, explaining
@@ -21,13 +22,6 @@ from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.record import Record
 from holdfast.schema.session_message import FileContent, TextContent, ToolContent
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-    from pathlib import Path
-
-    from holdfast.core.filesystem.location_files import FileSettings, LocationFiles
-    from holdfast.core.filesystem.location_path import Target
 
 WHOLE_BYTES = 50 * 1024
 PAGE_LINES = 2000
@@ -131,6 +125,11 @@ class _Reading(NamedTuple):
         limit = PAGE_LINES if self.given.limit is msgspec.UNSET else self.given.limit
         size = self.settings.output_bytes - FRAME_BYTES - len(self.given.path.encode())
         return Room(max(1, min(limit, self.settings.output_lines - FRAME_LINES)), size)
+
+
+class _Image(Frozen):
+    data: bytes
+    mime: str
 
 
 async def _read(reading: _Reading) -> tuple[ReadOutput, os.stat_result | None]:
@@ -248,6 +247,8 @@ def _is_refused(head: bytes, reading: _Reading) -> bool:
 
 
 def _binary(file: BinaryIO, head: bytes, reading: _Reading) -> ReadOutput:
+    import mimetypes
+
     data = head + file.read(WHOLE_BYTES + 1 - len(head)) if len(head) <= WHOLE_BYTES else head
     if reading.settings.binary_files == "refuse" or len(data) > WHOLE_BYTES:
         raise binary(reading.target.resource)
@@ -255,11 +256,6 @@ def _binary(file: BinaryIO, head: bytes, reading: _Reading) -> ReadOutput:
     content = base64.b64encode(data).decode()
     result = {**_file(reading), "content": content, "encoding": "base64", "mime": mime}
     return ReadOutput(result=result, text=f"{reading.given.path} is a binary file: {mime}, {len(data)} bytes")
-
-
-class _Image(Frozen):
-    data: bytes
-    mime: str
 
 
 def _image(file: BinaryIO, head: bytes, mime: str, reading: _Reading) -> _Image:
@@ -321,4 +317,6 @@ def _file(reading: _Reading) -> dict[str, Any]:
 
 
 def _mime(reading: _Reading) -> str:
+    import mimetypes
+
     return mimetypes.guess_type(reading.target.path.name)[0] or "text/plain"

@@ -8,7 +8,6 @@ Invariants
 
 from __future__ import annotations
 
-import difflib
 import re
 from bisect import bisect_left
 from itertools import islice
@@ -223,6 +222,8 @@ def _anchors(index: LineIndex, lines: list[str], wanted: list[str]) -> Iterator[
 
 def _similarity(a: Sequence[str], b: Sequence[str]) -> float:
     """Of words and signs, so that it stays cheap."""
+    import difflib
+
     left, right = (re.findall(r"\w+|[^\w\s]", "\n".join(lines)) for lines in (a, b))
     if max(len(left), len(right)) > MAX_TOKENS:
         return 0.0
@@ -249,6 +250,8 @@ _WAYS: dict[str, Callable[[LineIndex, list[str], list[str], str], list[Region]]]
 
 def _closest(lines: list[str], wanted: list[str]) -> str:
     """Lines that look like the first one wanted, so that the caller sees where it went wrong."""
+    import difflib
+
     anchor = next((line.strip() for line in wanted if line.strip()), "")[:240]
     matcher = difflib.SequenceMatcher(autojunk=False)
     matcher.set_seq2(anchor)

@@ -1,28 +1,23 @@
 """`skill`: the only way to a skill's body and files. Denied, unknown and unreadable look alike."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re
 from contextlib import suppress
-from html import escape
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 
 from holdfast.core.permission.errors import Corrected
 from holdfast.core.skill.reader import SKILL_FILE
-from holdfast.core.tool.builtin.authorize import Denied
+from holdfast.core.skill.skill import Skill
+from holdfast.core.skill.skills import Skills
+from holdfast.core.tool.builtin.authorize import Authorizer, Denied
 from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure
+from holdfast.schema.pattern import pattern
 from holdfast.schema.record import Record
 from holdfast.schema.session_message import TextContent
-
-if TYPE_CHECKING:
-    from holdfast.core.skill.skill import Skill
-    from holdfast.core.skill.skills import Skills
-    from holdfast.core.tool.builtin.authorize import Authorizer
 
 ACTION = "skill"
 MOST_FILES = 10
@@ -91,6 +86,8 @@ def sample(skill: Skill) -> list[str]:
 
 
 def rendered(skill: Skill, directory: str, files: list[str]) -> str:
+    from html import escape
+
     lines = [
         f'<skill_content name="{escape(skill.name)}">',
         f"# Skill: {escape(skill.name)}",
@@ -122,4 +119,4 @@ DESCRIPTION = (
     "Load one of the available skills by its name: instructions for a particular kind of work, "
     "with the directory of the files that belong to it."
 )
-_CLOSING = re.compile(r"</\s*skill_content", re.IGNORECASE)
+_CLOSING = pattern(r"</\s*skill_content", re.IGNORECASE)

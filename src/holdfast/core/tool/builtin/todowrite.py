@@ -1,21 +1,16 @@
 """`todowrite`: the model's own list of what there is to do, replaced as a whole."""
 
-from __future__ import annotations
-
-import json
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from holdfast.core.database.errors import StorageError
+from holdfast.core.session.todo import Todos
+from holdfast.core.tool.builtin.authorize import Authorizer
 from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure
 from holdfast.schema.record import Record
 from holdfast.schema.session_message import TextContent
 from holdfast.schema.todo import Todo
-
-if TYPE_CHECKING:
-    from holdfast.core.session.todo import Todos
-    from holdfast.core.tool.builtin.authorize import Authorizer
 
 ACTION = "todowrite"
 MOST = 200
@@ -62,6 +57,8 @@ def todowrite_tool(todos: Todos, authorizer: Authorizer) -> Tool[TodowriteInput,
 
 
 def _content(given: TodowriteInput, value: dict[str, Any]) -> list[TextContent]:
+    import json
+
     shown = [TextContent(text=json.dumps(value["todos"], indent=2, ensure_ascii=False))]
     if sum(todo.status == "in_progress" for todo in given.todos) > 1:
         shown.append(TextContent(text=f"\n\n{SEVERAL_IN_PROGRESS}"))

@@ -1,30 +1,25 @@
 """`webfetch`: one page of the public web as Markdown, text or HTML; or one picture."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import re
-from html import escape
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 import msgspec
 
 from holdfast.core.permission.rules import deciding
+from holdfast.core.tool.builtin.authorize import Authorizer
 from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure
 from holdfast.core.web.charset import decode
 from holdfast.core.web.errors import FetchFailed
 from holdfast.core.web.fetch import Budget, Fetcher, Response, parse_url
 from holdfast.core.web.html import convert
+from holdfast.schema.pattern import pattern
+from holdfast.schema.permission import Rule
 from holdfast.schema.record import Record
 from holdfast.schema.session_message import FileContent, TextContent, ToolContent
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from holdfast.core.tool.builtin.authorize import Authorizer
-    from holdfast.schema.permission import Rule
 
 ACTION = "webfetch"
 BODY_BYTES = 5 * 1024 * 1024
@@ -160,6 +155,8 @@ def _is_text(mime: str) -> bool:
 
 
 def _content(given: WebfetchInput, value: dict[str, Any]) -> Sequence[ToolContent]:
+    from html import escape
+
     opening = f'<fetched_content url="{escape(value["url"])}">\n{UNTRUSTED}'
     inside = _CLOSING.sub("&lt;/fetched_content", value["output"])
     text = TextContent(text=f"{opening}\n\n{inside}\n</fetched_content>")
@@ -187,4 +184,4 @@ IMAGES = {
     "image/gif": re.compile(rb"GIF8"),
     "image/webp": re.compile(rb"RIFF....WEBP", re.DOTALL),
 }
-_CLOSING = re.compile(r"</\s*fetched_content", re.IGNORECASE)
+_CLOSING = pattern(r"</\s*fetched_content", re.IGNORECASE)

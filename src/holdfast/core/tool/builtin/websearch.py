@@ -1,25 +1,19 @@
 """`websearch`: one question to a search service that the user has configured."""
 
-from __future__ import annotations
-
 import zlib
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Literal
 
 import msgspec
 
+from holdfast.core.tool.builtin.authorize import Authorizer
 from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure
 from holdfast.core.web.errors import FetchFailed
-from holdfast.core.web.fetch import Budget
+from holdfast.core.web.fetch import Budget, Fetcher
 from holdfast.schema.codec import encode
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.record import Record
 from holdfast.schema.session_message import TextContent
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from holdfast.core.tool.builtin.authorize import Authorizer
-    from holdfast.core.web.fetch import Fetcher
 
 ACTION = "websearch"
 SECONDS = 25.0

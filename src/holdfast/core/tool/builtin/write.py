@@ -1,24 +1,19 @@
 """`write`: the whole content of one file, new or replaced."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from holdfast.core.filesystem.diff import FileDiff, file_diff
+from holdfast.core.filesystem.location_files import LocationFiles
 from holdfast.core.filesystem.mutation import MAX_FILE_BYTES
 from holdfast.core.filesystem.text import encode_like
 from holdfast.core.tool.builtin.authorize import Authorizer, allow_outside, explaining
 from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure
 from holdfast.schema.record import Record
 from holdfast.schema.session_message import TextContent
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from holdfast.core.filesystem.location_files import LocationFiles
 
 DESCRIPTION = "Create a file, or replace its whole content. Missing directories are created."
 CREATED = "Created file successfully: {resource}"
