@@ -69,7 +69,8 @@ class History:
     async def request(self, frame: Frame, answer: AssistantMessage | None, *, still: bool = False) -> Prepared:
         """The whole request. `answer` is the turn just ended, whose last events may still be on their way to disk;
         that its step has started is already committed. `still`: nobody else has added anything."""
-        if self._prepared is None or frame != self._frame or not self._final or frame.closing:
+        same = frame is self._frame or frame == self._frame
+        if self._prepared is None or not same or not self._final or frame.closing:
             return await self._load(frame, answer)
         if still:
             if answer is not None and answer.id not in self._held:

@@ -22,10 +22,14 @@ class Prefix:
     def __init__(self, last: TurnDispatched | None, *, reverted: bool) -> None:
         self._last = last
         self._reverted = reverted
+        self._frame: Frame | None = None
         self._tools: tuple[object, str] = ((), _mark(()))
 
     def dispatch(self, frame: Frame, session_id: str, timestamp: int, attempt: int) -> TurnDispatched:
         """The record of a request about to be sent; the next one is compared with it."""
+        if frame is self._frame and self._last is not None and not self._last.last_step:
+            self._last = replace(self._last, timestamp=timestamp, attempt=attempt)
+            return self._last
         event = TurnDispatched(
             timestamp=timestamp,
             session_id=session_id,
@@ -42,7 +46,7 @@ class Prefix:
             broke=None,
         )
         causes = self._causes(event, hooked=frame.hooked)
-        self._last, self._reverted = event, False
+        self._last, self._reverted, self._frame = event, False, frame
         return replace(event, broke=causes) if causes else event
 
     def _causes(self, now: TurnDispatched, *, hooked: bool) -> tuple[PrefixBreak, ...]:

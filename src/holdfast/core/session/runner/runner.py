@@ -8,6 +8,7 @@ Invariants
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from operator import is_
 from typing import TYPE_CHECKING, Self
 
 from holdfast.core.context.errors import ContextSnapshotDecodeError
@@ -69,6 +70,13 @@ class Ready(Frozen):
     settings: SessionSettings
 
 
+class _Framed(Frozen):
+    """A frame, and the very objects it was made of: most turns differ in their conversation alone."""
+
+    made_of: tuple[object, ...]
+    frame: Frame
+
+
 class Runner:
     def __init__(self, around: Surroundings) -> None:
         self._around = around
@@ -110,6 +118,7 @@ class _Drain:
         self._trees = StepSnapshots(around.snapshots, self._outbox, session_id, around.clock)
         self._still = False
         self._seen: Glance | None = None
+        self._framed: _Framed | None = None
 
     @asynccontextmanager
     async def begun(self) -> AsyncIterator[Self]:
@@ -248,12 +257,24 @@ class _Drain:
     def _frame(
         self, session: Session, agent: Agent, resolved: ResolvedModel, epoch: Epoch, tools: Materialized
     ) -> Frame:
-        system = (agent.system or resolved.family_text, epoch.baseline)
         last_step = self._allowance.last_step
+        made_of = (
+            agent,
+            resolved,
+            epoch,
+            tools.definitions,
+            last_step,
+            self._checkpoint_seq,
+            self._pruned_seq,
+            session.parent_id,
+        )
+        if self._framed is not None and all(map(is_, self._framed.made_of, made_of)):
+            return self._framed.frame
+        system = (agent.system or resolved.family_text, epoch.baseline)
         # No tool is offered on the last step; protocols that refuse a history with calls and no list still get one.
         listless = last_step and resolved.model.route.protocol.id.startswith("openai")
         overlay = resolved.overlay(self._session_id)
-        return Frame(
+        frame = Frame(
             agent=agent.id,
             ref=resolved.ref,
             model=resolved.model,
@@ -268,6 +289,8 @@ class _Drain:
             pruned_seq=self._pruned_seq,
             closing=(update(LAST_STEP),) if last_step else (),
         )
+        self._framed = _Framed(made_of, frame)
+        return frame
 
     async def _hooked(self, frame: Frame) -> Frame:
         """What plugins change about this one request; its conversation and tools they can only read."""
