@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from holdfast.core.context.source import JsonCodec, Source
@@ -26,6 +27,7 @@ class SelectedModel(Record):
 _CODEC = JsonCodec(SelectedModel)
 
 
+@lru_cache(maxsize=64)
 def model(selected: ModelRef) -> SystemContext:
     value = SelectedModel(provider_id=selected.provider_id, model_id=selected.id)
     return make(
