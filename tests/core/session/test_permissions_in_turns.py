@@ -90,7 +90,7 @@ async def outcomes(runtime: Runtime, session_id: str) -> list[str]:
 async def test_a_waiting_call_keeps_the_agent_of_its_turn(
     runtime: Runtime, session: Session, model: ScriptedTransport, desk: Desk, place: Place, switched: str
 ) -> None:
-    """TOL-037, SES-119, TOL-347: neither a freer nor a stricter agent that was switched to meanwhile counts."""
+    """TOL-037, SES-119, TOL-347, CAT-068: no agent that was switched to meanwhile counts, freer or stricter."""
     await call(runtime, model, session.id, TOUCH, ("read", {"path": "opencode.txt"}))
     [request] = await desk.asked()
     await runtime.sessions.switch_agent(session.id, switched)

@@ -223,7 +223,7 @@ async def test_the_last_step_has_no_tools(tmp_path: Path, count: int) -> None:
 
 
 async def test_any_input_opens_a_new_window(tmp_path: Path) -> None:
-    """SES-082, SES-081: steers in the middle start the count anew, a batch as one; a queued input does too."""
+    """SES-082, SES-081, CAT-070: steers in the middle start the count anew, a batch as one; a queued input does too."""
     held = HeldTool()
     provider = Provider(calls(("held", {})), calls(("t", {})), says("last"), calls(("t", {})), says("last"))
     tools = {"held": held.tool, "t": tool(nothing)}
