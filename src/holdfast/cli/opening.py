@@ -68,8 +68,8 @@ async def with_command(client: AsyncClient, ask: Ask, name: str) -> Ask:
     found = commands[name]
     if found.model is not None and ask.model is None:
         model = f"{found.model.provider_id}/{found.model.id}"
-        ask = ask.but(model=model, variant=ask.variant or found.model.variant)
-    return ask.but(agent=ask.agent or found.agent)
+        ask = ask._replace(model=model, variant=ask.variant or found.model.variant)
+    return ask._replace(agent=ask.agent or found.agent)
 
 
 async def _fallback(opened: Opened, location: Location, screen: Screen) -> ModelRef | None:

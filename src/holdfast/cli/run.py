@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import sys
+from typing import NamedTuple
 
 import click
-
-from holdfast.schema.frozen import Frozen
 
 STDIN_BYTES = 32 * 1024 * 1024
 NO_TEXT = "it is not valid UTF-8"
 
 
-class Ask(Frozen):
+class Ask(NamedTuple):
     text: str = ""
     session_id: str | None = None
     agent: str | None = None

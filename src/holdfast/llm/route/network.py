@@ -1,5 +1,5 @@
-"""The real transport: HTTP/1.1 over connections that are kept for the next turn. WebSockets come from aiohttp, which is
-imported when one is opened: it is most of a cold start."""
+"""The real transport: HTTP/1.1 over connections that are kept for the next turn. Nothing of HTTP is imported before
+something is sent; WebSockets come from aiohttp, which would be most of a cold start."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import zlib
 from typing import TYPE_CHECKING
 
 from holdfast.llm.errors import LLMError
-from holdfast.llm.route.connection import Connection, Unanswered
 from holdfast.llm.route.dial import Proxy, Unsendable, dial, parse
 from holdfast.schema.pattern import pattern
 
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
     import aiohttp
 
-    from holdfast.llm.route.connection import Answer
+    from holdfast.llm.route.connection import Answer, Connection
     from holdfast.llm.route.dial import Address, Origin
     from holdfast.llm.route.transport import HttpRequest, Timeouts
     from holdfast.llm.route.websocket import Sockets
@@ -93,6 +92,8 @@ class NetworkTransport:
             self._session = None
 
     async def _ask(self, origin: Origin, head: bytes, request: HttpRequest) -> Answer:
+        from holdfast.llm.route.connection import Unanswered
+
         while (connection := self._take(origin)) is not None:
             try:
                 return await connection.ask(head, request.body)
@@ -121,6 +122,8 @@ class NetworkTransport:
         return None
 
     async def _open(self, origin: Origin, limits: Timeouts) -> Connection:
+        from holdfast.llm.route.connection import Connection
+
         def keep(connection: Connection) -> None:
             connection.expire(KEEP_SECONDS)
             idle = self._idle.setdefault(origin, [])
