@@ -17,6 +17,7 @@ from holdfast.core.clock import Ids
 from holdfast.core.pty import process
 from holdfast.core.pty.errors import PtyExited as Exited
 from holdfast.core.pty.errors import PtyNotFound, PtyNotStarted, TooManyPtys
+from holdfast.core.pty.process import POLL_SECONDS, PtyProcess
 from holdfast.core.pty.ptys import EXITED_LIMIT, RUNNING_LIMIT, PtySettings
 from holdfast.schema.pty import Pty, PtyCreated, PtyDeleted, PtyExited, PtySize, PtyUpdated
 
@@ -346,6 +347,34 @@ async def test_a_terminal_that_closes_itself_goes_on(desk: PtyDesk, tmp_path: Pa
     watcher = desk.watch(info.id)
     await asyncio.to_thread((tmp_path / "gate").write_text, "go\n")
     assert await watcher.rest() == ("", 6)
+
+
+async def test_a_terminal_that_ended_closed_leaves_its_descriptor_alone(tmp_path: Path) -> None:
+    """TOL-302: nobody held it open when its child ended; whoever gets the number next is not read from."""
+    ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    heard: list[bytes] = []
+    terminal = PtyProcess(
+        ("/bin/sh", "-c", "exec </dev/null >/dev/null 2>&1; sleep 0.2"),
+        cwd=str(tmp_path),
+        environment={"PATH": os.environ["PATH"]},
+        output=heard.append,
+        exited=ended.set_result,
+    )
+    number = terminal._master
+    assert await ended == 0
+    pipes = [os.pipe() for _ in range(8)]
+    try:
+        reading = {read: write for read, write in pipes}
+        assert number in reading or number in reading.values(), "the number is used again"
+        for write in reading.values():
+            os.write(write, b"of somebody else")
+        await asyncio.sleep(3 * POLL_SECONDS)
+        assert [os.read(read, 100) for read in reading] == [b"of somebody else"] * 8
+        assert heard == []
+    finally:
+        for pipe in pipes:
+            for end in pipe:
+                os.close(end)
 
 
 async def test_a_terminal_that_is_opened_again_is_read_again(desk: PtyDesk, tmp_path: Path) -> None:

@@ -152,27 +152,32 @@ class PtyProcess:
     def _listen(self) -> None:
         self._loop.add_reader(self._master, self._read)
 
-    def _read(self) -> bool:
-        """Whether there may be more at once. A terminal that nobody holds open fails to be read, until one of its
-        session opens it again, which nothing tells."""
-        try:
-            chunk = os.read(self._master, READ_BYTES)
-        except (BlockingIOError, InterruptedError):
-            return False
-        except OSError:
-            chunk = b""
+    def _read(self) -> None:
+        """A terminal that nobody holds open fails to be read, until one of its session opens it again, which nothing
+        tells."""
+        chunk = self._chunk()
         if chunk:
             self._output(chunk)
-        else:
+        elif chunk is None:
             self._loop.remove_reader(self._master)
             self._again = self._loop.call_later(POLL_SECONDS, self._listen)
-        return bool(chunk)
 
     def _read_rest(self) -> None:
         """What the child said before it ended. Those it left behind may go on writing: there is a bound."""
         for _ in range(LAST_READS):
-            if not self._read():
+            chunk = self._chunk()
+            if not chunk:
                 return
+            self._output(chunk)
+
+    def _chunk(self) -> bytes | None:
+        """Nothing right now is empty; None is a terminal that nobody holds open."""
+        try:
+            return os.read(self._master, READ_BYTES) or None
+        except (BlockingIOError, InterruptedError):
+            return b""
+        except OSError:
+            return None
 
     def _flush(self) -> None:
         try:
