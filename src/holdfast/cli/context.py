@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from holdfast.cli.output import brief, json_option, moment, print_json, print_table, printable
+from holdfast.cli.output import brief, heading, json_option, moment, print_json, print_table, printable
 
 if TYPE_CHECKING:
     from holdfast.client.generated.async_client import AsyncClient
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from holdfast.schema.event import Event
 
 
-@click.command("context")
+@click.command("context", short_help="Show what a session's model is told, and what changed it.")
 @click.argument("session_id", metavar="SESSION")
 @json_option
 def command(session_id: str, as_json: bool) -> None:
@@ -66,7 +66,7 @@ async def _print(client: AsyncClient, session_id: str, context: RequestContextIn
 
 
 def _heading(text: str) -> None:
-    click.echo(f"\n{click.style(text, bold=True)}")
+    click.echo(f"\n{heading(text)}")
 
 
 def _source(source: ContextSourceInfo) -> tuple[object, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any
 
 from holdfast.cli.screen import fields
@@ -36,7 +36,11 @@ async def follow(
                 _while_silent(client, session_id, screen, answering),
             )
         except asyncio.CancelledError:
-            screen.note("\ninterrupted")
+            with suppress(OSError):  # the terminal may be what ended
+                screen.note("\ninterrupted")
+            await client.sessions.interrupt(session_id)
+            raise
+        except OSError:  # nobody reads the answer any more
             await client.sessions.interrupt(session_id)
             raise
 
@@ -70,7 +74,12 @@ async def _watch(
                 break
     except ClientError:
         screen.note("lost the live stream; waiting for the answer")
-    await client.sessions.wait(session_id)  # another process may be the one that executes it
+    try:
+        await client.sessions.wait(session_id)  # another process may be the one that executes it
+    except ClientError as error:
+        if error.reason == "Transport":
+            raise ServerGone from error
+        raise
 
 
 async def _while_silent(client: AsyncClient, session_id: str, screen: Screen, answering: Answering) -> None:
@@ -89,3 +98,10 @@ async def _while_silent(client: AsyncClient, session_id: str, screen: Screen, an
                 screen.note(f"… waiting for {wait.what}, until {wait.ends}")
         except (ApiError, ClientError) as error:
             screen.note(f"… waiting; the server does not say for what: {error}")
+
+
+class ServerGone(Exception):
+    """The server ended while its answer was followed."""
+
+    def __init__(self) -> None:
+        super().__init__("the server went away before the answer was complete; what it recorded is kept")

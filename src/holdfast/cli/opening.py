@@ -80,6 +80,7 @@ async def _fallback(opened: Opened, location: Location, screen: Screen) -> Model
     if usable:
         return None
     screen.note("no provider key and no configured model: using the offline demo/echo")
+    screen.note("`holdfast auth login PROVIDER` connects a real one")
     return ModelRef(id="echo", provider_id="demo")
 
 
