@@ -7,6 +7,7 @@ import json
 import os
 import re
 import select
+import signal
 import socket
 import subprocess
 import sys
@@ -27,7 +28,8 @@ from holdfast.schema.session import Session
 from holdfast.schema.session_message import SessionMessage
 
 HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
-PATIENCE = 20.0
+PATIENCE = 45.0
+"""Seconds after which something is not slow but stuck."""
 
 
 class Ran(NamedTuple):
@@ -79,9 +81,12 @@ class Machine:
         provider = {"npm": "@ai-sdk/openai-compatible", "options": options, "models": models or {"m": {}}}
         self.configure(model="mock/m", provider={"mock": provider})
 
-    def start(self, *arguments: str | bytes, **environment: str) -> subprocess.Popen[str]:
+    def start(
+        self, *arguments: str | bytes, ignoring: signal.Signals | None = None, **environment: str
+    ) -> subprocess.Popen[str]:
+        deaf = ["sh", "-c", f'trap "" {ignoring.name[3:]}; exec "$0" "$@"'] if ignoring is not None else []
         process = subprocess.Popen(
-            [HOLDFAST, *arguments],
+            [*deaf, HOLDFAST, *arguments],
             cwd=self.project,
             env={**self.environment, **environment},
             stdin=subprocess.DEVNULL,
@@ -166,6 +171,9 @@ class Person:
 
     def type(self, text: str) -> None:
         os.write(self._master, text.encode())
+
+    def hang_up(self) -> None:
+        os.close(self._master)
 
     def leave(self) -> Ran:
         """Once the command has ended."""

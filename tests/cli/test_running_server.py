@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable
 
 import pytest
-from tests.cli.conftest import Machine, Provider, Ran, Server, finish
+from tests.cli.conftest import PATIENCE, Machine, Provider, Ran, Server, finish
 
 from holdfast.cli import following
 from holdfast.cli.screen import Screen
@@ -87,7 +87,7 @@ def test_interrupting_a_run_through_a_server(
     provider.behave = provider.hang
     server = serve()
     process = holdfast.start("run", "hello")
-    assert provider.asked.acquire(timeout=10)
+    assert provider.asked.acquire(timeout=PATIENCE)
     process.send_signal(signal.SIGINT)
     ran = finish(process)
 

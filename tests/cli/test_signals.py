@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import httpx2
 import pytest
-from tests.cli.conftest import Machine, Provider, Server, eventually, finish
+from tests.cli.conftest import PATIENCE, Machine, Provider, Server, eventually, finish
 
 
 def read_until(process: subprocess.Popen[str], text: str) -> None:
@@ -22,7 +22,7 @@ def read_until(process: subprocess.Popen[str], text: str) -> None:
         said += character
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_interrupting_a_turn_records_it(holdfast: Machine, provider: Provider, number: signal.Signals) -> None:
     """API-124: exit code 130, what was said is kept, and the session goes on."""
     holdfast.use_provider(provider.url)
@@ -45,7 +45,7 @@ def test_interrupting_while_the_provider_is_silent(holdfast: Machine, provider: 
     holdfast.use_provider(provider.url)
     provider.behave = provider.hang
     process = holdfast.start("run", "hello")
-    assert provider.asked.acquire(timeout=10)
+    assert provider.asked.acquire(timeout=PATIENCE)
     process.send_signal(signal.SIGINT)
     process.send_signal(signal.SIGINT)
     ran = finish(process)
@@ -53,6 +53,31 @@ def test_interrupting_while_the_provider_is_silent(holdfast: Machine, provider: 
     assert ran.code == 130
     assert "Traceback" not in ran.err
     assert holdfast.healthy()
+
+
+def test_under_nohup_the_terminal_may_go(holdfast: Machine, provider: Provider) -> None:
+    """What the caller told us to ignore is ignored."""
+    holdfast.use_provider(provider.url)
+    provider.behave = provider.answer_later
+    process = holdfast.start("run", "hello", ignoring=signal.SIGHUP)
+    assert provider.asked.acquire(timeout=PATIENCE)
+    process.send_signal(signal.SIGHUP)
+    provider.released.set()
+    ran = finish(process)
+
+    assert (ran.code, ran.out) == (0, "fine\n")
+
+
+def test_interrupting_a_question_of_the_command_itself(holdfast: Machine) -> None:
+    """130 like everywhere, and nothing was done."""
+    session = holdfast("run", "--model", "demo/echo", "hello").session
+    person = holdfast.at_terminal("sessions", "delete", session)
+    person.wait_for("Delete")
+    person.process.send_signal(signal.SIGINT)
+    ran = person.leave()
+
+    assert ran.code == 130
+    assert session in holdfast("sessions").out
 
 
 def test_interrupting_an_attached_run_interrupts_the_server(
@@ -118,7 +143,7 @@ def test_a_server_that_is_stopped_in_mid_turn_records_it(
     with httpx2.Client(base_url=server.url) as client:
         session = client.post("/api/session", json={}).json()["data"]["id"]
         client.post(f"/api/session/{session}/prompt", json={"prompt": {"text": "hello"}})
-        assert provider.asked.acquire(timeout=10)
+        assert provider.asked.acquire(timeout=PATIENCE)
         eventually(lambda: "text.started" in client.get(f"/api/session/{session}/history").text)
     server.process.terminate()
     ran = finish(server.process)
