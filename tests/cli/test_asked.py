@@ -365,3 +365,15 @@ def test_a_terminal_that_goes_away_during_a_question_ends_the_run(asking: Machin
     assert not (asking.project / "made.txt").exists()
     assert isinstance(settlement(asking, session), ToolError)
     assert asking.healthy()
+
+
+def test_a_command_is_one_of_where_the_session_lives(holdfast: Machine) -> None:
+    """CAT-005: not of where the call is made."""
+    (elsewhere := holdfast.home / "elsewhere").mkdir()
+    folder = elsewhere / ".opencode" / "command"
+    folder.mkdir(parents=True)
+    (folder / "greet.md").write_text("Greet $ARGUMENTS.", encoding="utf-8")
+    session = holdfast("run", "--model", "demo/echo", "--dir", str(elsewhere), "x").session
+    ran = holdfast("run", "--session", session, "--command", "greet", "the moon")
+
+    assert (ran.code, ran.out) == (0, "Greet the moon.\n")

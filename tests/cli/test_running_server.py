@@ -149,6 +149,13 @@ def test_a_prompt_can_come_from_standard_input(here: Callable[..., Ran]) -> None
     assert (ran.code, ran.out.strip()) == (0, text.strip())
 
 
+def test_a_prompt_can_be_one_long_word(here: Callable[..., Ran]) -> None:
+    """The offline model does not look for a file in every part of it."""
+    ran = here(*ECHO, "-q", "-", given="a" * 300_000)
+
+    assert (ran.code, len(ran.out)) == (0, 300_001)
+
+
 @pytest.mark.parametrize("more", [("--standalone",), ("--command", "init")])
 def test_attached_and_alone_exclude_each_other(here: Callable[..., Ran], more: tuple[str, ...]) -> None:
     """A usage error."""

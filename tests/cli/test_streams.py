@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from collections.abc import Callable
@@ -73,6 +74,23 @@ def test_what_an_encoding_does_not_know_is_spelled_out(holdfast: Machine) -> Non
 
     assert (answer.code, answer.out) == (0, "to be \\u2192\n")
     assert (table.code, "to be \\u2192" in table.out) == (0, True)
+
+
+def test_json_is_utf_8_whatever_the_terminal_speaks(holdfast: Machine) -> None:
+    """Programs read it, and an escape that JSON does not know would stop them."""
+    ran = shell(holdfast, f"{ECHO} --json 'to be 🦀'", PYTHONIOENCODING="latin-1")
+
+    assert ran.code == 0
+    assert all(json.loads(line) for line in ran.out.splitlines())
+    assert "to be 🦀" in ran.out
+
+
+def test_a_key_in_no_encoding_is_refused(holdfast: Machine) -> None:
+    """CAT-132: nothing is stored."""
+    ran = shell(holdfast, f"printf '\\377' | {HOLDFAST} auth login anthropic")
+
+    assert (ran.code, "UTF-8" in ran.complaint) == (2, True)
+    assert holdfast("auth", "list").out == ""
 
 
 def test_a_directory_that_is_gone_is_said(holdfast: Machine) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -120,6 +121,8 @@ class JsonScreen(Screen):
 
     def __init__(self) -> None:
         super().__init__(quiet=True)
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(encoding="utf-8")  # as JSON is, whatever the terminal speaks
 
     def opened(self, session: Session) -> None:
         self._line("session", session)

@@ -160,7 +160,8 @@ async def _list(
         print_json(found)
         return 0
     if not found:
-        click.echo("no sessions" if everywhere else f"no sessions in {here}", err=True)
+        kind = f"{'interrupted ' if interrupted else ''}{'archived ' if archived else ''}sessions"
+        click.echo(f"no {kind}" if everywhere else f"no {kind} in {here}", err=True)
         return 0
     running = await client.sessions.active()
     columns = ["SESSION", "UPDATED", "STATE", "TITLE", *(["DIRECTORY"] if everywhere else [])]

@@ -183,4 +183,5 @@ def _first_line(result: str) -> str:
 
 
 _NUMBERED = re.compile(r"^\s*\d+: ?")
-_FILE = re.compile(r"(?:[\w.-]+/)*(?:[\w-]+\.\w{1,8}|LICENSE|Makefile|README)\b")
+# Begins where a word does: tried inside of one as well, a long word would take for ever.
+_FILE = re.compile(r"(?<![\w-])(?:[\w.-]+/)*(?:[\w-]+\.\w{1,8}|LICENSE|Makefile|README)\b")
