@@ -7,7 +7,6 @@ import json
 import os
 import re
 import select
-import signal
 import socket
 import subprocess
 import sys
@@ -59,6 +58,8 @@ class Machine:
         self.project.mkdir()
         (self.project / "hello.txt").write_text("hello world\n", encoding="utf-8")
         self.data = home / "data" / "holdfast"
+        self.started_by: list[str] = []
+        """A command that runs the one after it."""
         self._started: list[subprocess.Popen[str]] = []
         self.environment = {
             "PATH": os.environ["PATH"],
@@ -81,12 +82,9 @@ class Machine:
         provider = {"npm": "@ai-sdk/openai-compatible", "options": options, "models": models or {"m": {}}}
         self.configure(model="mock/m", provider={"mock": provider})
 
-    def start(
-        self, *arguments: str | bytes, ignoring: signal.Signals | None = None, **environment: str
-    ) -> subprocess.Popen[str]:
-        deaf = ["sh", "-c", f'trap "" {ignoring.name[3:]}; exec "$0" "$@"'] if ignoring is not None else []
+    def start(self, *arguments: str | bytes, **environment: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            [*deaf, HOLDFAST, *arguments],
+            [*self.started_by, HOLDFAST, *arguments],
             cwd=self.project,
             env={**self.environment, **environment},
             stdin=subprocess.DEVNULL,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import sys
 
+import msgspec
 import pytest
 
 from holdfast.cli.output import brief, heading, print_json, print_table, printable
@@ -145,7 +146,7 @@ def test_a_heading_is_plain_on_request(monkeypatch: pytest.MonkeyPatch, variable
 
 
 def event(kind: str, **data: object) -> tuple[Event, dict[str, object]]:
-    return Event(id="evt_1", type=f"session.next.{kind}", data=encode(data)), data
+    return Event(id="evt_1", type=f"session.next.{kind}", data=msgspec.Raw(encode(data))), data
 
 
 def test_a_block_that_was_joined_in_the_middle_is_shown_once_and_whole(capsys: pytest.CaptureFixture[str]) -> None:

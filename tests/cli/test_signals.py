@@ -59,7 +59,8 @@ def test_under_nohup_the_terminal_may_go(holdfast: Machine, provider: Provider) 
     """What the caller told us to ignore is ignored."""
     holdfast.use_provider(provider.url)
     provider.behave = provider.answer_later
-    process = holdfast.start("run", "hello", ignoring=signal.SIGHUP)
+    holdfast.started_by = ["sh", "-c", 'trap "" HUP; exec "$0" "$@"']
+    process = holdfast.start("run", "hello")
     assert provider.asked.acquire(timeout=PATIENCE)
     process.send_signal(signal.SIGHUP)
     provider.released.set()

@@ -5,10 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 import re
-import shutil
 import sys
-import textwrap
-import unicodedata
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -33,6 +30,8 @@ def print_json(value: object) -> None:
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = ()) -> None:
     """`right` are the columns of numbers. In a terminal the last column is folded where there is room for it; no other
     is, so that an id stays in one piece. A pipe gets one line a row."""
+    import shutil
+
     body = [["" if cell is None else " ".join(printable(str(cell)).splitlines()) for cell in row] for row in rows]
     widths = [max(map(_width, cells)) for cells in zip(columns, *body, strict=True)]
     room = shutil.get_terminal_size().columns - sum(widths[:-1]) - 2 * len(widths[:-1]) if sys.stdout.isatty() else 0
@@ -73,6 +72,8 @@ def moment(millis: int) -> str:
 
 def _width(text: str) -> int:
     """In the columns of a terminal: what is written above a letter takes none, what East Asia writes wide takes two."""
+    import unicodedata
+
     return sum(
         0 if unicodedata.combining(letter) else 2 if unicodedata.east_asian_width(letter) in "WF" else 1
         for letter in text
@@ -80,6 +81,8 @@ def _width(text: str) -> int:
 
 
 def _folded(text: str, room: int) -> list[str]:
+    import textwrap
+
     return textwrap.wrap(text, room, break_on_hyphens=False) or [""]
 
 
