@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import httpx2
 import pytest
 from tests.cli.conftest import PATIENCE, Machine, Provider, Server, eventually, finish
+
+from holdfast.cli.answering import Answering
+from holdfast.cli.following import follow
+from holdfast.cli.screen import Screen
+from holdfast.client.errors import ClientError
 
 
 def read_until(process: subprocess.Popen[str], text: str) -> None:
@@ -154,3 +161,27 @@ def test_a_server_that_is_stopped_in_mid_turn_records_it(
     provider.behave = Provider.answer
     again = holdfast("run", "--session", session, "again")
     assert (again.code, again.out) == (0, "fine\n")
+
+
+async def test_an_interruption_that_does_not_arrive_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    """API-124: the command ends as interrupted all the same."""
+
+    class Gone:
+        def __init__(self) -> None:
+            self.events = self.sessions = self
+
+        async def subscribe(self) -> AsyncIterator[str]:
+            yield "connected"
+
+        async def interrupt(self, session_id: str) -> None:
+            raise ClientError("Transport", "nobody is there")
+
+    async def begin() -> None:
+        raise asyncio.CancelledError
+
+    client: Any = Gone()
+    screen = Screen(quiet=False)
+    with pytest.raises(asyncio.CancelledError):
+        await follow(client, "ses_1", screen, Answering(client, "ses_1", screen, None, allow=False), begin)
+
+    assert capsys.readouterr().err == "\ninterrupted\nthe server was not told: nobody is there\n"

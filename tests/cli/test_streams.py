@@ -143,8 +143,7 @@ def test_a_server_that_ends_in_mid_answer_is_named(
     server = serve()
     process = holdfast.start("run", "hello")
     eventually(lambda: provider.asked.acquire(blocking=False))
-    server.process.terminate()
-    finish(server.process)
+    server.process.kill()
     ran = finish(process)
 
     assert ran.code == 1

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.cli.answering import Answering
 from holdfast.cli.failure import execute, fail
-from holdfast.cli.following import first_of, follow
+from holdfast.cli.following import as_long_as_it_answers, first_of, follow
 from holdfast.cli.opening import open_client, open_session, with_command
 from holdfast.cli.run import Ask
 from holdfast.cli.screen import JsonScreen, Screen
@@ -51,8 +51,9 @@ async def _run(ask: Ask) -> int:
             receipts.append(await client.sessions.prompt(session.id, prompt=prompt))
             screen.admitted(receipts[0])
 
-        await follow(client, session.id, screen, answering, admit)
-        return await _verdict(client, receipts[0], screen)
+        with as_long_as_it_answers():
+            await follow(client, session.id, screen, answering, admit)
+            return await _verdict(client, receipts[0], screen)
 
 
 async def _expanded(host: Host, session: Session, ask: Ask, command: str, answering: Answering) -> PromptInput:
@@ -80,10 +81,11 @@ async def _continue(session_id: str, yes: bool) -> int:
             await client.sessions.recover(session_id, decision="continue")
 
         answering = Answering(client, session_id, screen, Terminal() if present() else None, allow=yes)
-        await follow(client, session_id, screen, answering, resume)
-        if screen.error is not None:
-            return fail(screen.error)
-        return _ended(await _latest(client, session_id))
+        with as_long_as_it_answers():
+            await follow(client, session_id, screen, answering, resume)
+            if screen.error is not None:
+                return fail(screen.error)
+            return _ended(await _latest(client, session_id))
 
 
 async def _latest(client: AsyncClient, session_id: str) -> list[AssistantMessage]:
