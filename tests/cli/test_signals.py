@@ -163,6 +163,7 @@ def test_a_server_that_is_stopped_in_mid_turn_records_it(
     assert (again.code, again.out) == (0, "fine\n")
 
 
+@pytest.mark.anyio
 async def test_an_interruption_that_does_not_arrive_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     """API-124: the command ends as interrupted all the same."""
 
