@@ -27,7 +27,8 @@ from holdfast.schema.session import Session
 from holdfast.schema.session_message import SessionMessage
 
 HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
-PATIENCE = 20.0
+PATIENCE = 45.0
+"""Seconds after which something is not slow but stuck."""
 
 
 class Ran(NamedTuple):
@@ -57,6 +58,8 @@ class Machine:
         self.project.mkdir()
         (self.project / "hello.txt").write_text("hello world\n", encoding="utf-8")
         self.data = home / "data" / "holdfast"
+        self.started_by: list[str] = []
+        """A command that runs the one after it."""
         self._started: list[subprocess.Popen[str]] = []
         self.environment = {
             "PATH": os.environ["PATH"],
@@ -81,7 +84,7 @@ class Machine:
 
     def start(self, *arguments: str | bytes, **environment: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            [HOLDFAST, *arguments],
+            [*self.started_by, HOLDFAST, *arguments],
             cwd=self.project,
             env={**self.environment, **environment},
             stdin=subprocess.DEVNULL,
@@ -166,6 +169,9 @@ class Person:
 
     def type(self, text: str) -> None:
         os.write(self._master, text.encode())
+
+    def hang_up(self) -> None:
+        os.close(self._master)
 
     def leave(self) -> Ran:
         """Once the command has ended."""

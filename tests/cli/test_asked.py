@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from tests.cli.conftest import Machine, Provider, Server, frame
+from tests.cli.conftest import PATIENCE, Machine, Provider, Server, finish, frame
 
 from holdfast.schema.session_message import AssistantMessage, ToolCompleted, ToolError, ToolPart, UserMessage
 
@@ -169,7 +169,7 @@ def test_what_was_typed_before_is_no_answer(holdfast: Machine, provider: Provide
     holdfast.use_provider(provider.url)
     holdfast.configure(**holdfast.configuration(), permission={"bash": "ask"})
     person = holdfast.at_terminal("run", "go")
-    assert provider.asked.acquire(timeout=10)
+    assert provider.asked.acquire(timeout=PATIENCE)
     person.type("y\n")
     provider.released.set()
     person.wait_for("your answer:")
@@ -352,3 +352,28 @@ def test_a_command_names_its_agent(holdfast: Machine) -> None:
     other = holdfast("run", "--model", "demo/echo", "--command", "look", "--agent", "build")
 
     assert [holdfast.look(ran.session)[0].agent for ran in (own, other)] == ["plan", "build"]
+
+
+def test_a_terminal_that_goes_away_during_a_question_ends_the_run(asking: Machine) -> None:
+    """SES-209: nobody waits for an answer that cannot come any more."""
+    person = asking.at_terminal(*SCRIPTED)
+    person.wait_for("your answer:")
+    session = next(line.split()[1] for line in person.shown.splitlines() if line.startswith("session "))
+    person.hang_up()
+    finish(person.process)
+
+    assert not (asking.project / "made.txt").exists()
+    assert isinstance(settlement(asking, session), ToolError)
+    assert asking.healthy()
+
+
+def test_a_command_is_one_of_where_the_session_lives(holdfast: Machine) -> None:
+    """CAT-005: not of where the call is made."""
+    (elsewhere := holdfast.home / "elsewhere").mkdir()
+    folder = elsewhere / ".opencode" / "command"
+    folder.mkdir(parents=True)
+    (folder / "greet.md").write_text("Greet $ARGUMENTS.", encoding="utf-8")
+    session = holdfast("run", "--model", "demo/echo", "--dir", str(elsewhere), "x").session
+    ran = holdfast("run", "--session", session, "--command", "greet", "the moon")
+
+    assert (ran.code, ran.out) == (0, "Greet the moon.\n")

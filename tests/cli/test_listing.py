@@ -98,7 +98,7 @@ def test_skills(holdfast: Machine, here: Invoke) -> None:
     (folder / "SKILL.md").write_text("---\nname: baking\ndescription: bread and more\n---\nKnead.\n", encoding="utf-8")
     listed = {row[0]: row for row in rows(here("skills"))}
 
-    assert listed["baking"] == ["baking", "bread and more", str(folder / "SKILL.md")]
+    assert listed["baking"] == ["baking", str(folder / "SKILL.md"), "bread and more"]
     assert "baking" in {skill["name"] for skill in json.loads(here("skills", "--json").out)}
 
 
@@ -144,6 +144,16 @@ def test_a_file_that_cannot_be_used_is_a_failure(here: Invoke, holdfast: Machine
     assert f"error: {path}:1: " in checked.out
     assert str(path) in examined.err
     assert here("agents").code == 0
+
+
+@pytest.mark.parametrize("command", [("config", "check"), ("doctor",)])
+def test_what_is_wrong_is_said_once(holdfast: Machine, command: tuple[str, ...]) -> None:
+    """CAT-026: a command that reports it does not log it too."""
+    path = holdfast.project / "opencode.json"
+    path.write_text('{"model": ', encoding="utf-8")
+    ran = holdfast(*command)
+
+    assert (ran.code, (ran.out + ran.err).count(str(path))) == (1, 1)
 
 
 def test_the_configuration_in_force_has_no_secrets(here: Invoke, holdfast: Machine, provider_config: None) -> None:

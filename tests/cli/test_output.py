@@ -5,10 +5,13 @@ from __future__ import annotations
 import io
 import sys
 
+import msgspec
 import pytest
 
-from holdfast.cli.output import brief, print_json, print_table, printable
+from holdfast.cli.output import brief, heading, print_json, print_table, printable
 from holdfast.cli.screen import Screen
+from holdfast.schema.codec import encode
+from holdfast.schema.event import Event
 from holdfast.schema.model import ModelRef
 from holdfast.schema.session_message import AssistantMessage, TextPart, Time
 
@@ -82,3 +85,88 @@ def test_nothing_is_written_over_a_question(capsys: pytest.CaptureFixture[str]) 
     screen.release()
 
     assert capsys.readouterr().err == "one\ntwo\n"
+
+
+# -- tables ------------------------------------------------------------------------------------------------------
+
+
+def forty_columns(monkeypatch: pytest.MonkeyPatch) -> Tty:
+    monkeypatch.setattr(sys, "stdout", stream := Tty())
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("TERM", "dumb")
+    return stream
+
+
+def test_a_table_folds_its_last_column_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An id stays in one piece, so that it can be copied; numbers stand on the right."""
+    terminal = forty_columns(monkeypatch)
+    print_table(("ID", "N", "TEXT"), [("ses_1", 7, "some words that do not fit on the line")], right=("N",))
+
+    assert terminal.getvalue() == ("ID     N  TEXT\nses_1  7  some words that do not fit on\n          the line\n")
+
+
+def test_a_table_without_room_is_left_to_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No column of single letters."""
+    terminal = forty_columns(monkeypatch)
+    print_table(("ID", "TEXT"), [("x" * 30, "some words")])
+
+    assert terminal.getvalue().splitlines()[1] == f"{'x' * 30}  some words"
+
+
+def test_wide_letters_take_two_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what is written above a letter takes none."""
+    terminal = forty_columns(monkeypatch)
+    print_table(("A", "B"), [("日本", "x"), ("e\u0301", "x")])
+
+    assert terminal.getvalue() == "A     B\n日本  x\ne\u0301     x\n"
+
+
+def test_a_cell_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it was before; an empty table is its heading."""
+    terminal = forty_columns(monkeypatch)
+    print_table(("A", "B"), [("x\ny", "\x1b[2J")])
+    print_table(("A", "B"), [])
+
+    assert terminal.getvalue() == "A    B\nx y  \\u001b[2J\nA  B\n"
+
+
+@pytest.mark.parametrize(("variable", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
+def test_a_heading_is_plain_on_request(monkeypatch: pytest.MonkeyPatch, variable: str, value: str) -> None:
+    """Bold otherwise, and never in a pipe."""
+    monkeypatch.setattr(sys, "stdout", Tty())
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    bold = heading("A")
+    monkeypatch.setenv(variable, value)
+
+    assert (bold, heading("A")) == ("\x1b[1mA\x1b[0m", "A")
+
+
+# -- events ------------------------------------------------------------------------------------------------------
+
+
+def event(kind: str, **data: object) -> tuple[Event, dict[str, object]]:
+    return Event(id="evt_1", type=f"session.next.{kind}", data=msgspec.Raw(encode(data))), data
+
+
+def test_a_block_that_was_joined_in_the_middle_is_shown_once_and_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    """API-210: deltas are not replayed; those after a missed beginning are no beginning."""
+    screen = Screen(quiet=True)
+    block = {"assistantMessageID": "msg_1", "textID": "t"}
+    screen.show(*event("text.delta", **block, delta="world"))
+    screen.show(*event("text.ended", **block, text="hello world"))
+    other = {**block, "textID": "u"}
+    screen.show(*event("text.started", **other))
+    screen.show(*event("text.delta", **other, delta="and "))
+    screen.show(*event("text.ended", **other, text="and more"))
+
+    assert capsys.readouterr().out == "hello world\nand more\n"
+
+
+def test_a_call_is_told_in_a_few_words(capsys: pytest.CaptureFixture[str]) -> None:
+    """Lists and records are not spelled out."""
+    screen = Screen(quiet=False)
+    screen.show(*event("tool.called", tool="question", input={"questions": [{"header": "x"}]}))
+    screen.show(*event("tool.called", tool="grep", input={"pattern": "a b", "limit": 3}))
+
+    assert capsys.readouterr().err == "> question\n> grep a b 3\n"

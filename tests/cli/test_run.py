@@ -71,6 +71,8 @@ def test_without_any_model_the_offline_one_answers_and_says_so(holdfast: Machine
         (("--model", "openai/gpt-4.1-mini", "x"), 1, "OPENAI_API_KEY"),
         (("--dir", "/not/there", "x"), 2, "/not/there"),
         ((), 2, "PROMPT"),
+        (("",), 2, "empty"),
+        ((" ", "\n"), 2, "empty"),
         (("--unknown", "x"), 2, "--unknown"),
     ],
 )

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable
 
 import pytest
-from tests.cli.conftest import Machine, Provider, Ran, Server, finish
+from tests.cli.conftest import PATIENCE, Machine, Provider, Ran, Server, finish
 
 from holdfast.cli import following
 from holdfast.cli.screen import Screen
@@ -87,7 +87,7 @@ def test_interrupting_a_run_through_a_server(
     provider.behave = provider.hang
     server = serve()
     process = holdfast.start("run", "hello")
-    assert provider.asked.acquire(timeout=10)
+    assert provider.asked.acquire(timeout=PATIENCE)
     process.send_signal(signal.SIGINT)
     ran = finish(process)
 
@@ -147,6 +147,13 @@ def test_a_prompt_can_come_from_standard_input(here: Callable[..., Ran]) -> None
     ran = here(*ECHO, "-q", "-", given=text)
 
     assert (ran.code, ran.out.strip()) == (0, text.strip())
+
+
+def test_a_prompt_can_be_one_long_word(here: Callable[..., Ran]) -> None:
+    """The offline model does not look for a file in every part of it."""
+    ran = here(*ECHO, "-q", "-", given="a" * 300_000)
+
+    assert (ran.code, len(ran.out)) == (0, 300_001)
 
 
 @pytest.mark.parametrize("more", [("--standalone",), ("--command", "init")])

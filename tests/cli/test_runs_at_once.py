@@ -6,7 +6,7 @@ import signal
 import subprocess
 
 import pytest
-from tests.cli.conftest import Machine, Provider, eventually, finish
+from tests.cli.conftest import PATIENCE, Machine, Provider, eventually, finish
 
 from holdfast.core.database.sqlite import BusyWait, connect
 from holdfast.schema.session_message import AssistantMessage, UserMessage
@@ -18,7 +18,7 @@ def busy(holdfast: Machine, provider: Provider) -> tuple[subprocess.Popen[str], 
     holdfast.use_provider(provider.url)
     provider.behave = provider.answer_later
     process = holdfast.start("run", "one")
-    assert provider.asked.acquire(timeout=10)
+    assert provider.asked.acquire(timeout=PATIENCE)
     assert process.stderr is not None
     return process, process.stderr.readline().split()[1]
 
@@ -39,7 +39,7 @@ def test_two_runs_on_one_session_both_end(
     second = holdfast.start("run", "--session", session, "number two")
     eventually(lambda: admitted(holdfast, "number two"))
     provider.released.set()
-    ran = [finish(process, timeout=10) for process in (first, second)]
+    ran = [finish(process) for process in (first, second)]
 
     assert [item.code for item in ran] == [0, 0]
     assert "fine" in ran[1].out
@@ -64,7 +64,7 @@ def test_many_runs_at_once_on_one_session(holdfast: Machine) -> None:
     """SES-079: each prompt is answered once, whoever's process does it."""
     session = holdfast("run", "--model", "demo/echo", "start").session
     started = [holdfast.start("run", "--session", session, f"prompt {number}") for number in range(4)]
-    ran = [finish(process, timeout=10) for process in started]
+    ran = [finish(process) for process in started]
     _, messages = holdfast.look(session)
 
     assert [item.code for item in ran] == [0] * 4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import signal
 import stat
 from collections.abc import Callable
 
@@ -71,6 +72,20 @@ def test_without_auth_nobody_is_asked(holdfast: Machine, serve: Callable[..., Se
 
     assert "no password" in ran.err
     assert not (holdfast.home / "state" / "holdfast" / "server-password").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_it_in_good_order(
+    holdfast: Machine, serve: Callable[..., Server], number: signal.Signals
+) -> None:
+    """API-046: its registration goes with it, also when the terminal it was started in is closed."""
+    server = serve("--no-auth")
+    registered = holdfast.home / "state" / "holdfast" / "servers"
+    assert list(registered.iterdir())
+    server.process.send_signal(number)
+
+    assert finish(server.process).code == 0
+    assert list(registered.iterdir()) == []
 
 
 def test_a_port_in_use_is_said(holdfast: Machine) -> None:

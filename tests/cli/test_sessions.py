@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 
 import pytest
-from tests.cli.conftest import Machine, Provider, Ran, Server, finish, rows
+from tests.cli.conftest import PATIENCE, Machine, Provider, Ran, Server, finish, rows
 
 Invoke = Callable[..., Ran]
 ECHO = ("run", "--model", "demo/echo")
@@ -75,16 +75,34 @@ def test_the_limit_counts_what_is_listed(here: Invoke) -> None:
     assert [found["id"] for found in json.loads(here("sessions", "--json").out)] == [made[1], made[0]]
 
 
-def test_a_session_is_deleted_when_that_is_meant(here: Invoke, session: str) -> None:
-    """SES-028: asked for first; without an answer nothing happens."""
-    kept = here("sessions", "delete", session, given="n\n")
-    assert kept.code != 0
+def test_a_session_is_deleted_when_that_is_meant(here: Invoke, holdfast: Machine, session: str) -> None:
+    """SES-028: asked for first; who says no, or cannot be asked, keeps it."""
+    unasked = here("sessions", "delete", session)
+    person = holdfast.at_terminal("sessions", "delete", session)
+    person.wait_for(f"Delete {session}?")
+    person.type("n\n")
+    kept = person.leave()
+    assert (unasked.code, "--yes" in unasked.complaint) == (2, True)
+    assert (kept.code, "nothing was deleted" in kept.complaint) == (1, True)
     assert listed(here) == [session]
     assert here("sessions", "delete", session, "--yes").code == 0
 
     assert here("sessions").out == ""
     gone = here("sessions", "show", session)
     assert (gone.code, session in gone.complaint) == (1, True)
+
+
+def test_a_title_is_not_empty(here: Invoke, session: str) -> None:
+    """A usage error, before anything is opened."""
+    ran = here("sessions", "rename", session, " ")
+
+    assert (ran.code, "TITLE" in ran.complaint) == (2, True)
+
+
+def test_a_list_can_be_asked_for_by_name(here: Invoke, session: str) -> None:
+    """The same, with the same options."""
+    assert here("sessions", "list", "--limit", "1", "--all") == here("sessions", "--limit", "1", "--all")
+    assert json.loads(here("sessions", "list", "--json").out)[0]["id"] == session
 
 
 @pytest.mark.parametrize(
@@ -128,7 +146,7 @@ def test_what_a_running_session_waits_for(holdfast: Machine, here: Invoke, provi
     holdfast.use_provider(provider.url)
     provider.behave = provider.hang
     process = holdfast.start("run", "hello")
-    assert provider.asked.acquire(timeout=10)
+    assert provider.asked.acquire(timeout=PATIENCE)
     assert process.stderr is not None
     session = process.stderr.readline().split()[1]
     waits = {row[0]: row for row in rows(here("sessions", "waits", session))}
@@ -150,7 +168,7 @@ def broken(holdfast: Machine, provider: Provider) -> str:
     holdfast.use_provider(provider.url)
     provider.behave = provider.hang
     process = holdfast.start("run", "hello")
-    assert provider.asked.acquire(timeout=10)
+    assert provider.asked.acquire(timeout=PATIENCE)
     assert process.stderr is not None
     session = process.stderr.readline().split()[1]
     process.kill()
@@ -180,6 +198,15 @@ def test_a_broken_turn_is_abandoned(here: Invoke, broken: str, holdfast: Machine
     assert holdfast.healthy()
 
 
+def test_what_is_answered_is_not_asked_again(here: Invoke, session: str, holdfast: Machine) -> None:
+    """SES-139: there is nothing to go on with, so no request is made."""
+    before = holdfast.look(session)
+    ran = here("sessions", "recover", session, "--continue")
+
+    assert (ran.code, ran.out, "nothing of it broke off" in ran.complaint) == (1, "", True)
+    assert holdfast.look(session) == before
+
+
 def test_a_server_says_what_broke_off(broken: str, serve: Callable[..., Server]) -> None:
     """SES-139: by default it decides nothing, and tells how to."""
     told = serve("--no-auth")
@@ -187,7 +214,7 @@ def test_a_server_says_what_broke_off(broken: str, serve: Callable[..., Server])
     silent = serve("--no-auth", "--no-recovery")
     silent.process.terminate()
 
-    assert broken in finish(told.process).err
+    assert f"sessions recover {broken} --continue" in finish(told.process).err
     assert broken not in finish(silent.process).err
 
 
@@ -195,7 +222,7 @@ def test_a_server_wakes_what_was_admitted(holdfast: Machine, provider: Provider,
     """SES-077: a prompt whose process died before its turn."""
     holdfast.use_provider(provider.url)
     first = holdfast("run", "hello")
-    assert provider.asked.acquire(timeout=10)
+    assert provider.asked.acquire(timeout=PATIENCE)
     program = (
         "import asyncio, os, sys\n"
         "from holdfast import Holdfast, PromptInput\n"
@@ -216,7 +243,7 @@ def test_a_server_wakes_what_was_admitted(holdfast: Machine, provider: Provider,
     )
     serve("--no-auth")
 
-    assert provider.asked.acquire(timeout=10)
+    assert provider.asked.acquire(timeout=PATIENCE)
     assert provider.bodies[-1]["messages"][-1]["content"] in ("later", [{"type": "text", "text": "later"}])
 
 

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import httpx2
 import pytest
-from tests.cli.conftest import Machine, Provider, Server, eventually, finish
+from tests.cli.conftest import PATIENCE, Machine, Provider, Server, eventually, finish
+
+from holdfast.cli.answering import Answering
+from holdfast.cli.following import follow
+from holdfast.cli.screen import Screen
+from holdfast.client.errors import ClientError
 
 
 def read_until(process: subprocess.Popen[str], text: str) -> None:
@@ -22,7 +29,7 @@ def read_until(process: subprocess.Popen[str], text: str) -> None:
         said += character
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_interrupting_a_turn_records_it(holdfast: Machine, provider: Provider, number: signal.Signals) -> None:
     """API-124: exit code 130, what was said is kept, and the session goes on."""
     holdfast.use_provider(provider.url)
@@ -45,7 +52,7 @@ def test_interrupting_while_the_provider_is_silent(holdfast: Machine, provider: 
     holdfast.use_provider(provider.url)
     provider.behave = provider.hang
     process = holdfast.start("run", "hello")
-    assert provider.asked.acquire(timeout=10)
+    assert provider.asked.acquire(timeout=PATIENCE)
     process.send_signal(signal.SIGINT)
     process.send_signal(signal.SIGINT)
     ran = finish(process)
@@ -53,6 +60,32 @@ def test_interrupting_while_the_provider_is_silent(holdfast: Machine, provider: 
     assert ran.code == 130
     assert "Traceback" not in ran.err
     assert holdfast.healthy()
+
+
+def test_under_nohup_the_terminal_may_go(holdfast: Machine, provider: Provider) -> None:
+    """What the caller told us to ignore is ignored."""
+    holdfast.use_provider(provider.url)
+    provider.behave = provider.answer_later
+    holdfast.started_by = ["sh", "-c", 'trap "" HUP; exec "$0" "$@"']
+    process = holdfast.start("run", "hello")
+    assert provider.asked.acquire(timeout=PATIENCE)
+    process.send_signal(signal.SIGHUP)
+    provider.released.set()
+    ran = finish(process)
+
+    assert (ran.code, ran.out) == (0, "fine\n")
+
+
+def test_interrupting_a_question_of_the_command_itself(holdfast: Machine) -> None:
+    """130 like everywhere, and nothing was done."""
+    session = holdfast("run", "--model", "demo/echo", "hello").session
+    person = holdfast.at_terminal("sessions", "delete", session)
+    person.wait_for("Delete")
+    person.process.send_signal(signal.SIGINT)
+    ran = person.leave()
+
+    assert ran.code == 130
+    assert session in holdfast("sessions").out
 
 
 def test_interrupting_an_attached_run_interrupts_the_server(
@@ -118,7 +151,7 @@ def test_a_server_that_is_stopped_in_mid_turn_records_it(
     with httpx2.Client(base_url=server.url) as client:
         session = client.post("/api/session", json={}).json()["data"]["id"]
         client.post(f"/api/session/{session}/prompt", json={"prompt": {"text": "hello"}})
-        assert provider.asked.acquire(timeout=10)
+        assert provider.asked.acquire(timeout=PATIENCE)
         eventually(lambda: "text.started" in client.get(f"/api/session/{session}/history").text)
     server.process.terminate()
     ran = finish(server.process)
@@ -128,3 +161,28 @@ def test_a_server_that_is_stopped_in_mid_turn_records_it(
     provider.behave = Provider.answer
     again = holdfast("run", "--session", session, "again")
     assert (again.code, again.out) == (0, "fine\n")
+
+
+@pytest.mark.anyio
+async def test_an_interruption_that_does_not_arrive_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    """API-124: the command ends as interrupted all the same."""
+
+    class Gone:
+        def __init__(self) -> None:
+            self.events = self.sessions = self
+
+        async def subscribe(self) -> AsyncIterator[str]:
+            yield "connected"
+
+        async def interrupt(self, session_id: str) -> None:
+            raise ClientError("Transport", "nobody is there")
+
+    async def begin() -> None:
+        raise asyncio.CancelledError
+
+    client: Any = Gone()
+    screen = Screen(quiet=False)
+    with pytest.raises(asyncio.CancelledError):
+        await follow(client, "ses_1", screen, Answering(client, "ses_1", screen, None, allow=False), begin)
+
+    assert capsys.readouterr().err == "\ninterrupted\nthe server was not told: nobody is there\n"

@@ -139,6 +139,19 @@ async def test_every_status_that_an_operation_declares_is_an_api_error() -> None
     assert (caught.value.reason, caught.value.status) == ("UnexpectedStatus", 409)
 
 
+async def test_a_failure_that_is_not_declared_says_what_the_server_said() -> None:
+    """API-309: its message rather than its document; what is no document is shown as it begins."""
+    body = b'{"_tag":"ServiceUnavailableError","message":"no space left"}'
+    client = AsyncClient(FakeTransport(FakeResponse(503, body), FakeResponse(502, HTML, content_type="text/html")))
+    told = []
+    for _ in range(2):
+        with pytest.raises(ClientError) as caught:
+            await client.sessions.get("ses_1")
+        told.append(str(caught.value))
+
+    assert told == ["the server answered 503: no space left", f"the server answered 502: {HTML.decode()}"]
+
+
 HTML = b"<html>login</html>"
 
 

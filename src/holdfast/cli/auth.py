@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from holdfast.schema.catalog import Connection, IntegrationInfo
 
 
+KEY_BYTES = 64 * 1024
+
+
 @click.group("auth")
 def command() -> None:
     """Connect to providers."""
@@ -56,9 +59,12 @@ def logout(provider: str) -> None:
 
 
 def _read_key(provider: str) -> str:
-    if not sys.stdin.isatty():
-        return sys.stdin.readline().strip()
-    return str(click.prompt(f"Key of {provider}", hide_input=True, err=True)).strip()
+    if sys.stdin.isatty():
+        return str(click.prompt(f"Key of {provider}", hide_input=True, err=True)).strip()
+    try:
+        return sys.stdin.buffer.readline(KEY_BYTES).decode().strip()
+    except UnicodeDecodeError:
+        raise click.UsageError("what standard input gives is no key: it is not valid UTF-8") from None
 
 
 async def _takes_a_key(provider: str) -> int:

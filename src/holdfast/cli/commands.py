@@ -9,7 +9,7 @@ import click
 from holdfast.cli.output import brief, json_option, print_json, print_table
 
 
-@click.command("commands")
+@click.command("commands", short_help="List the commands of this directory.")
 @json_option
 def command(as_json: bool) -> None:
     """List the commands of this directory; `holdfast run --command NAME` calls one."""

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from holdfast.cli.output import brief, json_option, moment, print_json, print_table, printable
+from holdfast.cli.output import brief, heading, json_option, moment, print_json, print_table, printable
 
 if TYPE_CHECKING:
     from holdfast.client.generated.async_client import AsyncClient
-    from holdfast.protocol.insight import ContextSourceInfo, RequestContextInfo
     from holdfast.schema.event import Event
+    from holdfast.schema.insight import ContextSourceInfo, RequestContextInfo
 
 
-@click.command("context")
+@click.command("context", short_help="Show what a session's model is told, and what changed it.")
 @click.argument("session_id", metavar="SESSION")
 @json_option
 def command(session_id: str, as_json: bool) -> None:
@@ -30,7 +30,7 @@ def command(session_id: str, as_json: bool) -> None:
 
 async def _show(session_id: str, as_json: bool) -> int:
     from holdfast.embedded.holdfast import Holdfast
-    from holdfast.protocol.insight import RequestContextAbsent
+    from holdfast.schema.insight import RequestContextAbsent
 
     async with Holdfast() as hf:
         context = await hf.sessions.request_context(session_id)
@@ -66,13 +66,13 @@ async def _print(client: AsyncClient, session_id: str, context: RequestContextIn
 
 
 def _heading(text: str) -> None:
-    click.echo(f"\n{click.style(text, bold=True)}")
+    click.echo(f"\n{heading(text)}")
 
 
 def _source(source: ContextSourceInfo) -> tuple[object, ...]:
     import msgspec
 
-    from holdfast.protocol.insight import Current, UnavailableSince
+    from holdfast.schema.insight import Current, UnavailableSince
 
     match source.state:
         case Current():

@@ -25,7 +25,7 @@ def execute(
     import asyncio
     import logging
 
-    logging.basicConfig(level=logging.ERROR, format="%(levelname)s %(name)s: %(message)s")
+    logging.basicConfig(level=logging.ERROR, format="error: %(message)s")
     # The writer thread shares the interpreter with the loop; shorter turns let commits answer sooner.
     sys.setswitchinterval(0.0005)
     try:
@@ -45,14 +45,16 @@ def fail(message: str) -> int:
 
 
 async def _interruptible(work: Coroutine[Any, Any, int]) -> int:
-    """Ctrl-C and SIGTERM cancel the command's own task once, so that its `async with` blocks close in order."""
+    """Ctrl-C, SIGTERM and the end of the terminal cancel the command's own task, so that its `async with` blocks close
+    in order. Under nohup the terminal may go."""
     import asyncio
     import signal
 
     task = asyncio.ensure_future(work)
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, task.cancel)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+            loop.add_signal_handler(number, task.cancel)
     try:
         return await task
     except asyncio.CancelledError:

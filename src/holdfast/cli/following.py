@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
+from contextlib import aclosing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from holdfast.cli.screen import fields
 from holdfast.client.errors import ApiError, ClientError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
 
     from holdfast.cli.answering import Answering
     from holdfast.cli.screen import Screen
@@ -36,9 +36,21 @@ async def follow(
                 _while_silent(client, session_id, screen, answering),
             )
         except asyncio.CancelledError:
-            screen.note("\ninterrupted")
-            await client.sessions.interrupt(session_id)
+            with suppress(OSError):  # the terminal may be what ended
+                screen.note("\ninterrupted")
+            await _interrupt(client, session_id, screen)
             raise
+        except OSError:  # nobody reads the answer any more
+            await _interrupt(client, session_id, screen)
+            raise
+
+
+async def _interrupt(client: AsyncClient, session_id: str, screen: Screen) -> None:
+    try:
+        await client.sessions.interrupt(session_id)
+    except (ApiError, ClientError) as error:
+        with suppress(OSError):
+            screen.note(f"the server was not told: {error}")
 
 
 async def first_of(*works: Coroutine[Any, Any, None]) -> None:
@@ -89,3 +101,21 @@ async def _while_silent(client: AsyncClient, session_id: str, screen: Screen, an
                 screen.note(f"… waiting for {wait.what}, until {wait.ends}")
         except (ApiError, ClientError) as error:
             screen.note(f"… waiting; the server does not say for what: {error}")
+
+
+@contextmanager
+def as_long_as_it_answers() -> Iterator[None]:
+    """A server that was reached and is reached no more has ended."""
+    try:
+        yield
+    except ClientError as error:
+        if error.reason == "Transport":
+            raise ServerGone from error
+        raise
+
+
+class ServerGone(Exception):
+    """The server ended while its answer was followed."""
+
+    def __init__(self) -> None:
+        super().__init__("the server went away before the answer was complete; what it recorded is kept")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -69,6 +70,16 @@ class Host(Holdfast):
         return PromptInput(text=called.text, files=files) if files else PromptInput(text=called.text)
 
     async def config_report(self) -> ConfigReport:
+        """What is wrong is in the report, and therefore not in the log as well."""
+        log = logging.getLogger("holdfast.core.config")
+        before = log.level
+        log.setLevel(logging.CRITICAL)
+        try:
+            return await self._config_report()
+        finally:
+            log.setLevel(before)
+
+    async def _config_report(self) -> ConfigReport:
         async with self._runtime.locations.use(self._runtime.location) as services:
             config = services.config.current
             found = (

@@ -17,7 +17,7 @@ COLUMNS = ("", "MODEL", "NAME", "CONTEXT", "OUTPUT", "$/M IN", "$/M OUT", "VARIA
 NUMBERS = ("CONTEXT", "OUTPUT", "$/M IN", "$/M OUT")
 
 
-@click.command("models")
+@click.command("models", short_help="List the models that can be used here.")
 @click.argument("provider", required=False)
 @click.option("--refresh", is_flag=True, help="Fetch the list of models anew first.")
 @json_option

@@ -62,6 +62,8 @@ async def open_session(opened: Opened, ask: Ask, screen: Screen) -> Session:
 async def with_command(client: AsyncClient, ask: Ask, name: str) -> Ask:
     """With the agent and the model that the command wants, unless others were asked for."""
     here = Location(directory=_directory(ask))
+    if ask.session_id is not None:
+        here = (await client.sessions.get(ask.session_id)).location
     commands = {command.name: command for command in (await client.commands.list(location=here)).data}
     if name not in commands:
         raise click.BadParameter(f"no command is called {name}; see `holdfast commands`", param_hint="--command")
@@ -81,6 +83,7 @@ async def _fallback(opened: Opened, location: Location, screen: Screen) -> Model
     if usable:
         return None
     screen.note("no provider key and no configured model: using the offline demo/echo")
+    screen.note("`holdfast auth login PROVIDER` connects a real one")
     return ModelRef(id="echo", provider_id="demo")
 
 

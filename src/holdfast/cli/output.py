@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,8 @@ from holdfast.schema.pattern import pattern
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-UNBOUNDED = 100_000
-"""The width of a page that nobody looks at: a pipe gets whole lines."""
+NARROWEST = 20
+"""The room that the last column of a table is folded into; with less, its lines are left to the terminal."""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="JSON instead of a table.")
 
@@ -28,18 +29,30 @@ def print_json(value: object) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = ()) -> None:
-    """`right` are the columns of numbers."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+    """`right` are the columns of numbers. In a terminal the last column is folded where there is room for it; no other
+    is, so that an id stays in one piece. A pipe gets one line a row."""
+    import shutil
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(printable(str("" if cell is None else cell))) for cell in row))
-    console = Console(highlight=False) if sys.stdout.isatty() else Console(highlight=False, width=UNBOUNDED)
-    console.print(table)
+    body = [["" if cell is None else " ".join(printable(str(cell)).splitlines()) for cell in row] for row in rows]
+    widths = [max(map(_width, cells)) for cells in zip(columns, *body, strict=True)]
+    room = shutil.get_terminal_size().columns - sum(widths[:-1]) - 2 * len(widths[:-1]) if sys.stdout.isatty() else 0
+    lines = []
+    for row in (list(columns), *body):
+        folded = _folded(row[-1], room) if room >= NARROWEST else [row[-1]]
+        lines += [[*row[:-1], folded[0]], *([*[""] * len(row[:-1]), rest] for rest in folded[1:])]
+    for number, line in enumerate(lines):
+        padded = (
+            " " * (width - _width(cell)) + cell if column in right else cell + " " * (width - _width(cell))
+            for column, width, cell in zip(columns, widths, line, strict=True)
+        )
+        text = "  ".join(padded).rstrip()
+        click.echo(text if number else heading(text))
+
+
+def heading(text: str) -> str:
+    """Bold, where somebody looks who did not say otherwise."""
+    plain = not sys.stdout.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return text if plain else click.style(text, bold=True)
 
 
 def printable(text: str) -> str:
@@ -56,6 +69,22 @@ def brief(value: Any, limit: int = 100) -> str:
 
 def moment(millis: int) -> str:
     return f"{dt.datetime.fromtimestamp(millis / 1000).astimezone():%Y-%m-%d %H:%M}"
+
+
+def _width(text: str) -> int:
+    """In the columns of a terminal: what is written above a letter takes none, what East Asia writes wide takes two."""
+    import unicodedata
+
+    return sum(
+        0 if unicodedata.combining(letter) else 2 if unicodedata.east_asian_width(letter) in "WF" else 1
+        for letter in text
+    )
+
+
+def _folded(text: str, room: int) -> list[str]:
+    import textwrap
+
+    return textwrap.wrap(text, room, break_on_hyphens=False) or [""]
 
 
 _OBEYED = pattern("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")

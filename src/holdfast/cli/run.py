@@ -26,7 +26,7 @@ class Ask(NamedTuple):
     as_json: bool = False
 
 
-@click.command("run")
+@click.command("run", short_help="Send a prompt and show the answer as it comes.")
 @click.argument("prompt", nargs=-1)
 @click.option("--session", "session_id", metavar="ID", help="Continue this session instead of starting one.")
 @click.option("--agent", metavar="NAME", help="The agent that answers; see `holdfast agents`.")
@@ -63,7 +63,9 @@ def command(
     What needs your permission is asked for in the terminal. Without a terminal it is denied at once, unless --yes."""
     text = _given() if prompt == ("-",) else " ".join(prompt)
     if not prompt and command is None:
-        raise click.UsageError("Missing argument 'PROMPT...'.")
+        raise click.UsageError("Missing argument 'PROMPT...'; - reads it from standard input.")
+    if not text.strip() and command is None:
+        raise click.BadParameter("it is empty", param_hint="PROMPT")
     if model is not None and not all(model.partition("/")[::2]):
         raise click.BadParameter("expected PROVIDER/MODEL, as in demo/echo", param_hint="--model")
     if any("\ud800" <= character <= "\udfff" for character in text):

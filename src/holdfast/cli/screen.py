@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -20,13 +21,15 @@ if TYPE_CHECKING:
 
 
 class Screen:
-    """Turns a Session's events into text. Deltas are shown as they come; the end of a block shows what was missed.
+    """Turns a Session's events into text. Deltas are shown as they come; the end of a block shows what was missed, and
+    the whole of a block whose beginning was.
 
     While a person is asked something, the rest waits for its turn."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
         self._shown: dict[tuple[str, str], int] = {}
+        self._begun: set[tuple[str, str]] = set()
         self._models: set[str] = set()
         self._mid_line = False
         self._held: list[tuple[TextIO, str]] | None = None
@@ -51,14 +54,15 @@ class Screen:
         match event.type.removeprefix("session.next."):
             case "step.started":
                 self._name_model(data["model"])
-            case "text.delta":
+            case "text.started":
+                self._begun.add(_block(data))
+            case "text.delta" if _block(data) in self._begun:
                 self._write(data, data["delta"])
             case "text.ended":
-                key = (data["assistantMessageID"], data["textID"])
-                self._write(data, data["text"][self._shown.get(key, 0) :])
+                self._write(data, data["text"][self._shown.get(_block(data), 0) :])
                 self._finish_line()
             case "tool.called":
-                self.note(f"> {data['tool']} {brief(' '.join(map(str, data['input'].values())))}")
+                self.note(f"> {data['tool']} {_told(data['input'])}".rstrip())
             case "tool.failed":
                 self.note(f"! {data['error']['message']}")
             case "retried":
@@ -94,7 +98,7 @@ class Screen:
     def _write(self, data: dict[str, Any], text: str) -> None:
         if not text:
             return
-        key = (data["assistantMessageID"], data["textID"])
+        key = _block(data)
         self._shown[key] = self._shown.get(key, 0) + len(text)
         self._put(sys.stdout, self._safe(text))
         self._mid_line = not text.endswith("\n")
@@ -117,6 +121,8 @@ class JsonScreen(Screen):
 
     def __init__(self) -> None:
         super().__init__(quiet=True)
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(encoding="utf-8")  # as JSON is, whatever the terminal speaks
 
     def opened(self, session: Session) -> None:
         self._line("session", session)
@@ -140,3 +146,12 @@ class JsonScreen(Screen):
 def fields(event: Event) -> dict[str, Any]:
     found: dict[str, Any] = decode_any(event.data)
     return found
+
+
+def _block(data: dict[str, Any]) -> tuple[str, str]:
+    return data["assistantMessageID"], data["textID"]
+
+
+def _told(given: dict[str, Any]) -> str:
+    """What a call is about, in a few words: lists and records are left out."""
+    return brief(" ".join(str(value) for value in given.values() if isinstance(value, str | int | float)))

@@ -37,9 +37,8 @@ async def _serve(hostname: str, port: int | None, *, authorize: bool, recover: b
         elif not authorize:
             click.echo("no password is asked for: whoever reaches this port may use it", err=True)
         for session_id in served.interrupted:
-            click.echo(
-                f"{session_id} broke off in mid-turn; `holdfast sessions recover {session_id}` decides", err=True
-            )
+            decide = f"`holdfast sessions recover {session_id} --continue`, or --abandon, decides"
+            click.echo(f"{session_id} broke off in mid-turn; {decide}", err=True)
         click.echo(f"holdfast listening on {served.url}")
 
     return await serve(hostname, port, authorize=authorize, recover=recover, ready=ready)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -16,28 +16,44 @@ if TYPE_CHECKING:
     from holdfast.schema.session import Session
     from holdfast.schema.session_message import SessionMessage
 
+T = TypeVar("T", bound="Callable[..., object]")
+
 PAGE = 100
 SHOWN_MESSAGES = 20
 
 session_argument = click.argument("session_id", metavar="SESSION")
 
 
+def which(listing: T) -> T:
+    """The options of a list of sessions."""
+    for option in (
+        json_option,
+        click.option("--interrupted", is_flag=True, help="Those whose last turn broke off with its process."),
+        click.option("--archived", is_flag=True, help="Those that were put away."),
+        click.option("--all", "everywhere", is_flag=True, help="Of every directory, not only this one."),
+        click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="How many."),
+    ):
+        listing = option(listing)
+    return listing
+
+
 @click.group("sessions", invoke_without_command=True)
-@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="How many.")
-@click.option("--all", "everywhere", is_flag=True, help="Of every directory, not only this one.")
-@click.option("--archived", is_flag=True, help="Those that were put away.")
-@click.option("--interrupted", is_flag=True, help="Those whose last turn broke off with its process.")
-@json_option
+@which
 @click.pass_context
-def command(
-    context: click.Context, limit: int, everywhere: bool, archived: bool, interrupted: bool, as_json: bool
-) -> None:
+def command(context: click.Context, /, **options: Any) -> None:
     """List sessions, newest first, or do something with one."""
     if context.invoked_subcommand is None:
-        _execute(lambda client: _list(client, limit, everywhere, archived, interrupted, as_json))
+        _execute(lambda client: _list(client, **options))
 
 
-@command.command()
+@command.command("list")
+@which
+def list_sessions(**options: Any) -> None:
+    """List sessions, newest first, as without a command."""
+    _execute(lambda client: _list(client, **options))
+
+
+@command.command(short_help="Show a session and its latest messages.")
 @session_argument
 @json_option
 def show(session_id: str, as_json: bool) -> None:
@@ -50,7 +66,10 @@ def show(session_id: str, as_json: bool) -> None:
 @click.argument("title", nargs=-1, required=True)
 def rename(session_id: str, title: tuple[str, ...]) -> None:
     """Give a session a title."""
-    _execute(lambda client: _done(client.sessions.rename(session_id, title=" ".join(title))))
+    text = " ".join(title).strip()
+    if not text:
+        raise click.BadParameter("it is empty", param_hint="TITLE")
+    _execute(lambda client: _done(client.sessions.rename(session_id, title=text)))
 
 
 @command.command()
@@ -66,8 +85,12 @@ def archive(session_id: str, undo: bool) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def delete(session_id: str, yes: bool) -> None:
     """Stop a session and remove it from every view."""
-    if not yes:
-        click.confirm(f"Delete {session_id}?", abort=True, err=True)
+    from holdfast.cli.failure import fail
+
+    if not yes and not sys.stdin.isatty():
+        raise click.UsageError("nobody can be asked here; --yes deletes it without")
+    if not yes and not click.confirm(f"Delete {session_id}?", err=True):
+        sys.exit(fail("nothing was deleted"))
     _execute(lambda client: _done(client.sessions.delete(session_id)))
 
 
@@ -137,7 +160,8 @@ async def _list(
         print_json(found)
         return 0
     if not found:
-        click.echo("no sessions" if everywhere else f"no sessions in {here}", err=True)
+        kind = f"{'interrupted ' if interrupted else ''}{'archived ' if archived else ''}sessions"
+        click.echo(f"no {kind}" if everywhere else f"no {kind} in {here}", err=True)
         return 0
     running = await client.sessions.active()
     columns = ["SESSION", "UPDATED", "STATE", "TITLE", *(["DIRECTORY"] if everywhere else [])]

@@ -26,6 +26,6 @@ async def _list(as_json: bool) -> int:
     if as_json:
         print_json(skills)
         return 0
-    rows = ((skill.name, brief(skill.description or ""), skill.location) for skill in skills)
-    print_table(("SKILL", "DESCRIPTION", "FILE"), rows)
+    rows = ((skill.name, skill.location, brief(skill.description or "")) for skill in skills)
+    print_table(("SKILL", "FILE", "DESCRIPTION"), rows)
     return 0

@@ -49,8 +49,12 @@ class Terminal:
         termios.tcflush(self._given, termios.TCIFLUSH)
 
     def _read(self, line: asyncio.Future[bytes]) -> None:
-        if not line.done():
+        if line.done():
+            return
+        try:
             line.set_result(os.read(self._given, LINE_BYTES))
+        except OSError:  # the terminal is gone, and with it the person
+            line.set_result(b"")
 
 
 def _text(line: bytes) -> str | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.cli.answering import Answering
 from holdfast.cli.failure import execute, fail
-from holdfast.cli.following import first_of, follow
+from holdfast.cli.following import as_long_as_it_answers, first_of, follow
 from holdfast.cli.opening import open_client, open_session, with_command
 from holdfast.cli.run import Ask
 from holdfast.cli.screen import JsonScreen, Screen
@@ -51,8 +51,9 @@ async def _run(ask: Ask) -> int:
             receipts.append(await client.sessions.prompt(session.id, prompt=prompt))
             screen.admitted(receipts[0])
 
-        await follow(client, session.id, screen, answering, admit)
-        return await _verdict(client, receipts[0], screen)
+        with as_long_as_it_answers():
+            await follow(client, session.id, screen, answering, admit)
+            return await _verdict(client, receipts[0], screen)
 
 
 async def _expanded(host: Host, session: Session, ask: Ask, command: str, answering: Answering) -> PromptInput:
@@ -72,16 +73,25 @@ async def _continue(session_id: str, yes: bool) -> int:
     screen = Screen(quiet=False)
     async with AsyncExitStack() as stack:
         client = (await open_client(Ask(session_id=session_id, yes=yes), screen, stack)).client
+        before = await _latest(client, session_id)
+        if before and _complete(before[-1]) and not await client.sessions.pending(session_id):
+            return fail("it is answered to the end; nothing of it broke off")
 
         async def resume() -> None:
             await client.sessions.recover(session_id, decision="continue")
 
         answering = Answering(client, session_id, screen, Terminal() if present() else None, allow=yes)
-        await follow(client, session_id, screen, answering, resume)
-        latest = (await client.sessions.messages(session_id, limit=1)).items
-        if screen.error is not None:
-            return fail(screen.error)
-        return _ended([message for message in latest if isinstance(message, AssistantMessage)])
+        with as_long_as_it_answers():
+            await follow(client, session_id, screen, answering, resume)
+            if screen.error is not None:
+                return fail(screen.error)
+            return _ended(await _latest(client, session_id))
+
+
+async def _latest(client: AsyncClient, session_id: str) -> list[AssistantMessage]:
+    """The newest message, if it is one of the assistant."""
+    newest = (await client.sessions.messages(session_id, limit=1)).items
+    return [message for message in newest if isinstance(message, AssistantMessage)]
 
 
 async def _verdict(client: AsyncClient, receipt: Admission, screen: Screen) -> int:
@@ -99,9 +109,13 @@ def _ended(answer: list[AssistantMessage]) -> int:
         return fail("the prompt was kept, but not answered; continue with --session")
     if (error := answer[-1].error) is not None:
         return fail(error.message)
-    if answer[-1].finish in (None, "tool-calls"):
+    if not _complete(answer[-1]):
         return fail("it stopped before the answer was complete; continue with --session")
     return 0
+
+
+def _complete(message: AssistantMessage) -> bool:
+    return message.error is None and message.finish not in (None, "tool-calls")
 
 
 async def _answer(client: AsyncClient, receipt: Admission) -> list[AssistantMessage]:

@@ -122,7 +122,7 @@ def expect_stream(status: int, content_type: str) -> None:
 
 
 def failure(operation: Operation[Any], status: int, content_type: str, body: bytes) -> Exception:
-    shown = body[:200].decode("utf-8", "replace")
+    shown = _message(body)
     if status not in operation.errors:
         return ClientError("UnexpectedStatus", f"the server answered {status}: {shown}", status=status)
     if content_type != JSON:
@@ -132,6 +132,14 @@ def failure(operation: Operation[Any], status: int, content_type: str, body: byt
         return ApiError(str(parsed["_tag"] if "_tag" in parsed else parsed["name"]), status, parsed)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError):
         return ClientError("MalformedResponse", f"the server answered {status}: {shown}", status=status)
+
+
+def _message(body: bytes) -> str:
+    """What the server says about a failure that the operation does not declare, or else how its answer begins."""
+    try:
+        return str(decoder(dict[str, Any]).decode(body)["message"])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError):
+        return body[:200].decode("utf-8", "replace")
 
 
 def decode(kind: Any, body: bytes) -> Any:

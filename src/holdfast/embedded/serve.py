@@ -52,12 +52,15 @@ class _Server(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """A signal ends the server and nothing else: the process closes the runtime and exits by itself."""
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
+        ending = [signal.SIGINT, signal.SIGTERM]
+        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # under nohup the terminal may go
+            ending.append(signal.SIGHUP)
+        for number in ending:
             loop.add_signal_handler(number, self.handle_exit, number, None)
         try:
             yield
         finally:
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in ending:
                 loop.remove_signal_handler(number)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

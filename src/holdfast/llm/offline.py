@@ -184,4 +184,5 @@ def _first_line(result: str) -> str:
 
 
 _NUMBERED = pattern(r"^\s*\d+: ?")
-_FILE = pattern(r"(?:[\w.-]+/)*(?:[\w-]+\.\w{1,8}|LICENSE|Makefile|README)\b")
+# Begins where a word does: tried inside of one as well, a long word would take for ever.
+_FILE = pattern(r"(?<![\w-])(?:[\w.-]+/)*(?:[\w-]+\.\w{1,8}|LICENSE|Makefile|README)\b")
