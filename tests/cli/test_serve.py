@@ -75,9 +75,7 @@ def test_without_auth_nobody_is_asked(holdfast: Machine, serve: Callable[..., Se
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_ends_it_in_good_order(
-    holdfast: Machine, serve: Callable[..., Server], number: signal.Signals
-) -> None:
+def test_a_signal_ends_it_in_order(holdfast: Machine, serve: Callable[..., Server], number: signal.Signals) -> None:
     """API-046: its registration goes with it, also when the terminal it was started in is closed."""
     server = serve("--no-auth")
     registered = holdfast.home / "state" / "holdfast" / "servers"
