@@ -264,6 +264,20 @@ def test_an_address_is_taken_apart_and_kept_as_it_was_signed(url: str, origin: O
     assert (address.origin, address.target) == (origin, target)
 
 
+@pytest.mark.parametrize(
+    ("origin", "place", "authority"),
+    [
+        (Origin("http", "h", 80), "h:80", "h"),
+        (Origin("https", "h", 80), "h:80", "h:80"),
+        (Origin("https", "::1", 443), "[::1]:443", "[::1]"),
+        (Origin("http", "::80", 8080), "[::80]:8080", "[::80]:8080"),
+    ],
+)
+def test_how_a_place_is_written(origin: Origin, place: str, authority: str) -> None:
+    """LLM-360: for a proxy with its port, in a request without one that goes without saying."""
+    assert (origin.place, origin.authority) == (place, authority)
+
+
 async def test_a_name_and_password_in_the_address(transport: NetworkTransport) -> None:
     seen: list[dict[str, str]] = []
 

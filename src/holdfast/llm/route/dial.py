@@ -38,9 +38,14 @@ class Origin(Frozen):
         return self.scheme == "https"
 
     @property
+    def place(self) -> str:
+        """Host and port, as a proxy wants them."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
     def authority(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port == DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
+        """The same, without a port that goes without saying."""
+        return self.place.removesuffix(f":{DEFAULT_PORTS[self.scheme]}")
 
 
 class Unsendable(ValueError):
@@ -109,7 +114,7 @@ async def dial(origin: Origin, protocol: Callable[[], P], context: Callable[[], 
         return await _connect(proxy.address.origin, protocol, context)
     tunnel = await _connect(proxy.address.origin, _Tunnel, context)
     try:
-        await tunnel.ask(f"{origin.host}:{origin.port}", proxy.headers)
+        await tunnel.ask(origin.place, proxy.headers)
         made = protocol()
         transport = await asyncio.get_running_loop().start_tls(
             tunnel.transport, made, context(), server_hostname=origin.host
