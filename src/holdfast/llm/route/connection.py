@@ -266,6 +266,9 @@ class Connection(asyncio.Protocol):
 
 def _blocks(head: bytes, body: Sequence[bytes]) -> Iterator[bytes]:
     """Everything that goes out, in pieces of a good size."""
+    if sum(map(len, body)) <= PIECE:  # as most are, in however many parts
+        yield b"".join((head, *body))
+        return
     block, size = [head], len(head)
     for piece in body:
         for start in range(0, len(piece), PIECE):
