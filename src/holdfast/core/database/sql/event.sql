@@ -45,7 +45,8 @@ select coalesce(max(position), 0) from event
 
 -- name: event.moved_since
 -- Which aggregates have commits after a position, with the position and the sequence now reached.
-select aggregate_id, max(position), max(seq) from event where position > :position group by aggregate_id
+-- By position alone: an index would put the groups in order, and be read from end to end for that.
+select aggregate_id, max(position), max(seq) from event not indexed where position > :position group by aggregate_id
 
 -- name: event.aggregates
 select aggregate_id from event_sequence order by aggregate_id

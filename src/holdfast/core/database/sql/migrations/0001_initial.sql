@@ -212,7 +212,7 @@ create table session_lease (
   owner_id text,
   token integer not null
 ) without rowid;
-create index session_lease_owner on session_lease (owner_id);
+create index session_lease_owner on session_lease (owner_id) where owner_id is not null;
 
 -- What one process asks of the process that owns a Session's drain.
 create table session_control (

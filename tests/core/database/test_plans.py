@@ -1,0 +1,50 @@
+"""What each query reads: none may cost more because there is more history that it does not ask for."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import apsw
+import pytest
+
+from holdfast.core.database.queries import load_migrations, load_queries
+
+QUERIES = load_queries()
+FEW = {
+    "event.aggregates": "all of them are asked for",
+    "inbox.lost_wakes": "only pending inputs have a row",
+    "session.list_asc": "in the order of the index, up to the limit",
+    "session.list_desc": "in the order of the index, up to the limit",
+    "turn.open": "only turns without an end have a row",
+}
+"""Queries that go through a table, or an index, from its beginning."""
+PARTS = ("p", "cut", "last")
+"""Names of what a query has already narrowed down."""
+
+
+@pytest.fixture(scope="module")
+def empty() -> apsw.Connection:
+    connection = apsw.Connection(":memory:")
+    for script in load_migrations():
+        connection.execute(script).fetchall()
+    return connection
+
+
+@pytest.mark.parametrize("name", sorted(QUERIES))
+def test_no_query_goes_through_history_that_it_does_not_ask_for(empty: apsw.Connection, name: str) -> None:
+    """EVT-026, EVT-062: a poll, a commit or a page costs the same after ten events and after a million."""
+    anything: dict[str, Any] = defaultdict(lambda: None)
+    steps = [str(row[3]) for row in empty.execute(f"explain query plan {QUERIES[name]}", anything)]
+    scanned = [step for step in steps if step.startswith("SCAN ") and "VIRTUAL TABLE" not in step]
+    scanned = [step for step in scanned if step.split()[1] not in PARTS and step != "SCAN CONSTANT ROW"]
+    if name in FEW:
+        assert scanned, "it does not any more: take it out of the list"
+    else:
+        assert scanned == []
+
+
+def test_what_moved_is_found_by_position(empty: apsw.Connection) -> None:
+    """EVT-062: it is asked thirty times a second while anyone follows anything."""
+    plan = empty.execute(f"explain query plan {QUERIES['event.moved_since']}", {"position": 1}).fetchall()
+    assert "SEARCH event USING INTEGER PRIMARY KEY (rowid>?)" in [row[3] for row in plan]
