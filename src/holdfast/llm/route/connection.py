@@ -59,21 +59,22 @@ class Answer:
     def begun(self) -> bool:
         return self.status != 0
 
-    async def head(self) -> None:
-        """Until status and headers are there."""
+    async def head(self, deadline: float | None = None) -> None:
+        """Until status and headers are there. Raises TimeoutError at the deadline, in the loop's time."""
         while not self.begun:
             if self._error is not None:
                 raise self._error
-            await self.change()
+            await self.change(deadline)
 
-    async def read(self) -> bytes:
-        """What has come since; nothing at the end."""
+    async def read(self, seconds: float | None = None) -> bytes:
+        """What has come since; nothing at the end. Raises TimeoutError."""
+        deadline = None if seconds is None else self._loop.time() + seconds
         while not self._pieces:
             if self._error is not None:
                 raise self._error
             if self._ended:
                 return b""
-            await self.change()
+            await self.change(deadline)
         data = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
         self._pieces.clear()
         self.unread = 0
@@ -92,12 +93,15 @@ class Answer:
         if self._connection is not None:
             self._connection.close()
 
-    async def change(self) -> None:
-        self._waiter = self._loop.create_future()
+    async def change(self, deadline: float | None) -> None:
+        waiter = self._waiter = self._loop.create_future()
+        timer = self._loop.call_at(deadline, _late, waiter) if deadline is not None else None
         try:
-            await self._waiter
+            await waiter
         finally:
             self._waiter = None
+            if timer is not None:
+                timer.cancel()
 
     def wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
@@ -129,8 +133,10 @@ class Connection(asyncio.Protocol):
         self._full = False
         self._paused = False
 
-    async def ask(self, head: bytes, body: Sequence[bytes]) -> Answer:
-        """Send a request and wait for the head of its answer, which may come before all of the body has gone out."""
+    async def ask(self, head: bytes, body: Sequence[bytes], seconds: float | None = None) -> Answer:
+        """Send a request and wait for the head of its answer, which may come before all of the body has gone out.
+        Raises TimeoutError."""
+        deadline = None if seconds is None else self.loop.time() + seconds
         answer = self._answer = Answer(self)
         self._parser = httptools.HttpResponseParser(self)
         self._headers: dict[str, str] = {}
@@ -139,13 +145,13 @@ class Connection(asyncio.Protocol):
         try:
             for block in _blocks(head, body):
                 while self._full and not (answer.begun or answer.failed):
-                    await answer.change()
+                    await answer.change(deadline)
                 if answer.begun or answer.failed:
                     break
                 self._transport.write(block)
             else:
                 self._written = True
-            await answer.head()
+            await answer.head(deadline)
         except BaseException:
             self.close()  # whoever asked is gone, even if an answer has just begun
             raise
@@ -262,6 +268,11 @@ class Connection(asyncio.Protocol):
         if answer is not None:
             answer.end(error)
         self.resume()
+
+
+def _late(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_exception(TimeoutError())
 
 
 def _blocks(head: bytes, body: Sequence[bytes]) -> Iterator[bytes]:

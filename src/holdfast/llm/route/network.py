@@ -44,11 +44,7 @@ class NetworkTransport:
         try:
             address = self._address(request.url)
             head = _head(request, address)
-            if limits.first_byte is None:
-                answer = await self._ask(address.origin, head, request)
-            else:
-                async with asyncio.timeout(limits.first_byte):
-                    answer = await self._ask(address.origin, head, request)
+            answer = await self._ask(address.origin, head, request)
         except TimeoutError as error:
             raise _late("first-byte", limits.first_byte, "the provider did not answer") from error
         except OSError as error:  # some of which are ValueErrors too
@@ -96,11 +92,12 @@ class NetworkTransport:
 
         while (connection := self._take(origin)) is not None:
             try:
-                return await connection.ask(head, request.body)
+                return await connection.ask(head, request.body, request.timeouts.first_byte)
             except Unanswered:
                 continue  # the other side had let go of it: nothing was lost
-        connection = await self._open(origin, request.timeouts)
-        return await connection.ask(head, request.body)
+        async with asyncio.timeout(request.timeouts.first_byte):
+            connection = await self._open(origin, request.timeouts)
+            return await connection.ask(head, request.body)
 
     def _address(self, url: str) -> Address:
         known = self._addresses.get(url)
@@ -156,11 +153,7 @@ class NetworkResponse:
         limit, name, what = self._limits.first_byte, "first-byte", "the provider sent no body"
         try:
             while True:
-                if limit is None:
-                    data = await self._answer.read()
-                else:
-                    async with asyncio.timeout(limit):
-                        data = await self._answer.read()
+                data = await self._answer.read(limit)
                 limit, name, what = self._limits.idle, "inactivity", "the provider fell silent"
                 if inflate is not None:
                     for piece in inflate.pieces(data):
