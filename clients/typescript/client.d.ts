@@ -214,11 +214,11 @@ export interface PtysOperations {
 }
 
 export interface ProjectCopiesOperations {
-  /** Copy a project to another directory. Fails with ProjectCopyError, ServiceUnavailableError. */
+  /** Make a copy of the project below a directory; the strategy is `git_worktree`. Fails with ProjectCopyError. */
   create(input: { projectID: string; strategy: string; directory: string; location?: LocationSelector | null; name?: string | null }, options?: CallOptions): Promise<ProjectCopy>
-  /** Remove a copy. Fails with ProjectCopyError, ServiceUnavailableError. */
+  /** Remove a copy; what is not committed in it needs `force`. Fails with ProjectCopyError. */
   remove(input: { projectID: string; directory: string; force: boolean; location?: LocationSelector | null }, options?: CallOptions): Promise<void>
-  /** Look again which copies there are. Fails with ProjectCopyError, ServiceUnavailableError. */
+  /** Forget copies whose directories are gone. Fails with ProjectCopyError. */
   refresh(input: { projectID: string; location?: LocationSelector | null }, options?: CallOptions): Promise<void>
 }
 

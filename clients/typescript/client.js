@@ -122,9 +122,9 @@ export function createClient(options) {
       remove: call({ method: "DELETE", path: "/api/pty/{ptyID}", shape: "void", errors: [400, 401, 404], query: ["location"] }),
     },
     projectCopies: {
-      create: call({ method: "POST", path: "/experimental/project/{projectID}/copy", shape: "bare", errors: [400, 401, 503], query: ["location"], payload: ["strategy", "directory", "name"] }),
-      remove: call({ method: "DELETE", path: "/experimental/project/{projectID}/copy", shape: "void", errors: [400, 401, 503], query: ["location"], payload: ["directory", "force"] }),
-      refresh: call({ method: "POST", path: "/experimental/project/{projectID}/copy/refresh", shape: "void", errors: [400, 401, 503], query: ["location"] }),
+      create: call({ method: "POST", path: "/experimental/project/{projectID}/copy", shape: "bare", errors: [400, 401], query: ["location"], payload: ["strategy", "directory", "name"] }),
+      remove: call({ method: "DELETE", path: "/experimental/project/{projectID}/copy", shape: "void", errors: [400, 401], query: ["location"], payload: ["directory", "force"] }),
+      refresh: call({ method: "POST", path: "/experimental/project/{projectID}/copy/refresh", shape: "void", errors: [400, 401], query: ["location"] }),
     },
     metrics: {
       read: call({ method: "GET", path: "/api/metrics", shape: "data", errors: [400, 401], input: false }),

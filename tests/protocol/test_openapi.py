@@ -46,7 +46,6 @@ DIFFERENCES: dict[tuple[str, str], str] = {
     ("v2.fs.find", "503: added"): "API-150: the search engine may fail",
     ("v2.integration.*", "503: added"): "API-026: an unreadable credential file is no defect",
     ("v2.credential.*", "503: added"): "API-026: an unreadable credential file is no defect",
-    ("v2.projectCopy.*", "503: added"): "API-151: no copies are made here, and that is said",
     ("v2.*", "200*<type=session.next.compaction.failed>: added"): "API-215: CMP-029",
     # Events of the first generation, and of subsystems that do not exist here.
     **{

@@ -146,21 +146,3 @@ async def test_a_bad_search_is_refused(memory: Wire, query: str) -> None:
 
     assert answer.failure == INVALID
     assert answer.json["kind"] == "Query"
-
-
-@pytest.mark.parametrize(
-    ("method", "tail", "payload"),
-    [
-        ("POST", "/copy", {"strategy": "worktree", "directory": "/tmp/x"}),
-        ("DELETE", "/copy", {"directory": "/tmp/x", "force": False}),
-        ("POST", "/copy/refresh", ...),
-    ],
-)
-async def test_project_copies_are_said_to_be_unavailable(wire: Wire, method: str, tail: str, payload: object) -> None:
-    """API-001, API-151: 503, also for a DELETE with a body, whose fields are checked first."""
-    answer = await wire(method, f"/experimental/project/global{tail}", payload)
-
-    assert answer.failure == (503, "ServiceUnavailableError")
-    assert answer.json["service"] == "projectCopy"
-    if payload is not ...:
-        assert (await wire(method, f"/experimental/project/global{tail}", {})).failure == INVALID

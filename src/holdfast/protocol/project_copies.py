@@ -1,10 +1,10 @@
-"""Copies of a project. This server makes none yet, and says so."""
+"""Copies of a project: further working trees of its repository."""
 
 from __future__ import annotations
 
 from holdfast.protocol.endpoint import Endpoint, Envelope
 from holdfast.protocol.scope import at_location
-from holdfast.schema.errors import ProjectCopyError, ServiceUnavailableError
+from holdfast.schema.errors import ProjectCopyError
 from holdfast.schema.record import Record
 
 
@@ -37,12 +37,12 @@ ENDPOINTS: tuple[Endpoint, ...] = tuple(
                 operation="v2.projectCopy.create",
                 method="POST",
                 path="/experimental/project/{projectID}/copy",
-                summary="Copy a project to another directory.",
+                summary="Make a copy of the project below a directory; the strategy is `git_worktree`.",
                 params=ProjectPath,
                 payload=CopyPayload,
                 envelope=Envelope.BARE,
                 success=ProjectCopy,
-                errors=(ProjectCopyError, ServiceUnavailableError),
+                errors=(ProjectCopyError,),
             ),
             Endpoint(
                 group="project_copies",
@@ -50,11 +50,11 @@ ENDPOINTS: tuple[Endpoint, ...] = tuple(
                 operation="v2.projectCopy.remove",
                 method="DELETE",
                 path="/experimental/project/{projectID}/copy",
-                summary="Remove a copy.",
+                summary="Remove a copy; what is not committed in it needs `force`.",
                 params=ProjectPath,
                 payload=RemoveCopyPayload,
                 envelope=Envelope.VOID,
-                errors=(ProjectCopyError, ServiceUnavailableError),
+                errors=(ProjectCopyError,),
             ),
             Endpoint(
                 group="project_copies",
@@ -62,10 +62,10 @@ ENDPOINTS: tuple[Endpoint, ...] = tuple(
                 operation="v2.projectCopy.refresh",
                 method="POST",
                 path="/experimental/project/{projectID}/copy/refresh",
-                summary="Look again which copies there are.",
+                summary="Forget copies whose directories are gone.",
                 params=ProjectPath,
                 envelope=Envelope.VOID,
-                errors=(ProjectCopyError, ServiceUnavailableError),
+                errors=(ProjectCopyError,),
             ),
         ),
     )

@@ -13,6 +13,7 @@ from holdfast.core.context.errors import ContextContention, InitializationBlocke
 from holdfast.core.credential import errors as credential
 from holdfast.core.database.errors import StorageBusy, StorageClosed, StorageError, StorageFull
 from holdfast.core.filesystem import errors as file
+from holdfast.core.location.errors import CopyFailed
 from holdfast.core.permission.errors import InvalidSave, PermissionNotFound
 from holdfast.core.permission.requests import DuplicateRequest
 from holdfast.core.question.errors import InvalidAnswers, QuestionNotFound
@@ -117,6 +118,9 @@ def _of_files(error: Exception) -> PublicAnswer | None:
             return public.InvalidRequestError(message=f"{error.path}: {error}", field="path")
         case SearchFailed():
             return public.ServiceUnavailableError(message="The search engine failed", service="files")
+        case CopyFailed(message=message, force_required=force_required):
+            failure = public.ProjectCopyFailure(message=message, force_required=force_required)
+            return public.ProjectCopyError(data=failure)
         case _:
             return None
 

@@ -694,7 +694,7 @@ class ProjectCopiesGroup:
         self._core = core
 
     async def create(self, project_id: str, *, strategy: str, directory: str, location: Location | None = None, name: str | None = None, options: Options | None = None) -> ProjectCopy:
-        """Copy a project to another directory. Fails with ProjectCopyError, ServiceUnavailableError."""
+        """Make a copy of the project below a directory; the strategy is `git_worktree`. Fails with ProjectCopyError."""
         return await self._core.call(
             operations.PROJECT_COPIES_CREATE,
             params={"projectID": project_id},
@@ -704,7 +704,7 @@ class ProjectCopiesGroup:
         )
 
     async def remove(self, project_id: str, *, directory: str, force: bool, location: Location | None = None, options: Options | None = None) -> None:
-        """Remove a copy. Fails with ProjectCopyError, ServiceUnavailableError."""
+        """Remove a copy; what is not committed in it needs `force`. Fails with ProjectCopyError."""
         await self._core.call(
             operations.PROJECT_COPIES_REMOVE,
             params={"projectID": project_id},
@@ -714,7 +714,7 @@ class ProjectCopiesGroup:
         )
 
     async def refresh(self, project_id: str, *, location: Location | None = None, options: Options | None = None) -> None:
-        """Look again which copies there are. Fails with ProjectCopyError, ServiceUnavailableError."""
+        """Forget copies whose directories are gone. Fails with ProjectCopyError."""
         await self._core.call(
             operations.PROJECT_COPIES_REFRESH,
             params={"projectID": project_id},

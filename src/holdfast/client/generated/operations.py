@@ -229,13 +229,13 @@ PTYS_REMOVE: Operation[None] = Operation(
     "DELETE", "/api/pty/{ptyID}", frozenset({400, 401, 404}), "void"
 )
 PROJECT_COPIES_CREATE: Operation[ProjectCopy] = Operation(
-    "POST", "/experimental/project/{projectID}/copy", frozenset({400, 401, 503}), "bare", ProjectCopy
+    "POST", "/experimental/project/{projectID}/copy", frozenset({400, 401}), "bare", ProjectCopy
 )
 PROJECT_COPIES_REMOVE: Operation[None] = Operation(
-    "DELETE", "/experimental/project/{projectID}/copy", frozenset({400, 401, 503}), "void"
+    "DELETE", "/experimental/project/{projectID}/copy", frozenset({400, 401}), "void"
 )
 PROJECT_COPIES_REFRESH: Operation[None] = Operation(
-    "POST", "/experimental/project/{projectID}/copy/refresh", frozenset({400, 401, 503}), "void"
+    "POST", "/experimental/project/{projectID}/copy/refresh", frozenset({400, 401}), "void"
 )
 METRICS_READ: Operation[builtins.dict[str, builtins.dict[str, builtins.dict[str, float]]]] = Operation(
     "GET", "/api/metrics", frozenset({400, 401}), "data", builtins.dict[str, builtins.dict[str, builtins.dict[str, float]]]

@@ -40,6 +40,7 @@ from holdfast.schema.live_event import PluginAdded
 if TYPE_CHECKING:
     from holdfast.core.catalog.catalog import ResolvedModel
     from holdfast.core.location.commons import Commons
+    from holdfast.core.location.copies import ProjectCopies
     from holdfast.core.location.project import Project
     from holdfast.core.pty.ptys import Ptys
     from holdfast.core.session.ownership import Lease
@@ -122,6 +123,11 @@ async def open_location(commons: Commons, location: Location, project: Project) 
     _start_plugins(plugins, find_plugins(config.current))
     config.follow(lambda new: partial(_start_plugins, plugins, find_plugins(new)), scope)
 
+    def open_copies() -> ProjectCopies:
+        from holdfast.core.location.copies import ProjectCopies
+
+        return ProjectCopies(project, commons.environment, processes, commons.ids)
+
     def open_terminals() -> Ptys:
         from holdfast.core.pty.ptys import Ptys
 
@@ -192,6 +198,7 @@ async def open_location(commons: Commons, location: Location, project: Project) 
         snapshots=snapshots,
         processes=processes,
         terminals=Lazy(open_terminals),
+        copies=Lazy(open_copies),
         runner=runner,
         scope=scope,
     )

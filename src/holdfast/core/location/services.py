@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from holdfast.core.command.commands import Commands
     from holdfast.core.config.reload import LiveConfig
     from holdfast.core.lazy import Lazy
+    from holdfast.core.location.copies import ProjectCopies
     from holdfast.core.location.project import Project
     from holdfast.core.location.surface import Surface
     from holdfast.core.permission.permission import Permissions
@@ -41,6 +42,7 @@ class LocationServices(Frozen):
     snapshots: Snapshots
     processes: Processes
     terminals: Lazy[Ptys]
+    copies: Lazy[ProjectCopies]
     runner: Runner
     scope: Scope
 

@@ -1,20 +1,42 @@
-"""Answers the project copy operations: there are none to make here."""
+"""Answers the project copy operations, for the Location's project, which must be the one that was named."""
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from holdfast.schema.errors import ServiceUnavailableError
-from holdfast.server.errors import PublicFailure
+from holdfast.core.location.copies import NO_SOURCE
+from holdfast.core.location.errors import CopyFailed
+from holdfast.protocol.project_copies import ProjectCopy
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from holdfast.core.location.copies import ProjectCopies
+    from holdfast.protocol import project_copies as protocol
     from holdfast.server.types import Call
 
-UNAVAILABLE = "This server makes no project copies"
+
+async def create(call: Call) -> ProjectCopy:
+    wanted: protocol.CopyPayload = call.payload
+    async with _copies(call) as copies:
+        return ProjectCopy(directory=str(await copies.create(wanted.strategy, wanted.directory, wanted.name)))
 
 
-async def create(call: Call) -> None:
-    raise PublicFailure(ServiceUnavailableError(message=UNAVAILABLE, service="projectCopy"))
+async def remove(call: Call) -> None:
+    wanted: protocol.RemoveCopyPayload = call.payload
+    async with _copies(call) as copies:
+        await copies.remove(wanted.directory, force=wanted.force)
 
 
-remove = refresh = create
+async def refresh(call: Call) -> None:
+    async with _copies(call) as copies:
+        await copies.refresh()
+
+
+@asynccontextmanager
+async def _copies(call: Call) -> AsyncIterator[ProjectCopies]:
+    async with call.services as services:
+        if call.params.project_id != services.project.id:
+            raise CopyFailed(NO_SOURCE.format(services.location.directory))
+        yield services.copies()

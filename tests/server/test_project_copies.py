@@ -1,0 +1,149 @@
+"""Copies of a project over HTTP: real repositories, real working trees."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.server.conftest import Wire
+
+pytestmark = pytest.mark.anyio
+
+INVALID = (400, "InvalidRequestError")
+
+
+def git(folder: Path, *arguments: str) -> str:
+    named = ("-c", "user.name=somebody", "-c", "user.email=somebody@example.invalid")
+    return subprocess.run(("git", *named, *arguments), cwd=folder, check=True, capture_output=True, text=True).stdout
+
+
+@pytest.fixture
+def repository(project: Path) -> Path:
+    git(project, "init", "--quiet", "--initial-branch=main")
+    git(project, "add", ".")
+    git(project, "commit", "--quiet", "-m", "one")
+    return project
+
+
+class Copies:
+    def __init__(self, wire: Wire, project_id: str) -> None:
+        self._wire = wire
+        self._path = f"/experimental/project/{project_id}/copy"
+
+    async def create(self, directory: Path | str, name: str | None = None, strategy: str = "git_worktree") -> Any:
+        named = {} if name is None else {"name": name}
+        return await self._wire("POST", self._path, {"strategy": strategy, "directory": str(directory), **named})
+
+    async def remove(self, directory: Path | str, *, force: bool = False) -> Any:
+        return await self._wire("DELETE", self._path, {"directory": str(directory), "force": force})
+
+    async def refresh(self) -> Any:
+        return await self._wire("POST", f"{self._path}/refresh", ...)
+
+
+@pytest.fixture
+async def copies(wire: Wire, repository: Path) -> Copies:
+    return Copies(wire, (await wire.get("/api/location")).json["project"]["id"])
+
+
+def refused(answer: Any) -> tuple[str, bool | None]:
+    assert (answer.status, answer.json["name"]) == (400, "ProjectCopyError")
+    return answer.json["data"]["message"], answer.json["data"]["forceRequired"]
+
+
+async def test_a_copy_is_a_working_tree_of_the_same_project(
+    wire: Wire, copies: Copies, repository: Path, tmp_path: Path
+) -> None:
+    """API-151, API-003: a bare `{directory}`; what is committed is in it, on a branch of its own."""
+    made = await copies.create(tmp_path / "copies", "feature one")
+
+    assert (made.status, made.json) == (200, {"directory": str(tmp_path / "copies" / "feature-one")})
+    copy = Path(made.json["directory"])
+    assert (copy / "hello.txt").read_text() == "hello world\n"
+    assert git(copy, "branch", "--show-current").strip() == "opencode/feature-one"
+    here = (await wire.get(f"/api/location?location[directory]={copy}")).json
+    assert here["project"]["id"] == (await wire.get("/api/location")).json["project"]["id"]
+
+
+async def test_a_copy_without_a_name_gets_one(copies: Copies, tmp_path: Path) -> None:
+    """API-151: any number of them."""
+    made = [(await copies.create(tmp_path / "copies")).json["directory"] for _ in range(3)]
+
+    assert len(set(made)) == 3
+    assert all(Path(directory).parent == tmp_path / "copies" for directory in made)
+
+
+async def test_what_cannot_be_copied_is_said(copies: Copies, repository: Path, tmp_path: Path, wire: Wire) -> None:
+    """API-021, API-151: unknown strategies, projects, names and places; nothing is made, nothing is taken over."""
+    taken = tmp_path / "copies" / "taken"
+    taken.mkdir(parents=True)
+    elsewhere = Copies(wire, "another")
+
+    assert refused(await copies.create(tmp_path, strategy="clone"))[0] == "Project copy strategy unavailable: clone"
+    assert refused(await elsewhere.create(tmp_path))[0] == f"Project copy source not found: {repository}"
+    assert (
+        refused(await copies.create(tmp_path / "copies", "taken"))[0] == f"Project copy directory unavailable: {taken}"
+    )
+    assert refused(await copies.create("copies", "x"))[0] == "Invalid project copy directory: copies"
+    for name in ("", "..", "../x", "-f", "a/b", "x.lock", "a\u0000b", "x" * 200):
+        assert refused(await copies.create(tmp_path / "copies", name))[0].startswith("Invalid project copy name: ")
+    assert [path.name for path in (tmp_path / "copies").iterdir()] == ["taken"]
+    assert git(repository, "worktree", "list").count("\n") == 1
+
+
+async def test_a_project_without_a_repository_or_a_commit_has_no_copies(
+    wire: Wire, project: Path, tmp_path: Path
+) -> None:
+    """API-151."""
+    outside = Copies(wire, "global")
+    assert refused(await outside.create(tmp_path / "copies", "x"))[0].startswith("Project copy source not found: ")
+    assert refused(await outside.remove(tmp_path / "copies" / "x"))[0].startswith("Project copy source not found: ")
+    assert (await outside.refresh()).status == 204
+
+
+async def test_a_copy_is_removed_with_what_is_in_it_only_by_force(
+    copies: Copies, repository: Path, tmp_path: Path
+) -> None:
+    """API-021, API-151: `forceRequired` says so; the branch, and what was committed to it, stays."""
+    copy = Path((await copies.create(tmp_path, "work")).json["directory"])
+    (copy / "new.txt").write_text("not committed")
+
+    assert refused(await copies.remove(copy))[1] is True
+    assert (copy / "new.txt").exists()
+    assert (await copies.remove(copy, force=True)).status == 204
+    assert not copy.exists()
+    assert "opencode/work" in git(repository, "branch", "--list", "opencode/*")
+    assert refused(await copies.remove(copy, force=True)) == (f"Project copy directory unavailable: {copy}", None)
+
+
+async def test_nothing_but_a_copy_is_removed(copies: Copies, repository: Path, tmp_path: Path) -> None:
+    """API-151: not the project, not from inside a copy either, and no other directory."""
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "kept.txt").write_text("kept")
+
+    assert refused(await copies.remove(repository, force=True))[0] == f"Invalid project copy directory: {repository}"
+    assert refused(await copies.remove(other, force=True))[0] == f"Project copy directory unavailable: {other}"
+    assert refused(await copies.remove("a\u0000b"))[0].startswith("Project copy directory unavailable: ")
+    assert (other / "kept.txt").exists()
+    assert (repository / "hello.txt").exists()
+
+
+async def test_copies_that_are_gone_are_forgotten(copies: Copies, repository: Path, tmp_path: Path) -> None:
+    """API-151: refreshing is 204, and the name is free again."""
+    copy = Path((await copies.create(tmp_path, "work")).json["directory"])
+    shutil.rmtree(copy)
+    assert git(repository, "worktree", "list").count("\n") == 2
+
+    assert (await copies.refresh()).status == 204
+    assert git(repository, "worktree", "list").count("\n") == 1
+
+
+@pytest.mark.parametrize("payload", [{}, {"strategy": "git_worktree"}, {"directory": "/x", "force": "yes"}, [1]])
+@pytest.mark.parametrize("method", ["POST", "DELETE"])
+async def test_fields_are_checked_first(wire: Wire, method: str, payload: object) -> None:
+    """API-023, API-151: also of a DELETE, which has a body here."""
+    assert (await wire(method, "/experimental/project/global/copy", payload)).failure == INVALID
