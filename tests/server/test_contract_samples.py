@@ -43,7 +43,6 @@ DIFFERENT: dict[str, tuple[str, int, str | None]] = {
     "location-workspace-bad": ("API-026", 400, "InvalidRequestError"),
     "integration-attempt-unknown": ("API-026", 400, "InvalidRequestError"),
     "fs-read-missing": ("API-026", 404, "NotFoundError"),
-    "project-copy-remove-bad": ("API-151", 503, "ServiceUnavailableError"),
 }
 # Answers whose content differs on purpose, so that only status and envelope are compared.
 ENVELOPE_ONLY = {
