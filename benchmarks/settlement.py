@@ -19,6 +19,7 @@ from holdfast.core.database.database import SqliteDatabase
 from holdfast.core.runtime import Paths, Runtime
 from holdfast.core.scope import Scope
 from holdfast.core.tool.tool import Tool, ToolContext
+from holdfast.embedded.serve import fast_loop
 from holdfast.llm.offline import Call, OfflineResponse, Turn, respond
 from holdfast.schema.model import ModelRef
 from holdfast.schema.prompt import Prompt
@@ -142,4 +143,5 @@ async def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(asyncio.run(main()))
+    with asyncio.Runner(loop_factory=fast_loop()) as runner:  # as a server has it
+        sys.exit(runner.run(main()))
