@@ -90,6 +90,10 @@ async def test_what_cannot_be_copied_is_said(copies: Copies, repository: Path, t
     assert refused(await copies.create("copies", "x"))[0] == "Invalid project copy directory: copies"
     for name in ("", "..", "../x", "-f", "a/b", "x.lock", "a\u0000b", "x" * 200):
         assert refused(await copies.create(tmp_path / "copies", name))[0].startswith("Invalid project copy name: ")
+    (tmp_path / "file").write_text("no directory")
+    for _ in range(2):
+        assert "opencode/" not in refused(await copies.create(tmp_path / "file", "below"))[0]
+    assert git(repository, "branch", "--list", "opencode/*") == ""
     assert [path.name for path in (tmp_path / "copies").iterdir()] == ["taken"]
     assert git(repository, "worktree", "list").count("\n") == 1
 
@@ -127,7 +131,8 @@ async def test_nothing_but_a_copy_is_removed(copies: Copies, repository: Path, t
 
     assert refused(await copies.remove(repository, force=True))[0] == f"Invalid project copy directory: {repository}"
     assert refused(await copies.remove(other, force=True))[0] == f"Project copy directory unavailable: {other}"
-    assert refused(await copies.remove("a\u0000b"))[0].startswith("Project copy directory unavailable: ")
+    for nowhere in ("a\u0000b", "", ".", "project"):
+        assert refused(await copies.remove(nowhere, force=True))[0].startswith("Invalid project copy directory: ")
     assert (other / "kept.txt").exists()
     assert (repository / "hello.txt").exists()
 

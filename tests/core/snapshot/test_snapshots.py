@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.core.session.conftest import NoInput, ToolRuntime, event_types, new_session, tables
 from tests.core.session.test_move import git as run
 from tests.core.session.test_move import repository
 
@@ -17,6 +18,8 @@ from holdfast.core.process.git import Git
 from holdfast.core.snapshot import snapshot as module
 from holdfast.core.snapshot.errors import SnapshotError
 from holdfast.core.snapshot.snapshot import LEFT_SECONDS, Snapshots
+from holdfast.core.tool.tool import Tool, ToolContext
+from holdfast.llm.offline import Call, ScriptedTransport, Turn
 
 pytestmark = pytest.mark.anyio
 
@@ -100,3 +103,25 @@ async def test_what_git_cannot_add_is_left_out_alone(tmp_path: Path) -> None:
     lock.touch()
     with pytest.raises(SnapshotError, match="lock"):
         await snapshots.capture()
+
+
+async def test_a_name_in_no_encoding_is_no_reason_to_stop(tmp_path: Path) -> None:
+    """SES-112, SES-109: a tool makes a file whose name is not text; the step ends, and the next turn is taken."""
+    root = repository(tmp_path / "one")
+
+    async def make(given: NoInput, context: ToolContext) -> dict[str, Any]:
+        os.close(os.open(os.fsencode(root) + b"/caf\xe9.txt", os.O_CREAT | os.O_WRONLY))
+        (root / "plain.txt").write_text("plain")
+        return {}
+
+    model = ScriptedTransport([Turn(text="making", calls=(Call(tool="make", input={}),)), Turn(text="done")])
+    tools = {"make": Tool(description="makes", input=NoInput, output=dict[str, Any], execute=make)}
+    async with ToolRuntime(data=tmp_path / "data", directory=root, transport=model, tools=tools) as runtime:
+        session = await new_session(runtime)
+        await runtime.sessions.run(session.id)
+        types = await event_types(runtime, session.id)
+        assert types.count("step.ended") == 2
+        with tables(runtime) as sql:
+            ((captured,),) = sql("select data from event where type like '%snapshot.captured%'")
+        assert "plain.txt" in captured
+        assert "caf" not in captured

@@ -6,7 +6,7 @@ import asyncio
 import datetime
 import ipaddress
 import ssl
-from contextlib import AsyncExitStack, aclosing
+from contextlib import AsyncExitStack, aclosing, suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -136,6 +136,69 @@ async def test_a_connection_is_not_kept(transport: NetworkTransport, answer: byt
         assert await ask(transport, base) == b"hello"
         assert await ask(transport, base) == b"hello"
     assert connections == 2
+
+
+async def test_a_request_is_sent_again_once_at_most(transport: NetworkTransport) -> None:
+    """LLM-352: however many connections were kept, a provider that hangs up on each does not get it from all."""
+    asked = 0
+    gate = asyncio.Barrier(3)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        await read_request(reader)
+        await gate.wait()
+        writer.write(ANSWER)
+        await writer.drain()
+        with suppress(asyncio.IncompleteReadError):  # it was let go of with the others
+            await read_request(reader)
+            asked += 1
+
+    async with raw_server(serve) as base:
+        await asyncio.gather(*(ask(transport, base) for _ in range(3)))
+        request = HttpRequest(f"{base}/chat", {}, [b"{}"], Timeouts(first_byte=0.2))
+        with pytest.raises(LLMError):
+            await transport.send(request)
+    assert asked == 1
+
+
+@pytest.mark.parametrize("late", [False, True])
+async def test_a_trailer_and_what_follows_an_answer_change_nothing(transport: NetworkTransport, late: bool) -> None:
+    """LLM-362: an answer that was complete stays so."""
+    head, _, _ = ANSWER.rpartition(piece(b""))
+    answer = head + b"0\r\ncontent-encoding: br\r\n\r\n"
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(answer if late else answer + b"\x00 nonsense")
+        await writer.drain()
+        await wait_for_close(reader)
+
+    async with raw_server(serve) as base:
+        assert await ask(transport, base) == b"hello"
+        await transport.close()
+
+
+async def test_a_large_head_in_several_reads(transport: NetworkTransport) -> None:
+    """LLM-363: each byte of it counts once."""
+    big = b"x-note: " + b"y" * 40_000 + b"\r\n"
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        writer.write(HEAD[:-2] + big)
+        await writer.drain()
+        await asyncio.sleep(0.05)
+        writer.write(b"\r\n" + piece(b"hello") + piece(b""))
+        await writer.drain()
+
+    async with raw_server(serve) as base:
+        assert await ask(transport, base) == b"hello"
+
+
+async def test_a_header_about_length_cannot_be_chosen(transport: NetworkTransport) -> None:
+    """LLM-360: nobody downstream may read another request than was sent."""
+    with pytest.raises(LLMError, match="length") as caught:
+        await transport.send(HttpRequest("http://127.0.0.1:1/v1", {"Transfer-Encoding": "chunked"}, [b"{}"]))
+    assert caught.value.reason == "InvalidRequest"
 
 
 async def test_what_comes_unasked_closes_a_kept_connection(transport: NetworkTransport) -> None:

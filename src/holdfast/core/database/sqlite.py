@@ -6,7 +6,7 @@ import fcntl
 import os
 import random
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import apsw
@@ -72,7 +72,9 @@ def prepare(path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with _exclusive(path.with_name(path.name + ".lock")):
             # Made here, for its owner only: SQLite gives its companions the same mode.
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            # Only if it is new: closing any descriptor of a database drops the locks that this process has on it.
+            with suppress(FileExistsError):
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
             connection = connect(str(path), BusyWait())
             try:
                 migrate(connection, str(path))

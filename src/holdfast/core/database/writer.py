@@ -64,6 +64,7 @@ class Writer:
         future: asyncio.Future[Committed] = loop.create_future()
         if self._closed:
             future.set_exception(StorageClosed())
+            future.exception()  # seen: whoever submitted without awaiting looks at it later
         else:
             self._jobs.put(Job(unit, loop, future, on_commit))
         return future

@@ -134,8 +134,8 @@ class Signals:
             await self.look()
         finally:
             self._looking = None
-        if (self._flags or self._watchers) and not self.closed:
-            self._timer = asyncio.get_running_loop().call_later(POLL_SECONDS, self._poll)
+            if (self._flags or self._watchers) and not self.closed:
+                self._timer = asyncio.get_running_loop().call_later(POLL_SECONDS, self._poll)
 
     async def look(self) -> None:
         """Ask the database what moved, and tell those whom it concerns."""
@@ -166,7 +166,7 @@ class Signals:
             self._position = max(self._position, position)
             heard = self._heard.get(aggregate_id, -1)
             if aggregate_id in self._flags and seq != heard:  # lower after it was removed and began again
-                self._heard[aggregate_id] = max(seq, heard)
+                self._heard[aggregate_id] = seq
                 moved.append(aggregate_id)
         return moved
 

@@ -4,6 +4,7 @@ project, so that a Session can be moved into one."""
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ NO_STRATEGY = "Project copy strategy unavailable: {}"
 NO_SOURCE = "Project copy source not found: {}"
 INVALID = "Invalid project copy directory: {}"
 INVALID_NAME = "Invalid project copy name: {}"
+UNAVAILABLE_BRANCH = "Project copy branch unavailable: {}"
 UNAVAILABLE = "Project copy directory unavailable: {}"
 _NAME = pattern(r"\w(?:[\w.-]{0,98}\w)?")
 
@@ -42,19 +44,26 @@ class ProjectCopies:
         name = self._ids.slug() if name is None else "-".join(name.split())
         if _NAME.fullmatch(name) is None or name.endswith(".lock") or ".." in name:
             raise CopyFailed(INVALID_NAME.format(name))
-        if not os.path.isabs(directory) or "\0" in directory:
-            raise CopyFailed(INVALID.format(directory))
+        self._require_place(directory)
         target = Path(directory) / name
         if os.path.lexists(target):
             raise CopyFailed(UNAVAILABLE.format(target))
         branch = BRANCH.format(name=name)
-        await self._run("worktree", "add", "--quiet", "-b", branch, "--", str(target), "HEAD")
+        if await self._run("branch", "--list", branch):
+            raise CopyFailed(UNAVAILABLE_BRANCH.format(branch))
+        try:
+            await self._run("worktree", "add", "--quiet", "-b", branch, "--", str(target), "HEAD")
+        except CopyFailed:
+            with suppress(CopyFailed):
+                await self._run("branch", "-D", branch)
+            raise
         return target.resolve()
 
     async def remove(self, directory: str, *, force: bool) -> None:
         """One of ours, never the project itself. What is not committed in it needs `force`; its branch stays."""
         self._require_repository()
-        wanted = os.path.realpath(directory) if "\0" not in directory else ""
+        self._require_place(directory)
+        wanted = os.path.realpath(directory)
         if wanted == os.path.realpath(self._project.directory):
             raise CopyFailed(INVALID.format(directory))
         main, *copies = await self._worktrees()
@@ -77,9 +86,13 @@ class ProjectCopies:
 
     async def _worktrees(self) -> list[str]:
         """The repository's own first."""
-        listed = await self._run("worktree", "list", "--porcelain", "-z")
-        lines = os.fsdecode(listed).split("\0")
+        listed = await self._run("worktree", "list", "--porcelain")
+        lines = os.fsdecode(listed).split("\n")
         return [os.path.realpath(line.removeprefix("worktree ")) for line in lines if line.startswith("worktree ")]
+
+    def _require_place(self, directory: str) -> None:
+        if not os.path.isabs(directory) or "\0" in directory or not directory.isprintable():
+            raise CopyFailed(INVALID.format(directory))
 
     def _require_repository(self) -> None:
         if self._project.store is None:

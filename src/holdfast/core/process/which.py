@@ -7,6 +7,7 @@ import os
 
 def which(name: str, path: str | None = None) -> str | None:
     """The first executable of that name in `path`, or in this process's own; a name with a slash is a path itself."""
-    folders = [""] if os.path.dirname(name) else (path or os.environ.get("PATH") or os.defpath).split(os.pathsep)
+    places = os.environ.get("PATH", os.defpath) if path is None else path
+    folders = [""] if os.path.dirname(name) else places.split(os.pathsep)
     candidates = (os.path.join(folder, name) for folder in folders)
     return next((each for each in candidates if os.path.isfile(each) and os.access(each, os.X_OK)), None)

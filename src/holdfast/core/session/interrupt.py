@@ -47,7 +47,8 @@ class Interrupt:
         self.requested = True
         for task, over in tuple(self._open.items()):
             task.cancel()
-            self._loop.call_later(self._grace, _resolve, over)
+            timer = self._loop.call_later(self._grace, _resolve, over)
+            over.add_done_callback(lambda _, timer=timer: timer.cancel())  # type: ignore[misc]
 
     def check(self) -> None:
         """Raise if an interruption was asked for; for places where nothing is half done."""

@@ -73,10 +73,14 @@ class Lease:
     ) -> asyncio.Future[Committed]:
         take, self._take = self._take, ()
         before = (*take, *before)
-        if payloads:
-            future = self._log.submit(*payloads, location=location, before=before, local=local, fence=self.fence)
-        else:
-            future = self._log.write(self.fence.session_id, before, local, self.fence)
+        try:
+            if payloads:
+                future = self._log.submit(*payloads, location=location, before=before, local=local, fence=self.fence)
+            else:
+                future = self._log.write(self.fence.session_id, before, local, self.fence)
+        except Exception:
+            self._take = take
+            raise
         if take:
             future.add_done_callback(functools.partial(self._taken_or_not, take))
         return future

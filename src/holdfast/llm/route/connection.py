@@ -140,7 +140,7 @@ class Connection(asyncio.Protocol):
         answer = self._answer = Answer(self)
         self._parser = httptools.HttpResponseParser(self)
         self._headers: dict[str, str] = {}
-        self._head_size = 0
+        self._head_size = self._field_size = 0
         self._written = self._complete = False
         try:
             for block in _blocks(head, body):
@@ -193,7 +193,8 @@ class Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            self._end(error.__context__ if isinstance(error.__context__, ConnectionError) else NotHttp())
+            cause = error.__context__ if isinstance(error.__context__, ConnectionError) else NotHttp()
+            self._end(None if self._complete else cause)
             self.close()
             return
         if self._complete:
@@ -238,9 +239,11 @@ class Connection(asyncio.Protocol):
     # -- what the parser tells -----------------------------------------------------------------------------------
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._head_size += len(name) + len(value)
-        if self._head_size > HEAD_LIMIT:
+        self._field_size += len(name) + len(value)
+        if self._field_size > HEAD_LIMIT:
             raise HeadTooLarge
+        if self._answer is not None and self._answer.begun:
+            return  # a trailer, which changes nothing any more
         self._headers[name.decode("latin-1").lower()] = value.decode("utf-8", "replace")
 
     def on_headers_complete(self) -> None:
@@ -261,7 +264,7 @@ class Connection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         if self._answer is not None and self._answer.begun and not self._complete:
             self._complete = True
-            self._reusable = self._written and self._parser.should_keep_alive()
+            self._reusable = self._written and not self._full and self._parser.should_keep_alive()
 
     def _end(self, error: ConnectionError | None) -> None:
         answer, self._answer = self._answer, None

@@ -7,6 +7,7 @@ import base64
 import os
 import socket
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -155,10 +156,11 @@ def _keep_alive(transport: asyncio.BaseTransport) -> None:
     connected: _Settable | None = transport.get_extra_info("socket")
     if connected is None:
         return
-    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in KEEPALIVE.items():
-        if hasattr(socket, name):
-            connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    with suppress(OSError):  # not everywhere, and not after a reset
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in KEEPALIVE.items():
+            if hasattr(socket, name):
+                connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 class _Tunnel(asyncio.Protocol):
@@ -195,6 +197,7 @@ class _Tunnel(asyncio.Protocol):
             self._opened.set_result(None)
         else:
             self._opened.set_exception(error)
+            self._opened.exception()  # seen: whoever asked may be gone
 
 
 class _Refused(ConnectionError):

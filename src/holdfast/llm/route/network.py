@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from holdfast.llm.route.websocket import Sockets
 
 KEEP_SECONDS = 60.0
+STALE_SECONDS = 1.0
+"""A kept connection that ends sooner than this, without a word, had been let go of before it was used."""
 ADDRESSES = 256
 INFLATED = 1024 * 1024
 """Of a compressed body at once, however well it was compressed."""
@@ -32,6 +34,7 @@ NAME = pattern(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 class NetworkTransport:
     def __init__(self) -> None:
+        self._closed = False
         self._connections: set[Connection] = set()
         self._idle: dict[Origin, list[Connection]] = {}
         self._addresses: dict[str, Address] = {}
@@ -77,6 +80,7 @@ class NetworkTransport:
         return self._session
 
     async def close(self) -> None:
+        self._closed = True
         for connection in self._connections:
             connection.close()
         self._connections.clear()
@@ -90,11 +94,16 @@ class NetworkTransport:
     async def _ask(self, origin: Origin, head: bytes, request: HttpRequest) -> Answer:
         from holdfast.llm.route.connection import Unanswered
 
-        while (connection := self._take(origin)) is not None:
+        connection = self._take(origin)
+        if connection is not None:
+            began = connection.loop.time()
             try:
                 return await connection.ask(head, request.body, request.timeouts.first_byte)
             except Unanswered:
-                continue  # the other side had let go of it: nothing was lost
+                if connection.loop.time() - began > STALE_SECONDS:
+                    raise
+                # The other side had let go of it, and of others like it.
+                self._forget(origin)
         async with asyncio.timeout(request.timeouts.first_byte):
             connection = await self._open(origin, request.timeouts)
             return await connection.ask(head, request.body)
@@ -106,6 +115,10 @@ class NetworkTransport:
                 self._addresses.clear()
             known = self._addresses[url] = parse(url)
         return known
+
+    def _forget(self, origin: Origin) -> None:
+        for connection in self._idle.pop(origin, ()):
+            connection.close()
 
     def _take(self, origin: Origin) -> Connection | None:
         """The one that was used last: its other side is the least likely to have left."""
@@ -130,7 +143,12 @@ class NetworkTransport:
             async with asyncio.timeout(limits.connect):
                 opened = await dial(origin, lambda: Connection(keep), self._tls)
         except TimeoutError as error:
+            if error.errno is not None:  # the system's own limit
+                raise ConnectionError(error.errno, error.strerror) from error
             raise _late("connect", limits.connect, "no connection to the provider") from error
+        if self._closed:
+            opened.close()
+            raise ConnectionAbortedError("the transport was closed")
         self._connections = {each for each in self._connections if not each.closed} | {opened}
         return opened
 
@@ -211,6 +229,8 @@ def _head(request: HttpRequest, address: Address) -> bytes:
         headers["authorization"] = address.credentials
     headers |= {name.lower(): value for name, value in request.headers.items()}
     headers["content-length"] = str(request.length)
+    if "transfer-encoding" in headers:
+        raise Unsendable("the length of a body is always said, and not chosen")
     for name, value in headers.items():
         if not NAME.fullmatch(name) or UNFIT.search(value):
             raise Unsendable("a header has characters that none may have")

@@ -45,7 +45,7 @@ class Outbox:
         self._staged.extend(payloads)
         if self._staged:
             staged, self._staged = self._staged, []
-            future = self._lease.submit(*staged, location=self._location, local=local)
+            future = self._handed_over(staged, local)
             future.add_done_callback(self._count)
             self._submitted.append(future)
 
@@ -65,9 +65,10 @@ class Outbox:
             first = self._submitted[0]
             try:
                 await asyncio.shield(first)
-            finally:
-                if first.done():
-                    self._submitted.remove(first)
+            except Exception:
+                self._submitted.remove(first)
+                raise
+            self._submitted.remove(first)
 
     async def publish(
         self,
@@ -86,6 +87,15 @@ class Outbox:
         """Let what is staged wait for the next commit, but not for long."""
         if self._staged and self._due is None:
             self._due = asyncio.get_running_loop().call_later(SOON_SECONDS, self.submit)
+
+    def _handed_over(self, staged: list[Record], local: Sequence[Statement]) -> asyncio.Future[Committed]:
+        """What cannot even be handed over fails like a commit: nothing after it counts."""
+        try:
+            return self._lease.submit(*staged, location=self._location, local=local)
+        except Exception as error:  # noqa: BLE001 - whoever commits next is told
+            refused: asyncio.Future[Committed] = asyncio.get_running_loop().create_future()
+            refused.set_exception(error)
+            return refused
 
     def _count(self, future: asyncio.Future[Committed]) -> None:
         self.committed += not future.cancelled() and future.exception() is None

@@ -85,7 +85,12 @@ class StepSnapshots:
             session_id=self._session_id,
             assistant_message_id=message_id,
             snapshot=after,
-            files=tuple(files),
+            files=tuple(filter(_is_text, files)),
         )
         self._outbox.submit(captured)
         return after
+
+
+def _is_text(name: str) -> bool:
+    """A name in no encoding cannot be recorded; such a file is in the tree, and is not among those that go back."""
+    return not any("\ud800" <= character <= "\udfff" for character in name)

@@ -185,7 +185,8 @@ class Turn:
                 for event in batch:
                     publisher.handle(event)
                 if publisher.fresh:
-                    await self._outbox.commit()  # no side effect before its call is on disk
+                    self._outbox.submit()
+                    await self._outbox.heard()  # no side effect before its call is on disk
                     self._on_disk = True
                     self._start_tools()
                 else:
