@@ -16,6 +16,8 @@ from holdfast.schema.ids import (
     format_id,
 )
 
+SUPPLY = 64
+
 
 class Clock(Protocol):
     def now(self) -> int:
@@ -35,6 +37,7 @@ class Ids:
         self._chance = chance or random.Random()
         self._millis = 0
         self._counter = 0
+        self._tails: list[str] = []
 
     def session(self) -> SessionID:
         return SessionID(self._make("ses", descending=True))
@@ -60,11 +63,17 @@ class Ids:
         self._counter += 1
         if self._counter == COUNTER_SPAN:
             self._millis, self._counter = self._millis + 1, 1
-        tail = self._chance.randbytes(RANDOM_LENGTH).translate(_LETTERS).decode("ascii")
-        return format_id(prefix, self._millis * COUNTER_SPAN + self._counter, tail, descending=descending)
+        return format_id(prefix, self._millis * COUNTER_SPAN + self._counter, self._tail(), descending=descending)
+
+    def _tail(self) -> str:
+        """Letters by chance, taken from a supply: an id is made for every event."""
+        if not self._tails:
+            letters = self._chance.randbytes(SUPPLY * RANDOM_LENGTH).translate(_LETTERS).decode("ascii")
+            self._tails = [letters[at : at + RANDOM_LENGTH] for at in range(0, len(letters), RANDOM_LENGTH)]
+        return self._tails.pop()
 
 
-# From a random byte to a character: an id is made for every event, and this is one step for all of them.
+# From a random byte to a character, in one step for all of them.
 _LETTERS = bytes(ord(ALPHABET[byte % len(ALPHABET)]) for byte in range(256))
 _QUALITIES = """
     amber brave calm clear deep eager early fair fine firm free glad grand green keen kind light lucky mild neat

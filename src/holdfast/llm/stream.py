@@ -85,7 +85,7 @@ def prepare(model: Model, request: Request) -> Prepared:
     return prepared
 
 
-async def stream(
+def stream(
     transport: Transport,
     model: Model,
     request: Request | Prepared,
@@ -96,13 +96,14 @@ async def stream(
     """Events in order, grouped by network read. Closing the iterator, or cancelling, releases the connection.
     `before` is awaited when everything is ready; nothing is sent until it returns."""
     prepared = request if isinstance(request, Prepared) else prepare(model, request)
+    batches = _stream(transport, prepared, retry, before)
     total = model.route.timeouts.total
-    deadline = None if total is None else asyncio.get_running_loop().time() + total
-    async with aclosing(_stream(transport, prepared, retry, before)) as batches:
-        if deadline is None:
-            async for batch in batches:
-                yield batch
-            return
+    return batches if total is None else _limited(batches, total)
+
+
+async def _limited(batches: AsyncGenerator[list[Event], None], total: float) -> AsyncGenerator[list[Event], None]:
+    deadline = asyncio.get_running_loop().time() + total
+    async with aclosing(batches):
         step: list[Event] | None = []
         while step is not None:
             ended = bool(step) and isinstance(step[-1], Finish | ProviderError)

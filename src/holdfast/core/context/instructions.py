@@ -78,7 +78,7 @@ class InstructionFiles:
         file = self.find(f"{self._config}/{NAME}", within=None)
         found = [file] if file is not None else []
         if folders := self.covered():
-            root = self.root()
+            root = self._covered[1]
             found += [file for folder in folders if (file := self.in_directory(folder, root)) is not None]
         return list({file.path: file for file in found}.values())
 
