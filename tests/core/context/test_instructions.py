@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.core.context.places import Place, baseline, forbidden, instructions, stored, told
 
+from holdfast.core.context import file_cache
 from holdfast.core.context import instructions as module
 from holdfast.core.context.file_cache import FILE_LIMIT
 from holdfast.core.context.system_context import initialize, observe
@@ -236,6 +237,50 @@ async def test_settled_files_are_not_read_again_and_changes_are_never_missed(
         near.write_text("two", encoding="utf-8")
         os.utime(near, ns=(status.st_atime_ns, status.st_mtime_ns))
     assert initialize(await observe(files.ambient())).baseline == instructions((near, "two"))
+
+
+@pytest.fixture
+def settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if everything had been there for long."""
+    monkeypatch.setattr(file_cache, "SETTLED_NS", -(10**18))
+
+
+@pytest.mark.usefixtures("settled")
+@pytest.mark.parametrize("name", ["AGENTS.md", "CLAUDE.md"])
+async def test_a_directory_without_instructions_is_looked_into_when_it_changed(
+    place: Place, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """CTX-139, CTX-131: one look at an unchanged directory is enough; a file that comes, or goes, is seen."""
+    files = place.files()
+    assert await baseline(files.ambient()) == ""
+    looked: list[str] = []
+    lstat = os.lstat
+
+    def watched(path: str) -> os.stat_result:
+        looked.append(path)
+        return lstat(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "lstat", watched)
+        assert await baseline(files.ambient()) == ""
+    assert [path for path in looked if path.startswith(str(place.root))] == []
+    time.sleep(0.05)  # noqa: ASYNC251 - a tick of the file system
+    near = place.write(f"packages/core/{name}", "near")
+    assert await baseline(files.ambient()) == instructions((near, "near"))
+    time.sleep(0.05)  # noqa: ASYNC251 - a tick of the file system
+    near.unlink()
+    assert await baseline(files.ambient()) == ""
+
+
+@pytest.mark.usefixtures("settled")
+async def test_a_link_that_led_nowhere_is_looked_at_again(place: Place) -> None:
+    """CTX-139: what it leads to may come without any change beside it."""
+    target = place.root / "shared" / "rules.md"
+    (place.work / "AGENTS.md").symlink_to(target)
+    files = place.files()
+    assert await baseline(files.ambient()) == ""
+    place.write("shared/rules.md", "ours")
+    assert await baseline(files.ambient()) == instructions((target, "ours"))
 
 
 async def test_a_directory_that_moved_behind_its_link_is_found(place: Place) -> None:

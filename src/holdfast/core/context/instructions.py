@@ -8,7 +8,7 @@ import stat
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.core.context.canonical import CanonicalDirectories, contains, printable, upward
-from holdfast.core.context.file_cache import ABSENT, FILE_LIMIT, FileTooLarge
+from holdfast.core.context.file_cache import ABSENT, FILE_LIMIT, FileTooLarge, Stamp
 from holdfast.core.context.source import UNAVAILABLE, JsonCodec, Source
 from holdfast.core.context.system_context import EMPTY, make
 from holdfast.schema.record import Record
@@ -28,6 +28,7 @@ REMOVED = "The ambient instructions given before are no longer in force."
 
 NAME = "AGENTS.md"
 OTHER_NAME = "CLAUDE.md"
+REMEMBERED = 1_024
 
 TOTAL_LIMIT = 4 * FILE_LIMIT
 """Characters of one set of files, which the model is sent as a whole."""
@@ -64,6 +65,8 @@ class InstructionFiles:
         self._environment = environment
         self._covered: tuple[str, str, list[str]] = ("", "", [])
         self._reported: set[str] = set()
+        self._bare: dict[str, Stamp] = {}
+        """Directories in which nothing is called like an instruction file, as they were then."""
 
     def ambient(self) -> SystemContext:
         try:
@@ -92,11 +95,22 @@ class InstructionFiles:
         return self._covered[2]
 
     def in_directory(self, folder: str, root: str) -> Found | None:
-        """The instruction file of a directory of the project; both paths canonical."""
-        found = self.look(f"{folder.rstrip('/')}/{NAME}", within=root)
-        if found is not None or self.flag("OPENCODE_DISABLE_CLAUDE_CODE", "OPENCODE_DISABLE_CLAUDE_CODE_PROMPT"):
-            return found
-        return self.look(f"{folder.rstrip('/')}/{OTHER_NAME}", within=root)
+        """The instruction file of a directory of the project; both paths canonical. A directory that had none and has
+        not changed has none."""
+        try:
+            stamp = Stamp.of(os.stat(folder))
+        except OSError:
+            stamp = None
+        if stamp is not None and self._bare.get(folder) == stamp:
+            return None
+        paths = [f"{folder.rstrip('/')}/{name}" for name in (NAME, OTHER_NAME)]
+        claude = not self.flag("OPENCODE_DISABLE_CLAUDE_CODE", "OPENCODE_DISABLE_CLAUDE_CODE_PROMPT")
+        found = self.look(paths[0], within=root) or (self.look(paths[1], within=root) if claude else None)
+        if len(self._bare) >= REMEMBERED:
+            self._bare.clear()
+        if stamp is not None and stamp.settled and not any(map(os.path.lexists, paths)):
+            self._bare[folder] = stamp
+        return found
 
     def look(self, path: str, *, within: str | None) -> Found | None:
         """The regular file at a path whose directory is canonical, or None if there is none that may be used."""
