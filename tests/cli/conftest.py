@@ -73,14 +73,16 @@ class Machine:
     def configure(self, **document: Any) -> None:
         (self.project / "opencode.json").write_text(json.dumps(document), encoding="utf-8")
 
-    def configuration(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads((self.project / "opencode.json").read_text(encoding="utf-8"))
-        return found
+    def configure_user(self, **document: Any) -> None:
+        """The user's own configuration, which counts whatever the project is."""
+        folder = self.home / "config" / "opencode"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "opencode.json").write_text(json.dumps(document), encoding="utf-8")
 
     def use_provider(self, url: str, *, models: dict[str, Any] | None = None, **options: Any) -> None:
         options = {"baseURL": url, **options}
         provider = {"npm": "@ai-sdk/openai-compatible", "options": options, "models": models or {"m": {}}}
-        self.configure(model="mock/m", provider={"mock": provider})
+        self.configure_user(model="mock/m", provider={"mock": provider})
 
     def start(self, *arguments: str | bytes, **environment: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(

@@ -167,7 +167,7 @@ def test_what_was_typed_before_is_no_answer(holdfast: Machine, provider: Provide
 
     provider.behave = call_later
     holdfast.use_provider(provider.url)
-    holdfast.configure(**holdfast.configuration(), permission={"bash": "ask"})
+    holdfast.configure(permission={"bash": "ask"})
     person = holdfast.at_terminal("run", "go")
     assert provider.asked.acquire(timeout=PATIENCE)
     person.type("y\n")
