@@ -101,13 +101,22 @@ class Capture:
 class Processes:
     """The children of one Location."""
 
-    def __init__(self, *, limit: int = RUNNING_LIMIT, tree_limit: int = TREE_LIMIT, watched: bool = True) -> None:
-        """What is not `watched` ends by itself, should this process be killed."""
+    def __init__(
+        self,
+        *,
+        limit: int = RUNNING_LIMIT,
+        tree_limit: int = TREE_LIMIT,
+        watched: bool = True,
+        before_start: Callable[[], None] | None = None,
+    ) -> None:
+        """What is not `watched` ends by itself, should this process be killed. `before_start` is called before each
+        child is started."""
         self._slots = asyncio.Semaphore(limit)
         self._tree_limit = tree_limit
         self._token = secrets.token_hex(8)
         self._numbers = count(1)
         self._watchdog = Watchdog(self._token) if watched else None
+        self._before_start = before_start
         self._running: dict[asyncio.Task[Ended], _Child] = {}
         self._closed = False
 
@@ -159,6 +168,8 @@ class Processes:
     ) -> _Child:
         if self._closed:
             raise ProcessError(command, "no process can be started any more")
+        if self._before_start is not None:
+            self._before_start()
         marker = f"{MARKER}={self._token}.{next(self._numbers)}"
         name, _, value = marker.partition("=")
         try:
