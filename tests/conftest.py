@@ -97,6 +97,7 @@ async def runtime(tmp_path: Path, project: Path, model: ScriptedTransport) -> As
         environment={"HOME": str(tmp_path)},
         transport=model,
         titles=False,
+        trust=True,
     ) as runtime:
         yield runtime
 

@@ -21,6 +21,7 @@ export interface Client {
   readonly commands: CommandsOperations
   readonly skills: SkillsOperations
   readonly references: ReferencesOperations
+  readonly config: ConfigOperations
   readonly integrations: IntegrationsOperations
   readonly credentials: CredentialsOperations
   readonly files: FilesOperations
@@ -169,6 +170,15 @@ export interface ReferencesOperations {
   list(input?: { location?: LocationSelector | null }, options?: CallOptions): Promise<Located<LocationInfo, readonly ReferenceInfo[]>>
 }
 
+export interface ConfigOperations {
+  /** The configuration files and folders of a Location, lowest priority first, without secrets. */
+  get(input?: { location?: LocationSelector | null }, options?: CallOptions): Promise<readonly (ConfigDocument | ConfigDirectory)[]>
+  /** What in the configuration does not count, and what of the project needs trust. */
+  report(input?: { location?: LocationSelector | null }, options?: CallOptions): Promise<ConfigReport>
+  /** Read the configuration again; it counts from the next turn on. A broken file changes nothing. Fails with ConflictError. */
+  reload(input?: { location?: LocationSelector | null }, options?: CallOptions): Promise<ConfigReport>
+}
+
 export interface IntegrationsOperations {
   /** What can be connected, how, and what it is connected with. */
   list(input?: { location?: LocationSelector | null }, options?: CallOptions): Promise<Located<LocationInfo, readonly IntegrationInfo[]>>
@@ -248,6 +258,7 @@ export interface Agent {
   readonly color?: string
   readonly steps?: number
   readonly permissions: readonly Rule[]
+  readonly fences?: readonly (readonly Rule[])[]
 }
 
 export interface AgentAttachment {
@@ -398,6 +409,40 @@ export interface CompactionStarted {
   readonly sessionID: string
   readonly messageID: string
   readonly reason: "auto" | "manual"
+}
+
+export interface ConfigDirectory {
+  readonly type: "directory"
+  readonly path: string
+  readonly origin: "project" | "untrusted" | "user"
+}
+
+export interface ConfigDocument {
+  readonly type: "document"
+  readonly path: string
+  readonly origin: "project" | "untrusted" | "user"
+  readonly info: Record<string, unknown>
+}
+
+export interface ConfigProblem {
+  readonly severity: "error" | "warning"
+  readonly path: string
+  readonly line?: number
+  readonly message: string
+  readonly suggestion?: string
+}
+
+export interface ConfigReport {
+  readonly files: readonly string[]
+  readonly problems: readonly ConfigProblem[]
+  readonly sources: readonly ConfigSource[]
+}
+
+export interface ConfigSource {
+  readonly path: string
+  readonly trusted: boolean
+  readonly digest: string
+  readonly wants: readonly string[]
 }
 
 export type Connection =

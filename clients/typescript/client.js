@@ -97,6 +97,11 @@ export function createClient(options) {
     references: {
       list: call({ method: "GET", path: "/api/reference", shape: "location", errors: [400, 401], query: ["location"] }),
     },
+    config: {
+      get: call({ method: "GET", path: "/api/config", shape: "bare", errors: [400, 401], query: ["location"] }),
+      report: call({ method: "GET", path: "/api/config/report", shape: "data", errors: [400, 401], query: ["location"] }),
+      reload: call({ method: "POST", path: "/api/config/reload", shape: "data", errors: [400, 401, 409], query: ["location"] }),
+    },
     integrations: {
       list: call({ method: "GET", path: "/api/integration", shape: "location", errors: [400, 401], query: ["location"] }),
       get: call({ method: "GET", path: "/api/integration/{integrationID}", shape: "location", errors: [400, 401], query: ["location"] }),

@@ -309,7 +309,7 @@ COMMAND = {
 
 def test_a_command_is_expanded_and_sent(holdfast: Machine) -> None:
     """CAT-078, CAT-079, CAT-080: arguments in their places, output of its shell commands, and the file it names."""
-    holdfast.configure(command=COMMAND)
+    holdfast.configure_user(command=COMMAND)
     ran = holdfast("run", "--model", "demo/echo", "--command", "greet", "Ada")
     sent = holdfast.look(ran.session)[1][0]
 
@@ -322,7 +322,7 @@ def test_a_command_is_expanded_and_sent(holdfast: Machine) -> None:
 
 def test_the_shell_of_a_command_needs_permission(holdfast: Machine) -> None:
     """CAT-080, TOL-354: asked for like that of a model; a denial is said in its place."""
-    holdfast.configure(command=COMMAND, permission={"bash": "ask"})
+    holdfast.configure_user(command=COMMAND, permission={"bash": "ask"})
     denied = holdfast("run", "--model", "demo/echo", "--command", "greet", "Ada")
     text = holdfast.look(denied.session)[1][0]
     assert isinstance(text, UserMessage)

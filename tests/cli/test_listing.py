@@ -25,7 +25,7 @@ def test_models_of_connected_providers(holdfast: Machine, here: Invoke, provider
 @pytest.fixture
 def provider_config(holdfast: Machine, here: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCAL_KEY", SECRET)
-    holdfast.configure(
+    holdfast.configure_user(
         model="local/small",
         provider={
             "local": {
@@ -118,7 +118,7 @@ def test_a_good_configuration(here: Invoke, holdfast: Machine, provider_config: 
     """Each file that is read is named."""
     ran = here("config", "check")
 
-    assert (ran.code, ran.out.splitlines()) == (0, [str(holdfast.project / "opencode.json")])
+    assert (ran.code, ran.out.splitlines()) == (0, [str(holdfast.home / "config" / "opencode" / "opencode.json")])
 
 
 def test_a_warning_is_no_failure(here: Invoke, holdfast: Machine) -> None:
@@ -158,10 +158,7 @@ def test_what_is_wrong_is_said_once(holdfast: Machine, command: tuple[str, ...])
 
 def test_the_configuration_in_force_has_no_secrets(here: Invoke, holdfast: Machine, provider_config: None) -> None:
     """CAT-031, CAT-033: one merged document."""
-    (holdfast.home / "config" / "opencode").mkdir(parents=True)
-    (holdfast.home / "config" / "opencode" / "opencode.json").write_text(
-        '{"instructions": ["mine.md"]}', encoding="utf-8"
-    )
+    holdfast.configure(instructions=["mine.md"])
     ran = here("config", "show")
     shown = json.loads(ran.out)
 

@@ -17,6 +17,8 @@ from holdfast.protocol.openapi import EXTENSION, document
 CONTRACT = SHARED / "contract" / "opencode-v2-openapi.json"
 
 # Operation and place (globs), and why we differ there.
+OF_THE_NEXT_GENERATION = {"v2.config.get"}
+"""Operations that the recorded contract does not have yet, under the names that OpenCode 2.0 gives them."""
 DIFFERENCES: dict[tuple[str, str], str] = {
     # What the wire does and the contract's document does not say (its README lists these).
     ("v2.session.list", "200.cursor.*"): "API-005: an empty page has null cursors",
@@ -38,6 +40,7 @@ DIFFERENCES: dict[tuple[str, str], str] = {
     ("v2.event.subscribe", "200*session.error*.error*"): "API-214: errors of any name, with the same two fields",
     ("v2.event.subscribe", "200*session.status*.action.*"): "API-214: the action of a retry is not spelled out",
     # Ours.
+    ("v2.agent.list", "200.data[].fences: added"): "TOL-400: rules that only narrow",
     ("v2.session.list", "query.archived: added"): "SES-027: put away or not",
     ("v2.session.compact", "409: added"): "API-119: compaction works here, and there may be nothing to compact",
     ("v2.session.permission.create", "409: added"): "API-132: an id that is taken is a conflict, not a defect",
@@ -234,7 +237,8 @@ def test_extensions_are_marked_and_leave_the_contract_alone() -> None:
     marked = {name for name, (_, _, operation) in operations.items() if operation.get(EXTENSION)}
 
     assert marked == {endpoint.operation for endpoint in API if endpoint.extension}
-    assert all(name.startswith("holdfast.") for name in marked)
+    assert all(name.startswith("holdfast.") for name in marked - OF_THE_NEXT_GENERATION)
+    assert marked >= OF_THE_NEXT_GENERATION
     assert all(name.startswith("v2.") for name in operations.keys() - marked)
     assert {"holdfast.session.pending", "holdfast.session.move", "holdfast.metrics.read"} <= marked
 

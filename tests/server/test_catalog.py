@@ -71,7 +71,7 @@ async def runtime(tmp_path: Path, project: Path, model: ScriptedTransport) -> As
     environment = {"HOME": str(tmp_path), "OPENAI_API_KEY": CANARY, "OPENCODE_DISABLE_MODELS_FETCH": "1"}
     paths = Paths(tmp_path / "data")
     async with Runtime(
-        paths=paths, directory=project, environment=environment, transport=model, titles=False
+        paths=paths, directory=project, environment=environment, transport=model, titles=False, trust=True
     ) as runtime:
         yield runtime
 

@@ -342,7 +342,9 @@ async def asking(tmp_path: Path, model: ScriptedTransport) -> AsyncIterator[Repl
     folder = repository(tmp_path / "proj3", permission={"*": "ask"})
     paths, environment = Paths(tmp_path / "data3"), {"HOME": str(tmp_path)}
     async with (
-        Runtime(paths=paths, directory=folder, environment=environment, transport=model, titles=False) as runtime,
+        Runtime(
+            paths=paths, directory=folder, environment=environment, transport=model, titles=False, trust=True
+        ) as runtime,
         in_memory(App(runtime)) as wire,
     ):
         replay = Replay(wire, model, folder)

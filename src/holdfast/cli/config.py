@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
 from holdfast.cli.output import json_option, print_json, printable
+
+if TYPE_CHECKING:
+    from holdfast.schema.configuration import ConfigProblem, ConfigReport
+
+
+def described(problem: ConfigProblem) -> str:
+    place = problem.path if problem.line is None else f"{problem.path}:{problem.line}"
+    hint = f" (did you mean {problem.suggestion}?)" if problem.suggestion else ""
+    return f"{problem.severity}: {place}: {problem.message}{hint}"
+
+
+def refused(report: ConfigReport) -> bool:
+    """Whether a file could not be used as it was meant."""
+    return any(problem.severity == "error" for problem in report.problems)
 
 
 @click.group("config")
@@ -43,20 +58,21 @@ def schema() -> None:
 
 async def _check(as_json: bool) -> int:
     from holdfast.cli.failure import FAILED
-    from holdfast.cli.host import Host
+    from holdfast.cli.host import Host, quiet_configuration
 
-    async with Host() as host:
-        report = await host.config_report()
+    with quiet_configuration():
+        async with Host() as host:
+            report = await host.config.report()
     if as_json:
         print_json(report)
     else:
         for path in report.files:
             click.echo(path)
         for problem in report.problems:
-            click.echo(printable(str(problem)))
+            click.echo(printable(described(problem)))
         if not report.problems:
-            click.echo("nothing to complain about" if report.files else "no configuration file", err=True)
-    return FAILED if report.refused else 0
+            click.echo("no problems found" if report.files else "no configuration file", err=True)
+    return FAILED if refused(report) else 0
 
 
 async def _show() -> int:

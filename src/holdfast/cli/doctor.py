@@ -24,14 +24,16 @@ def command(rebuild: bool) -> None:
 
 
 async def _examine(rebuild: bool) -> int:
+    from holdfast.cli.config import described, refused
     from holdfast.cli.failure import FAILED
-    from holdfast.cli.host import Host
+    from holdfast.cli.host import Host, quiet_configuration
 
-    async with Host() as host:
-        if rebuild:
-            click.echo(f"rebuilt {await host.rebuild()} sessions from the event log")
-        mismatches = await host.verify()
-        config = await host.config_report()
+    with quiet_configuration():
+        async with Host() as host:
+            if rebuild:
+                click.echo(f"rebuilt {await host.rebuild()} sessions from the event log")
+            mismatches = await host.verify()
+            config = await host.config.report()
     for mismatch in mismatches[:SHOWN]:
         click.echo(
             f"{mismatch.aggregate_id} {mismatch.table}: {mismatch.stored} should be {mismatch.rebuilt}", err=True
@@ -43,7 +45,7 @@ async def _examine(rebuild: bool) -> int:
     else:
         click.echo("everything agrees with the event log")
     for problem in config.problems:
-        click.echo(printable(str(problem)), err=True)
+        click.echo(printable(described(problem)), err=True)
     if not config.problems:
         click.echo(f"nothing to complain about in {len(config.files)} configuration files")
-    return FAILED if mismatches or config.refused else 0
+    return FAILED if mismatches or refused(config) else 0

@@ -3,43 +3,31 @@
 from __future__ import annotations
 
 import logging
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from holdfast.embedded.holdfast import Holdfast
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.prompt import FileInput, PromptInput
-from holdfast.schema.record import Record
 from holdfast.schema.session_message import TextContent
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from holdfast.schema.session import Session
 
 
-class Problem(Record):
-    """Something in a configuration file that does not count as its author meant it."""
-
-    severity: str
-    path: str
-    line: int | None = None
-    message: str
-    suggestion: str | None = None
-
-    def __str__(self) -> str:
-        place = self.path if self.line is None else f"{self.path}:{self.line}"
-        hint = f" (did you mean {self.suggestion}?)" if self.suggestion else ""
-        return f"{self.severity}: {place}: {self.message}{hint}"
-
-
-class ConfigReport(Record):
-    files: tuple[str, ...]
-    """That were read, low to high priority."""
-    problems: tuple[Problem, ...]
-
-    @property
-    def refused(self) -> bool:
-        """Whether a file could not be used as it was meant."""
-        return any(problem.severity == "error" for problem in self.problems)
+@contextmanager
+def quiet_configuration() -> Iterator[None]:
+    """For commands that show what is wrong with the configuration: it need not be in the log as well."""
+    log = logging.getLogger("holdfast.core.config")
+    before = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
 
 
 class Caller(Frozen):
@@ -56,7 +44,8 @@ class Host(Holdfast):
         """What a call of the command says. Its shell commands need permission like those of a model."""
         async with self._runtime.locations.use(session.location) as services:
             selected = services.agents.select(agent or session.agent)
-            tools = services.tools.materialize(selected.agent.permissions if selected.agent else ())
+            agent_rules = (selected.agent.permissions, selected.agent.fences) if selected.agent else ((), ())
+            tools = services.tools.materialize(agent_rules[0], fences=agent_rules[1])
             caller = cast("Any", Caller(session.id, selected.id, "", f"/{name}"))
 
             async def shell(command: str) -> str:
@@ -68,36 +57,6 @@ class Host(Holdfast):
         paths = ((mention, here / Path(mention).expanduser()) for mention in called.mentions)
         files = tuple(FileInput(uri=path.as_uri(), name=mention) for mention, path in paths if path.exists())
         return PromptInput(text=called.text, files=files) if files else PromptInput(text=called.text)
-
-    async def config_report(self) -> ConfigReport:
-        """What is wrong is in the report, and therefore not in the log as well."""
-        log = logging.getLogger("holdfast.core.config")
-        before = log.level
-        log.setLevel(logging.CRITICAL)
-        try:
-            return await self._config_report()
-        finally:
-            log.setLevel(before)
-
-    async def _config_report(self) -> ConfigReport:
-        async with self._runtime.locations.use(self._runtime.location) as services:
-            config = services.config.current
-            found = (
-                *config.diagnostics(),
-                *services.agents.diagnostics(),
-                *services.commands.diagnostics(),
-                *services.catalog.diagnostics(),
-            )
-            problems = (
-                Problem(
-                    severity=one.severity, path=one.path, line=one.line, message=one.message, suggestion=one.suggestion
-                )
-                for one in found
-            )
-            return ConfigReport(
-                files=tuple(str(document.path) for document in config.documents()),
-                problems=tuple(dict.fromkeys(problems)),
-            )
 
     async def effective_config(self) -> dict[str, Any]:
         """All files merged, without secrets."""

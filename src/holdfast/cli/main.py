@@ -24,6 +24,7 @@ COMMANDS = (
     "skills",
     "auth",
     "config",
+    "trust",
     "doctor",
 )
 

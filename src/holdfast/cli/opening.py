@@ -41,8 +41,15 @@ async def open_client(ask: Ask, screen: Screen, stack: AsyncExitStack) -> Opened
     from holdfast.cli.host import Host
 
     unattended: Literal["wait", "allow", "deny"] = "wait" if present() else "allow" if ask.yes else "deny"
-    host = await stack.enter_async_context(Host(ask.directory, unattended=unattended))
+    host = await stack.enter_async_context(Host(ask.directory, unattended=unattended, protect=True))
     return Opened(host, host)
+
+
+async def place(client: AsyncClient, ask: Ask) -> Location:
+    """Where the prompt is about: the Session's Location, or the directory that was asked for."""
+    if ask.session_id is not None:
+        return (await client.sessions.get(ask.session_id)).location
+    return Location(directory=_directory(ask))
 
 
 async def open_session(opened: Opened, ask: Ask, screen: Screen) -> Session:
@@ -61,9 +68,7 @@ async def open_session(opened: Opened, ask: Ask, screen: Screen) -> Session:
 
 async def with_command(client: AsyncClient, ask: Ask, name: str) -> Ask:
     """With the agent and the model that the command wants, unless others were asked for."""
-    here = Location(directory=_directory(ask))
-    if ask.session_id is not None:
-        here = (await client.sessions.get(ask.session_id)).location
+    here = await place(client, ask)
     commands = {command.name: command for command in (await client.commands.list(location=here)).data}
     if name not in commands:
         raise click.BadParameter(f"no command is called {name}; see `holdfast commands`", param_hint="--command")

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 @click.option("--hostname", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option("--port", type=int, help="The port; 0 takes any free one.  [default: the first free one from 4096]")
 @click.option("--no-auth", is_flag=True, help="Ask for no password. Anyone who reaches the port may do anything.")
+@click.option("--trust", is_flag=True, help="Trust the configuration of every project that is opened.")
 @click.option("--no-recovery", is_flag=True, help="Leave what an earlier process did not finish as it is.")
-def command(hostname: str, port: int | None, no_auth: bool, no_recovery: bool) -> None:
+def command(hostname: str, port: int | None, no_auth: bool, trust: bool, no_recovery: bool) -> None:
     """Serve the HTTP API until interrupted.
 
     Unless --no-auth is given, callers need a password: OPENCODE_SERVER_PASSWORD, or one that is generated and kept in
@@ -24,11 +25,11 @@ def command(hostname: str, port: int | None, no_auth: bool, no_recovery: bool) -
     from holdfast.cli.failure import execute
     from holdfast.embedded.serve import fast_loop
 
-    work = _serve(hostname, port, authorize=not no_auth, recover=not no_recovery)
+    work = _serve(hostname, port, authorize=not no_auth, trust=trust, recover=not no_recovery)
     sys.exit(execute(work, loop_factory=fast_loop(), own_signals=False))
 
 
-async def _serve(hostname: str, port: int | None, *, authorize: bool, recover: bool) -> int:
+async def _serve(hostname: str, port: int | None, *, authorize: bool, trust: bool, recover: bool) -> int:
     from holdfast.embedded.serve import serve
 
     def ready(served: Served) -> None:
@@ -41,4 +42,4 @@ async def _serve(hostname: str, port: int | None, *, authorize: bool, recover: b
             click.echo(f"{session_id} broke off in mid-turn; {decide}", err=True)
         click.echo(f"holdfast listening on {served.url}")
 
-    return await serve(hostname, port, authorize=authorize, recover=recover, ready=ready)
+    return await serve(hostname, port, authorize=authorize, trust=trust, recover=recover, ready=ready)

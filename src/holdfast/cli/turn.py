@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 from holdfast.cli.answering import Answering
 from holdfast.cli.failure import execute, fail
 from holdfast.cli.following import as_long_as_it_answers, first_of, follow
-from holdfast.cli.opening import open_client, open_session, with_command
+from holdfast.cli.opening import open_client, open_session, place, with_command
 from holdfast.cli.run import Ask
 from holdfast.cli.screen import JsonScreen, Screen
 from holdfast.cli.terminal import Terminal, present
+from holdfast.cli.trust import offer
 from holdfast.schema.prompt import PromptInput
 from holdfast.schema.session_message import AssistantMessage
 
@@ -37,11 +38,14 @@ async def _run(ask: Ask) -> int:
     async with AsyncExitStack() as stack:
         opened = await open_client(ask, screen, stack)
         client = opened.client
+        person = Terminal() if present() else None
+        if (ignored := await offer(client, await place(client, ask), None if ask.attach else person)) is not None:
+            screen.note(ignored)
         if ask.command is not None:
             ask = await with_command(client, ask, ask.command)
         session = await open_session(opened, ask, screen)
         screen.opened(session)
-        answering = Answering(client, session.id, screen, Terminal() if present() else None, allow=ask.yes)
+        answering = Answering(client, session.id, screen, person, allow=ask.yes)
         prompt = PromptInput(text=ask.text)
         if ask.command is not None and opened.host is not None:
             prompt = await _expanded(opened.host, session, ask, ask.command, answering)

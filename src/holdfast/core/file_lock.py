@@ -25,6 +25,17 @@ def try_lock(path: Path) -> Iterator[bool]:
         os.close(handle)
 
 
+@contextmanager
+def wait_for_lock(path: Path) -> Iterator[None]:
+    """Blocks; for short work of commands and threads, never on a loop."""
+    handle = _open(path)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
 @asynccontextmanager
 async def file_lock(path: Path, *, patience: float = 60.0) -> AsyncIterator[None]:
     """Raises TimeoutError when another process keeps it longer than `patience` seconds."""

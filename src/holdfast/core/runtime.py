@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from holdfast.core.catalog.models_dev import ModelsDev
 from holdfast.core.clock import Clock, Ids, SystemClock
 from holdfast.core.config.environment import directories
+from holdfast.core.config.trust import TRUST_EVERYTHING, TrustStore
 from holdfast.core.context.epoch import Epochs
 from holdfast.core.context.file_cache import FileCache
 from holdfast.core.context.metrics import Metrics
@@ -23,6 +24,7 @@ from holdfast.core.location.open import open_location
 from holdfast.core.location.project import Project, find_project
 from holdfast.core.location.service_map import ServiceMap
 from holdfast.core.location.settings import session_settings
+from holdfast.core.process.protection import ProcessProtection
 from holdfast.core.session.execution import Execution
 from holdfast.core.session.inbox import Inbox
 from holdfast.core.session.move import Moves
@@ -50,10 +52,15 @@ from holdfast.schema.manifest import MANIFEST
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from holdfast.core.config.trust import Trust
     from holdfast.core.location.services import LocationServices
     from holdfast.core.permission.permission import Unattended
     from holdfast.core.session.settings import RecoveryPolicy
     from holdfast.schema.model import ModelRef
+
+
+HOST_DOCUMENT = "host program"
+"""How diagnostics name the configuration that a host passes."""
 
 
 class Paths(Frozen):
@@ -93,10 +100,15 @@ class Runtime:
         clock: Clock | None = None,
         ids: Ids | None = None,
         unattended: Unattended = "wait",
-        trusts_projects: bool = False,
+        trust: bool = False,
+        config: dict[str, Any] | None = None,
+        protect: bool = False,
         titles: bool = True,
     ) -> None:
-        """`unattended` says what happens when something needs a person: a server waits, a one-shot run denies."""
+        """`unattended` says what happens when something needs a person: a server waits, a one-shot run denies. `trust`
+        vouches for the configuration of every project that is opened; otherwise the user's own decisions count.
+        `config` is a document of the host program, in the form of a configuration file. `protect` hides the secrets in
+        this process's environment from its children; only for a process that is the runtime's alone."""
         self._environment = dict(os.environ) if environment is None else environment
         self.paths = paths or default_paths(self._environment)
         self.directory = (directory or Path.cwd()).resolve()
@@ -104,7 +116,10 @@ class Runtime:
         self._ids = ids or Ids(self._clock)
         self._transport = transport or self._default_transport()
         self._unattended: Unattended = unattended
-        self._trusts_projects = trusts_projects
+        self.trust_store = TrustStore(directories(self._environment).state)
+        self._protect = protect
+        self._host_configuration = [(Path(HOST_DOCUMENT), config)] if config else []
+        self._trust: Trust = TRUST_EVERYTHING if trust else self.trust_store
         self._titled = titles
         self.application_tools = ApplicationTools()
         self.application_context = SystemContextRegistry()
@@ -155,7 +170,9 @@ class Runtime:
             titles=self._titles,
             todos=self.todos,
             unattended=lambda: self._unattended,
-            trusts_projects=self._trusts_projects,
+            trust=self._trust,
+            before_start=ProcessProtection().apply if self._protect else None,
+            host_configuration=self._host_configuration,
         )
         self.locations: ServiceMap[LocationServices] = ServiceMap(self._build_services)
         self.execution = Execution(self.log, self.store, self.locations, self._ownership)

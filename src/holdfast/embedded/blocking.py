@@ -39,8 +39,21 @@ class HoldfastSync(Client):
         environment: dict[str, str] | None = None,
         transport: Transport | None = None,
         unattended: Unattended = "wait",
+        trust: bool = False,
+        config: dict[str, Any] | None = None,
+        protect: bool = False,
     ) -> None:
-        self._host = Holdfast(directory, data=data, environment=environment, transport=transport, unattended=unattended)
+        """As `Holdfast`."""
+        self._host = Holdfast(
+            directory,
+            data=data,
+            environment=environment,
+            transport=transport,
+            unattended=unattended,
+            trust=trust,
+            config=config,
+            protect=protect,
+        )
         self._thread = LoopThread()
         self.tools = self.tool = HostTools(self._add_tools)
         self.context = HostContext(self._add_context)

@@ -52,15 +52,25 @@ class Holdfast(AsyncClient):
         environment: dict[str, str] | None = None,
         transport: Transport | None = None,
         unattended: Unattended = "wait",
+        trust: bool = False,
+        config: dict[str, Any] | None = None,
+        protect: bool = False,
     ) -> None:
         """`unattended` says what becomes of a request that only a person could answer: it waits for a reply through
-        this client, or is denied or allowed at once."""
+        this client, or is denied or allowed at once. `trust` vouches for the configuration of every project that is
+        opened here; without it only what `holdfast trust` accepted counts, and the rest can only narrow. `config` is
+        your own configuration, in the form of `opencode.json`; it counts after all files. `protect` removes secrets
+        from the environment of this process before the first command starts, so that commands cannot read them there;
+        use it where the process is Holdfast's alone."""
         self._runtime = Runtime(
             paths=Paths(Path(data)) if data is not None else None,
             directory=Path(directory) if directory is not None else None,
             environment=environment,
             transport=transport,
             unattended=unattended,
+            trust=trust,
+            config=config,
+            protect=protect,
         )
         self._scope = Scope()
         self._app: App | None = None

@@ -69,9 +69,16 @@ class _Server(uvicorn.Server):
 
 
 async def serve(
-    hostname: str, port: int | None, *, authorize: bool, ready: Callable[[Served], None], recover: bool = True
+    hostname: str,
+    port: int | None,
+    *,
+    authorize: bool,
+    ready: Callable[[Served], None],
+    trust: bool = False,
+    recover: bool = True,
 ) -> int:
-    """Until a signal. `recover` wakes what an earlier process left pending, and treats broken turns as configured."""
+    """Until a signal. `trust` vouches for every project that is opened. `recover` wakes what an earlier process left
+    pending, and treats broken turns as configured."""
     environment = dict(os.environ)
     credentials, file = None, None
     if authorize:
@@ -80,7 +87,7 @@ async def serve(
     listener = _listen(hostname, port)
     host, number = listener.getsockname()[:2]
     url = _url(host, number)
-    async with Runtime() as runtime:
+    async with Runtime(trust=trust, protect=True) as runtime:
         runtime.own_ports.add(number)
         app = App(runtime, credentials=credentials, hosts=_hosts(hostname))
         config = uvicorn.Config(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.protocol import (
     catalog,
+    configuration,
     extensions,
     files,
     instance,
@@ -26,6 +27,7 @@ API: tuple[Endpoint, ...] = (
     *permissions.ENDPOINTS,
     *questions.ENDPOINTS,
     *catalog.ENDPOINTS,
+    *configuration.ENDPOINTS,
     *integrations.ENDPOINTS,
     *files.ENDPOINTS,
     *pty.ENDPOINTS,

@@ -70,6 +70,8 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     scope: Scope = Scope.INSTANCE
     extension: bool = False
     """Ours: the contract does not have it."""
+    handlers: str = ""
+    """The module that answers, where it is not named after the group."""
     generated: bool = True
     """Whether clients get a method for it."""
 

@@ -196,5 +196,6 @@ _OF_INSTANCE = (
 )
 
 ENDPOINTS: tuple[Endpoint, ...] = tuple(
-    replace(endpoint, extension=True) for endpoint in (*_OF_INSTANCE, *map(of_session, _OF_SESSION))
+    replace(endpoint, extension=True, handlers="extensions")
+    for endpoint in (*_OF_INSTANCE, *map(of_session, _OF_SESSION))
 )

@@ -29,6 +29,9 @@ class Agent(Record):
     color: str | None = None
     steps: Annotated[int, msgspec.Meta(gt=0)] | None = None
     permissions: tuple[Rule, ...]
+    fences: tuple[tuple[Rule, ...], ...] = ()
+    """Further lists of rules that only narrow `permissions`: of all lists, the strictest decides. Here stand the user's
+    own rules, which nobody lifts, and the rules of a project that is not trusted."""
 
 
 def new_agent(id: str) -> Agent:

@@ -9,6 +9,7 @@ import secrets
 from typing import TYPE_CHECKING
 
 from holdfast.core.catalog.errors import ModelNotSelected, ModelUnavailable, UnsupportedApi, VariantUnavailable
+from holdfast.core.config.reload import ConfigRefused
 from holdfast.core.context.errors import ContextContention, InitializationBlocked
 from holdfast.core.credential import errors as credential
 from holdfast.core.database.errors import StorageBusy, StorageClosed, StorageError, StorageFull
@@ -58,6 +59,8 @@ def _of_session(error: Exception) -> PublicAnswer | None:
             return public.ConflictError(message=str(error), resource=error.message_id)
         case domain.InboxFull() | domain.NothingToCompact():
             return public.ConflictError(message=str(error), resource=error.session_id)
+        case ConfigRefused():
+            return public.ConflictError(message=f"the former configuration stays in force: {error}", resource="config")
         case domain.ChangesNotMoved():
             return public.ConflictError(message=str(error), resource=error.directory)
         case domain.DestinationMismatch():

@@ -80,5 +80,4 @@ class Routes:
     def _owner(self, endpoint: Endpoint) -> object:
         if endpoint.group in self._owners:
             return self._owners[endpoint.group]()
-        noun = "extensions" if endpoint.extension else endpoint.group
-        return importlib.import_module(f"holdfast.server.handlers.{noun}")
+        return importlib.import_module(f"holdfast.server.handlers.{endpoint.handlers or endpoint.group}")

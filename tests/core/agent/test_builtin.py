@@ -19,7 +19,6 @@ BASE = [
     "allow * *",
     "ask external_directory *",
     "allow external_directory /d/tool-output/*",
-    "allow external_directory /t/*",
     "deny question *",
     "deny plan_enter *",
     "deny plan_exit *",
@@ -27,6 +26,7 @@ BASE = [
     "ask read *.env",
     "ask read *.env.*",
     "allow read *.env.example",
+    *(f"ask edit {pattern}" for pattern in builtin.PROTECTED),
 ]
 
 
@@ -53,6 +53,7 @@ def test_their_rules(place: AgentPlace) -> None:
         "allow question *",
         "allow plan_exit *",
         "allow external_directory /d/plans/*",
+        "ask bash *",
         "deny edit *",
         "allow edit .opencode/plans/*.md",
         "allow edit /d/plans/*.md",
@@ -68,17 +69,16 @@ def test_their_rules(place: AgentPlace) -> None:
         "allow read *",
         "ask external_directory *",
         "allow external_directory /d/tool-output/*",
-        "allow external_directory /t/*",
     ]
     for id in ("compaction", "title", "summary"):
         assert place.rules(id) == ["deny * *"]
     every = [rule for agent in place.agents().list() for rule in agent.permissions]
-    assert [rule for rule in every if rule.action == "bash"] == []
+    assert [rule.effect for rule in every if rule.action == "bash"] == ["ask"]
 
 
 def test_what_the_rules_come_to(place: AgentPlace) -> None:
     """CAT-059, CAT-060: a plan can be written and nothing else; secrets are asked about, examples are not."""
-    plan = place.agents().rules("plan")
+    plan = place.agents().authority("plan")
     assert plan is not None
     verdicts = {
         ("edit", "src/a.py"): "deny",
@@ -88,12 +88,12 @@ def test_what_the_rules_come_to(place: AgentPlace) -> None:
         ("read", "a/.env.local"): "ask",
         ("read", ".env.example"): "allow",
         ("external_directory", "/etc/*"): "ask",
-        ("external_directory", "/t/x/*"): "allow",
+        ("external_directory", "/t/x/*"): "ask",
         ("plan_enter", "*"): "deny",
-        ("bash", "ls"): "allow",
+        ("bash", "ls"): "ask",
         ("doom_loop", "read"): "allow",
     }
-    assert {key: evaluate(plan, *key) for key in verdicts} == verdicts
+    assert {key: evaluate(plan.rules, *key) for key in verdicts} == verdicts
 
 
 def test_words_that_were_set_before_stay(place: AgentPlace) -> None:

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 from tests.core.agent.conftest import AgentPlace, spelled
 
+from holdfast.core.agent.agents import Agents
 from holdfast.core.agent.configured import InvalidEnvironmentRules, configured_agents
 from holdfast.core.config import markdown
+from holdfast.core.config.trust import TRUST_EVERYTHING, TRUST_NOTHING, Trust
 from holdfast.core.permission.rules import evaluate
 from holdfast.schema.agent import Agent, ProviderRequest
 from holdfast.schema.codec import encode
@@ -252,12 +254,69 @@ def test_unreadable_rules_of_the_environment_stop_the_start(place: AgentPlace, t
         place.agents(OPENCODE_PERMISSION=text)
 
 
-def test_the_last_rule_decides_over_documents(place: AgentPlace) -> None:
+def test_the_last_rule_decides_over_documents_of_projects(place: AgentPlace) -> None:
     """CAT-067, TOL-085: a deny before a broad allow is void, across files too."""
-    place.user_config({"permission": {"bash": {"rm *": "deny"}}})
-    place.write("opencode.json", {"permission": {"bash": "allow"}, "agent": {"a": {"permission": {"bash": "ask"}}}})
+    place.write("opencode.json", {"permission": {"bash": {"rm *": "deny"}}})
+    place.write(
+        ".opencode/opencode.json",
+        {"permission": {"bash": "allow"}, "agent": {"a": {"permission": {"bash": "ask"}}}},
+    )
     agents = place.agents()
-    build, own = agents.rules("build"), agents.rules("a")
-    assert build is not None
-    assert own is not None
-    assert (evaluate(build, "bash", "rm -rf x"), evaluate(own, "bash", "rm -rf x")) == ("allow", "ask")
+    assert (verdict(agents, "build", "bash", "rm -rf x"), verdict(agents, "a", "bash", "rm -rf x")) == ("allow", "ask")
+
+
+@pytest.mark.parametrize("trust", [TRUST_EVERYTHING, TRUST_NOTHING])
+def test_nobody_lifts_what_the_user_asks_or_denies(place: AgentPlace, trust: Trust) -> None:
+    """CAT-181, TOL-400: neither a trusted project nor its agents; the user's own agents may."""
+    place.user_config(
+        {
+            "permission": {"bash": {"*": "ask", "rm *": "deny", "git *": "allow"}},
+            "agent": {"free": {"permission": {"bash": "allow"}}},
+        }
+    )
+    place.write(
+        "opencode.json",
+        {"permission": "allow", "agent": {"own": {"permission": {"*": "allow"}}, "build": {"permission": "allow"}}},
+    )
+    agents = place.agents(trust=trust)
+    for agent in ("build", "own"):
+        found = [verdict(agents, agent, "bash", command) for command in ("ls", "rm x", "git log")]
+        assert found == ["ask", "deny", "allow"], agent
+    assert verdict(agents, "free", "bash", "rm x") == "allow"
+
+
+def test_an_untrusted_project_only_narrows(place: AgentPlace) -> None:
+    """CAT-181, TOL-400: its denials hold, what it allows counts as far as `build` may do it."""
+    place.write(
+        "opencode.json",
+        {
+            "permission": {"external_directory": "allow", "webfetch": "deny", "edit": {"*": "ask", "docs/*": "allow"}},
+            "agent": {"reviewer": {"permission": {"*": "deny", "read": "allow", "external_directory": "allow"}}},
+        },
+    )
+    agents = place.agents(trust=TRUST_NOTHING)
+    wishes = [
+        ("build", "external_directory", "/etc/*", "ask"),
+        ("build", "webfetch", "http://x/", "deny"),
+        ("build", "edit", "a.py", "ask"),
+        ("build", "edit", "docs/a.md", "allow"),
+        ("build", "bash", "ls", "allow"),
+        ("reviewer", "read", "a.py", "allow"),
+        ("reviewer", "read", ".env", "ask"),
+        ("reviewer", "bash", "ls", "deny"),
+        ("reviewer", "external_directory", "/etc/*", "ask"),
+    ]
+    assert [(*wish[:3], verdict(agents, *wish[:3])) for wish in wishes] == wishes
+
+
+def test_an_agent_of_an_untrusted_project_asks_for_what_it_has_no_rule_for(place: AgentPlace) -> None:
+    """CAT-181: as it would with trust."""
+    place.write("opencode.json", {"agent": {"own": {"prompt": "x"}}})
+    assert verdict(place.agents(trust=TRUST_NOTHING), "own", "bash", "ls") == "ask"
+    assert verdict(place.agents(trust=TRUST_EVERYTHING), "own", "bash", "ls") == "ask"
+
+
+def verdict(agents: Agents, id: str, action: str, resource: str) -> str:
+    authority = agents.authority(id)
+    assert authority is not None
+    return evaluate(authority.rules, action, resource, authority.fences)

@@ -14,7 +14,10 @@ import pytest
 from holdfast.core.catalog.catalog import Catalog, ResolvedModel
 from holdfast.core.catalog.models_dev import ModelsDev
 from holdfast.core.config.config import Config, load_config
+from holdfast.core.config.trust import TRUST_EVERYTHING
 from holdfast.llm.request import HttpOverlay, make_request
+from holdfast.llm.route.auth import Auth, BoundAuth, origin_of
+from holdfast.llm.route.route import Route
 from holdfast.llm.stream import prepare
 from holdfast.schema.agent import Agent, ProviderRequest, new_agent
 from holdfast.schema.model import ModelRef
@@ -45,6 +48,14 @@ def agent(model: ModelRef | None = None, headers: dict[str, str] | None = None, 
     )
 
 
+def credential(route: Route) -> Auth:
+    """What a route sends, which is bound to the route's own address."""
+    if isinstance(route.auth, BoundAuth):
+        assert route.auth.origin == origin_of(route.base_url)
+        return route.auth.inner
+    return route.auth
+
+
 def body(found: ResolvedModel) -> dict[str, Any]:
     """What goes over the wire."""
     overlay = found.overlay("ses_1")
@@ -56,7 +67,7 @@ def body(found: ResolvedModel) -> dict[str, Any]:
 
 @pytest.fixture
 def configured(tmp_path: Path) -> Configured:
-    """The configuration of a project with these documents, each in a folder below the one before."""
+    """The configuration of a user with these documents, low to high."""
 
     count = itertools.count()
 
@@ -66,7 +77,8 @@ def configured(tmp_path: Path) -> Configured:
             folder = folder / f"level{index}"
             folder.mkdir(parents=True)
             (folder / "opencode.json").write_text(json.dumps(document), encoding="utf-8")
-        return load_config(folder, root, {"HOME": str(tmp_path / "home")})
+        found = load_config(folder, root, {"HOME": str(tmp_path / "home")}, trust=TRUST_EVERYTHING)
+        return Config((entry.but(origin="user") for entry in found.entries()), found.diagnostics())
 
     return make
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.conftest import ManualClock
-from tests.core.catalog.conftest import PACKAGE, MakeCatalog, body, provider, ref
+from tests.core.catalog.conftest import PACKAGE, MakeCatalog, body, credential, provider, ref
 
 from holdfast.core.clock import Ids
 from holdfast.core.credential.store import CredentialStore, KeyValue, OAuthValue
@@ -29,17 +29,17 @@ async def test_a_stored_key_before_a_configured_one_before_the_environments(
     catalog = make_catalog(data=data, environment=environment, credentials=store)
     environment["GROQ_API_KEY"] = "from env"
     found = catalog.resolve("s", ref("groq/m"))
-    assert (found.model.route.base_url, found.model.route.auth) == (
+    assert (found.model.route.base_url, credential(found.model.route)) == (
         "https://api.groq.com/openai/v1",
         KeyAuth("from env"),
     )
     configured = make_catalog(
         {"provider": {"groq": {"options": {"apiKey": "mine"}}}}, data=data, environment=environment, credentials=store
     )
-    assert configured.resolve("s", ref("groq/m")).model.route.auth == KeyAuth("mine")
+    assert credential(configured.resolve("s", ref("groq/m")).model.route) == KeyAuth("mine")
     await store.create("groq", KeyValue(key="stored", metadata={"tier": "gold", "temperature": 0.5}))
     found = configured.resolve("s", ref("groq/m"))
-    assert found.model.route.auth == KeyAuth("stored")
+    assert credential(found.model.route) == KeyAuth("stored")
     sent = body(found)
     assert (sent["tier"], sent["temperature"]) == ("gold", 0.5)
     assert not {"apiKey", "mine", "stored"} & {*sent, *map(str, sent.values())}
@@ -56,7 +56,7 @@ async def test_an_oauth_credential_is_a_bearer_token(make_catalog: MakeCatalog, 
     value = OAuthValue(method_id="x", access="at", refresh="rt", expires=far, metadata={"account": "secret-account"})
     await store.create("anthropic", value)
     found = catalog.resolve("s", ref("anthropic/m"))
-    assert found.model.route.auth.headers("", {}, ()) == {"authorization": "Bearer at"}
+    assert found.model.route.auth.headers(found.model.route.base_url, {}, ()) == {"authorization": "Bearer at"}
     assert "account" not in body(found)
     assert "at" in found.model.route.auth.secrets()
     await catalog.close()
@@ -67,11 +67,11 @@ def test_aws_finds_its_credentials_itself(make_catalog: MakeCatalog) -> None:
     data = {"amazon-bedrock": {"npm": "@ai-sdk/amazon-bedrock", "env": ["AWS_ACCESS_KEY_ID"], "models": {"m": {}}}}
     catalog = make_catalog(data=data)
     assert catalog.default() is None
-    assert not isinstance(catalog.resolve("s", ref("amazon-bedrock/m")).model.route.auth, KeyAuth | NoAuth)
+    assert not isinstance(credential(catalog.resolve("s", ref("amazon-bedrock/m")).model.route), KeyAuth | NoAuth)
     keyed = make_catalog(data=data, environment={"AWS_ACCESS_KEY_ID": "AKIA", "AWS_REGION": "eu-west-1"})
     route = keyed.resolve("s", ref("amazon-bedrock/m")).model.route
     assert "eu-west-1" in route.base_url
-    assert not isinstance(route.auth, KeyAuth)
+    assert not isinstance(credential(route), KeyAuth)
 
 
 def test_an_address_that_is_none_hides_only_its_own_provider(make_catalog: MakeCatalog) -> None:

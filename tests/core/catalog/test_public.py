@@ -61,7 +61,7 @@ def test_what_a_variable_stood_for_leaves_nowhere(tmp_path: Path) -> None:
         },
     }
     (tmp_path / "opencode.json").write_text(json.dumps({"provider": {"p": entry}}))
-    environment = {"HOME": str(tmp_path), "PATH_KEY": "s3cret-value"}
+    environment = {"HOME": str(tmp_path), "OPENCODE_CONFIG_DIR": str(tmp_path), "PATH_KEY": "s3cret-value"}
     catalog = Catalog(load_config(tmp_path, tmp_path, environment), environment)
     found = catalog.provider("p")
     assert found is not None

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.core.catalog.conftest import PACKAGE, MakeCatalog, agent, body, provider, ref
+from tests.core.catalog.conftest import PACKAGE, MakeCatalog, agent, body, credential, provider, ref
 
 from holdfast.core.catalog import catalog as catalog_module
 from holdfast.core.catalog.catalog import DEMO_MODELS, Catalog
@@ -31,7 +31,7 @@ def test_a_configured_model_becomes_a_route(make_catalog: MakeCatalog) -> None:
     route = found.model.route
     assert (found.ref, found.model.id, found.model.provider) == (ref("mine/m"), "real-m", "mine")
     assert route.url("real-m", None) == "http://host/v1/chat/completions"
-    assert (route.auth, found.overlay("ses_1").headers) == (KeyAuth("sk-mine"), {"x-a": "1"})
+    assert (credential(route), found.overlay("ses_1").headers) == (KeyAuth("sk-mine"), {"x-a": "1"})
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_every_protocol_can_be_configured(make_catalog: MakeCatalog, package: st
     """LLM-387, SES-095, CAT-106, CAT-120, CAT-121: an endpoint of any of them, without code, its key in its place."""
     model = make_catalog({"provider": {"mine": provider(package)}}).resolve("ses_1", ref("mine/m")).model
     assert model.route.url(model.id, None) == f"http://host/v1{path}"
-    assert model.route.auth == auth
+    assert credential(model.route) == auth
 
 
 def test_an_address_alone_is_enough(make_catalog: MakeCatalog) -> None:
@@ -109,7 +109,7 @@ def test_an_address_alone_is_enough(make_catalog: MakeCatalog) -> None:
         }
     }
     model = make_catalog({"providers": providers}).resolve("ses_1", ref("r/m")).model
-    assert (model.route.url("m", None), model.route.auth) == ("http://h/v1/messages", KeyAuth("t"))
+    assert (model.route.url("m", None), credential(model.route)) == ("http://h/v1/messages", KeyAuth("t"))
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_a_local_or_private_endpoint_is_used_as_it_was_configured(
         "ses_1", ref(chosen) if by == "session" else None, agent(ref(chosen)) if by == "agent" else None
     )
     route = found.model.route
-    assert (found.ref, found.model.id, route.base_url, route.auth) == (ref(chosen), wire, url, auth)
+    assert (found.ref, found.model.id, route.base_url, credential(route)) == (ref(chosen), wire, url, auth)
     assert body(found)["model"] == wire
 
 

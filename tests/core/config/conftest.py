@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast.core.config.config import Config, load_config
+from holdfast.core.config.trust import TRUST_EVERYTHING, Trust
 
 
 class Place:
@@ -32,8 +33,8 @@ class Place:
     def user_config(self, content: Any, name: str = "opencode.json") -> Path:
         return self.write(f"~/.config/opencode/{name}", content)
 
-    def load(self, directory: Path | None = None, **environment: str) -> Config:
-        return load_config(directory or self.root, self.root, self.environment(**environment))
+    def load(self, directory: Path | None = None, *, trust: Trust = TRUST_EVERYTHING, **environment: str) -> Config:
+        return load_config(directory or self.root, self.root, self.environment(**environment), trust=trust)
 
     def environment(self, **more: str) -> dict[str, str]:
         return {"HOME": str(self.user), **more}

@@ -14,6 +14,7 @@ from holdfast.core.agent.draft import AgentDraft
 from holdfast.core.command.command import CommandDraft
 from holdfast.core.command.configured import configured_commands
 from holdfast.core.config.config import load_config
+from holdfast.core.config.trust import TRUST_EVERYTHING, TRUST_NOTHING
 from holdfast.core.plugin.external import external_plugins
 from holdfast.core.policy.policy import Policy
 from holdfast.schema.codec import encode
@@ -36,10 +37,11 @@ def resolved(case: Path, tmp_path: Path) -> dict[str, Any]:
     home.mkdir(exist_ok=True)
     project.mkdir(exist_ok=True)
     environment = {"HOME": str(tmp_path), "OPENCODE_CONFIG_DIR": str(home), **VARIABLES}
-    config = load_config(project, project, environment)
+    trust = TRUST_NOTHING if case.name.startswith("hostile") else TRUST_EVERYTHING
+    config = load_config(project, project, environment, trust=trust)
     agents = configured_agents(config, environment)
     commands = configured_commands(config)
-    plugins = external_plugins(config, environment, trusts_project=False)
+    plugins = external_plugins(config, environment)
     agent_draft, command_draft = AgentDraft(), CommandDraft()
     agents.transform(agent_draft)
     commands.transform(command_draft)

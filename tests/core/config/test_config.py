@@ -14,6 +14,7 @@ from tests.core.config.conftest import Place
 from holdfast.core.config.config import FILE_LIMIT, MOST_PROBLEMS, describe
 from holdfast.core.config.document import Diagnostic
 from holdfast.core.config.schema import ConfigFile, json_schema
+from holdfast.core.config.trust import TRUST_NOTHING
 
 Load = Callable[[Any], dict[str, Any]]
 
@@ -207,12 +208,13 @@ def test_the_last_of_two_equal_keys_counts_and_is_reported(place: Place) -> None
     [("*", "*"), ("external_directory", "*"), ("**", "**"), ("external_*", "/*"), ("e*y", "?*")],
 )
 def test_a_project_that_allows_everything_is_noticed(place: Place, action: str, resource: str) -> None:
-    """CAT-027, CAT-062: it may say so, in the order of the documents, but not silently; the user's own file may."""
+    """CAT-027, CAT-062, CAT-180: without trust it is ignored, and not silently; the user's own file may say so."""
     rule = {"action": action, "resource": resource, "effect": "allow"}
     place.user_config({"permissions": [rule]})
     assert place.load().diagnostics() == ()
     place.write("opencode.json", {"permissions": [rule], "agents": {"build": {"permissions": [rule]}}})
-    assert len(place.load().diagnostics()) == 2
+    assert len(place.load(trust=TRUST_NOTHING).diagnostics()) == 2
+    assert place.load().diagnostics() == ()
 
 
 def test_a_file_of_garbage_is_told_in_few_words(place: Place) -> None:
@@ -307,7 +309,7 @@ def test_a_key_that_stands_in_the_file_is_not_shown(place: Place) -> None:
     )
     shown = place.load().effective()
     assert "s3cret" not in str(shown)
-    assert shown["mcp"]["servers"]["far"]["url"].startswith("https://host/mcp?")
+    assert shown["mcp"]["servers"]["far"]["url"] == "https://host/…"
     assert shown["mcp"]["servers"]["near"]["environment"]["A"] == "b"
     assert shown["providers"]["p"]["request"]["body"] == {
         "apiKey": "***",

@@ -10,6 +10,7 @@ from tests.core.config.conftest import Place
 
 from holdfast.core.config.config import load_config
 from holdfast.core.config.document import Directory, Document
+from holdfast.core.config.trust import TRUST_NOTHING
 
 
 def test_nearer_files_win(place: Place) -> None:
@@ -45,7 +46,7 @@ def test_entries_interleave_documents_and_folders(place: Place) -> None:
     place.write(".opencode/opencode.json", {})
     place.write("packages/core/.opencode/opencode.json", {})
     place.user_config({})
-    found = place.load(place.inner).entries()
+    found = place.load(place.inner, trust=TRUST_NOTHING).entries()
     root, dot, leaf = place.root, place.root / ".opencode", place.inner / ".opencode"
     assert [(type(entry), entry.path, entry.trusted) for entry in found] == [
         (Document, place.home / "opencode.json", True),
@@ -59,7 +60,7 @@ def test_entries_interleave_documents_and_folders(place: Place) -> None:
         (Directory, leaf, False),
     ]
     nowhere = place.load(OPENCODE_CONFIG_DIR=str(place.tmp / "nowhere")).entries()
-    assert nowhere[0] == Directory(place.tmp / "nowhere", trusted=True)
+    assert nowhere[0] == Directory(place.tmp / "nowhere", "user")
 
 
 def test_paths_in_a_document_start_at_its_folder(place: Place) -> None:
@@ -77,9 +78,9 @@ def test_instructions_keep_their_order_and_their_document(place: Place) -> None:
     place.user_config({"instructions": ["a.md", "b.md"]})
     place.write("opencode.json", {"instructions": ["b.md", "https://example.com/c.md"]})
     found = [
-        (entry, document.trusted) for document in place.load().documents() for entry in document.data["instructions"]
+        (entry, document.origin) for document in place.load().documents() for entry in document.data["instructions"]
     ]
-    assert found == [("a.md", True), ("b.md", True), ("b.md", False), ("https://example.com/c.md", False)]
+    assert found == [("a.md", "user"), ("b.md", "user"), ("b.md", "project"), ("https://example.com/c.md", "project")]
 
 
 def test_other_names_and_files_above_the_project_are_not_read(place: Place) -> None:
@@ -126,7 +127,7 @@ def test_the_project_can_be_left_out(place: Place, value: str, off: bool) -> Non
     place.write("opencode.json", {"model": "p/project"})
     place.write(".opencode/opencode.json", {"username": "x"})
     found = place.load(OPENCODE_DISABLE_PROJECT_CONFIG=value)
-    assert [entry.path for entry in found.entries() if not entry.trusted] == (
+    assert [entry.path for entry in found.entries() if entry.origin != "user"] == (
         []
         if off
         else [place.root / "opencode.json", place.root / ".opencode" / "opencode.json", place.root / ".opencode"]

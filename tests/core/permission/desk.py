@@ -16,6 +16,7 @@ from holdfast.core.event.bus import Announcement
 from holdfast.core.event.log import EventLog
 from holdfast.core.location.project import Project
 from holdfast.core.permission.permission import Permissions, Unattended, Wish
+from holdfast.core.permission.rules import Authority
 from holdfast.schema.codec import decode_any
 from holdfast.schema.location import Location
 from holdfast.schema.permission import Effect, PermissionRequest, Rule
@@ -83,11 +84,15 @@ class Desk:
             clock=clock,
             location=location,
             project=project,
-            rules_of=self.rules.get,
+            authority_of=self._authority,
             unattended=unattended,
             saved_beats_narrower_ask=saved_beats_narrower_ask,
         )
         self._waiting: list[asyncio.Task[None]] = []
+
+    def _authority(self, agent: str) -> Authority | None:
+        rules = self.rules.get(agent)
+        return Authority(tuple(rules)) if rules is not None else None
 
     async def wait(self, wish: Wish) -> tuple[asyncio.Task[None], PermissionRequest]:
         """A call that waits for a person, and the request that it made."""

@@ -33,7 +33,7 @@ READ = [
         (READ, "read", "app/.env.local", "ask"),
         (READ, "read", "app/.env.example", "allow"),
         (READ, "read", "app/main.py", "allow"),
-        (DENY_EVERYTHING, "anything", "at all", "deny"),
+        (DENY_EVERYTHING.rules, "anything", "at all", "deny"),
     ],
 )
 def test_the_last_matching_rule_decides(rules: Sequence[Rule], action: str, resource: str, expected: Effect) -> None:

@@ -9,6 +9,7 @@ import pytest
 from tests.core.config.conftest import Place
 from tests.core.plugin.conftest import Surroundings
 
+from holdfast.core.config.trust import TRUST_NOTHING
 from holdfast.core.plugin.external import PREFIX, ExternalPlugin, external_plugins
 from holdfast.core.plugin.plugin import PluginFailed
 
@@ -54,7 +55,7 @@ def test_what_configuration_names_and_what_lies_in_its_folders(place: Place) -> 
     place.write("~/.config/opencode/plugins/folder/__init__.py", "")
     place.write("packages/opencode.json", {"plugins": ["../up.py"]})
     config = place.load(place.root / "packages")
-    found = external_plugins(config, place.environment(), trusts_project=True)
+    found = external_plugins(config, place.environment())
     assert [(plugin.path or plugin.name, plugin.options) for plugin in found.plugins] == [
         ("installed", {}),
         (place.home / "near.py", {"x": 1}),
@@ -70,7 +71,7 @@ def test_what_configuration_names_and_what_lies_in_its_folders(place: Place) -> 
 def test_a_name_that_is_no_address_stops_nothing(place: Place) -> None:
     """CAT-146: a missing or invalid plugin is skipped, and that is found out when it is loaded."""
     place.write("opencode.json", {"plugins": ["file://[oops", "file://", "file://localhost/a.py", "\x00", ""]})
-    found = external_plugins(place.load(), place.environment(), trusts_project=True)
+    found = external_plugins(place.load(), place.environment())
     assert [plugin.path for plugin in found.plugins] == [Path("/"), Path("/"), Path("/a.py"), None, None]
 
 
@@ -79,16 +80,18 @@ def test_a_project_is_not_trusted_by_itself(place: Place) -> None:
     place.user_config({"plugins": ["mine"]})
     place.write("opencode.json", {"plugins": ["./evil.py"]})
     place.write(".opencode/plugin/evil.py", "raise SystemExit")
-    found = external_plugins(place.load(), place.environment(), trusts_project=False)
+    config = place.load(trust=TRUST_NOTHING)
+    found = external_plugins(config, place.environment())
     assert [plugin.name for plugin in found.plugins] == ["mine"]
-    assert ["evil.py" in problem.message for problem in found.diagnostics] == [True, True]
+    problems = (*config.diagnostics(), *found.diagnostics)
+    assert ["evil.py" in problem.message for problem in problems] == [True, True]
 
 
 def test_all_of_them_can_be_left_out(place: Place) -> None:
     """CAT-013, CAT-147."""
     place.user_config({"plugins": ["mine"]})
     environment = place.environment(OPENCODE_PURE="true")
-    assert external_plugins(place.load(), environment, trusts_project=True).plugins == ()
+    assert external_plugins(place.load(), environment).plugins == ()
 
 
 async def test_files_folders_modules_and_entry_points(
@@ -109,7 +112,7 @@ async def test_files_folders_modules_and_entry_points(
     place.write("~/.config/opencode/plugin/folder/__init__.py", "from .inner import plugin")
     place.write("~/.config/opencode/plugin/folder/inner.py", text("folder", "of-folder"))
     place.user_config({"plugins": ["acme_module", {"package": "@acme/point", "options": {"name": "renamed"}}]})
-    around.plugins.start(external_plugins(place.load(), place.environment(), trusts_project=False).plugins)
+    around.plugins.start(external_plugins(place.load(trust=TRUST_NOTHING), place.environment()).plugins)
     await around.plugins.booted()
     assert (around.names(), around.plugins.problems()) == (["of-module", "renamed", "of-file", "of-folder"], ())
     assert not (place.home / "plugin" / "__pycache__").exists()
@@ -137,7 +140,7 @@ async def test_a_bad_file_is_reported_and_the_rest_is_loaded(
     place.write("~/.config/opencode/plugin/a.py", content)
     place.write("~/.config/opencode/plugin/b.py", text("b", "fine"))
     around.plugins._seconds = 2 if reason == "longer than" else 30
-    around.plugins.start(external_plugins(place.load(), place.environment(), trusts_project=False).plugins)
+    around.plugins.start(external_plugins(place.load(trust=TRUST_NOTHING), place.environment()).plugins)
     await around.plugins.booted()
     assert around.names() == ["fine"]
     (problem,) = around.plugins.problems()
@@ -149,7 +152,7 @@ async def test_what_is_not_there_is_never_installed(place: Place, name: str) -> 
     """CAT-147: a diagnostic, for packages of another language too."""
     place.write("~/.config/opencode/x.ts", "")
     place.user_config({"plugins": [name]})
-    (external,) = external_plugins(place.load(), place.environment(), trusts_project=False).plugins
+    (external,) = external_plugins(place.load(trust=TRUST_NOTHING), place.environment()).plugins
     with pytest.raises(PluginFailed):
         await external.load(5)
 
@@ -161,7 +164,7 @@ async def test_an_edited_file_is_loaded_anew_and_a_removed_one_disappears(place:
     place.write("~/.config/opencode/plugin/b.py", text("b", "two"))
 
     async def reload() -> list[str]:
-        around.plugins.start(external_plugins(place.load(), place.environment(), trusts_project=False).plugins)
+        around.plugins.start(external_plugins(place.load(trust=TRUST_NOTHING), place.environment()).plugins)
         await around.plugins.booted()
         return sorted(around.names())
 
@@ -190,7 +193,7 @@ async def test_boot_does_not_wait_for_plugins(place: Place, around: Surroundings
 async def test_closing_ends_a_boot_that_another_one_waits_for(place: Place, around: Surroundings) -> None:
     """CAT-142, CAT-144: after a reload in the middle of a boot, too, nobody is left who adds plugins later."""
     place.write("~/.config/opencode/plugin/a.py", WAITING)
-    found = external_plugins(place.load(), place.environment(), trusts_project=False).plugins
+    found = external_plugins(place.load(trust=TRUST_NOTHING), place.environment()).plugins
     around.plugins.start(found)
     first = around.plugins._boot
     around.plugins.start(found)

@@ -12,7 +12,7 @@ from holdfast.core.policy.policy import Policy
 
 def document(*statements: str, managed: bool = False) -> Document:
     written = [dict(zip(("effect", "action", "resource"), line.split(" "), strict=True)) for line in statements]
-    return Document(Path("/x"), Path("/"), True, {"experimental": {"policies": written}}, managed=managed)
+    return Document(Path("/x"), Path("/"), "user", {"experimental": {"policies": written}}, managed=managed)
 
 
 ALLOW, DENY = "allow provider.use {}", "deny provider.use {}"

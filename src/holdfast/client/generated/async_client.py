@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from holdfast.protocol.project_copies import ProjectCopy
     from holdfast.schema.agent import Agent
     from holdfast.schema.catalog import Attempt, AttemptStatus, CommandInfo, IntegrationInfo, ModelInfo, ProviderInfo, ReferenceInfo, SkillInfo
+    from holdfast.schema.configuration import ConfigDirectory, ConfigDocument, ConfigReport
     from holdfast.schema.event import Event
     from holdfast.schema.insight import CheckpointInfo, InterruptedTurn, RequestContextView, WaitInfo
     from holdfast.schema.location import Location, LocationInfo
@@ -524,6 +525,35 @@ class ReferencesGroup:
         )
 
 
+class ConfigGroup:
+    def __init__(self, core: AsyncCore) -> None:
+        self._core = core
+
+    async def get(self, *, location: Location | None = None, options: Options | None = None) -> builtins.list[ConfigDocument | ConfigDirectory]:
+        """The configuration files and folders of a Location, lowest priority first, without secrets."""
+        return await self._core.call(
+            operations.CONFIG_GET,
+            query={"location": placed(location)},
+            options=options,
+        )
+
+    async def report(self, *, location: Location | None = None, options: Options | None = None) -> ConfigReport:
+        """What in the configuration does not count, and what of the project needs trust."""
+        return await self._core.call(
+            operations.CONFIG_REPORT,
+            query={"location": placed(location)},
+            options=options,
+        )
+
+    async def reload(self, *, location: Location | None = None, options: Options | None = None) -> ConfigReport:
+        """Read the configuration again; it counts from the next turn on. A broken file changes nothing. Fails with ConflictError."""
+        return await self._core.call(
+            operations.CONFIG_RELOAD,
+            query={"location": placed(location)},
+            options=options,
+        )
+
+
 class IntegrationsGroup:
     def __init__(self, core: AsyncCore) -> None:
         self._core = core
@@ -753,6 +783,7 @@ class AsyncClient:
         self.commands = CommandsGroup(core)
         self.skills = SkillsGroup(core)
         self.references = ReferencesGroup(core)
+        self.config = ConfigGroup(core)
         self.integrations = IntegrationsGroup(core)
         self.credentials = CredentialsGroup(core)
         self.files = FilesGroup(core)

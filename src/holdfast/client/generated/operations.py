@@ -13,6 +13,7 @@ from holdfast.protocol.permissions import Evaluation
 from holdfast.protocol.project_copies import ProjectCopy
 from holdfast.schema.agent import Agent
 from holdfast.schema.catalog import Attempt, AttemptStatus, CommandInfo, IntegrationInfo, ModelInfo, ProviderInfo, ReferenceInfo, SkillInfo
+from holdfast.schema.configuration import ConfigDirectory, ConfigDocument, ConfigReport
 from holdfast.schema.event import Event
 from holdfast.schema.insight import CheckpointInfo, InterruptedTurn, RequestContextView, WaitInfo
 from holdfast.schema.location import LocationInfo
@@ -179,6 +180,15 @@ SKILLS_LIST: Operation[Located[builtins.list[SkillInfo]]] = Operation(
 )
 REFERENCES_LIST: Operation[Located[builtins.list[ReferenceInfo]]] = Operation(
     "GET", "/api/reference", frozenset({400, 401}), "location", builtins.list[ReferenceInfo]
+)
+CONFIG_GET: Operation[builtins.list[ConfigDocument | ConfigDirectory]] = Operation(
+    "GET", "/api/config", frozenset({400, 401}), "bare", builtins.list[ConfigDocument | ConfigDirectory]
+)
+CONFIG_REPORT: Operation[ConfigReport] = Operation(
+    "GET", "/api/config/report", frozenset({400, 401}), "data", ConfigReport
+)
+CONFIG_RELOAD: Operation[ConfigReport] = Operation(
+    "POST", "/api/config/reload", frozenset({400, 401, 409}), "data", ConfigReport
 )
 INTEGRATIONS_LIST: Operation[Located[builtins.list[IntegrationInfo]]] = Operation(
     "GET", "/api/integration", frozenset({400, 401}), "location", builtins.list[IntegrationInfo]

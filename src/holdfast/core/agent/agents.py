@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.agent.configured import ConfiguredAgents, configured_agents
 from holdfast.core.agent.draft import AgentDraft
+from holdfast.core.permission.rules import Authority
 from holdfast.core.state import Phase, State
 from holdfast.schema.frozen import Frozen
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from holdfast.core.scope import Scope
     from holdfast.core.state import Batches
     from holdfast.schema.agent import Agent
-    from holdfast.schema.permission import Rule
 
 BUILD = "build"
 
@@ -67,10 +67,10 @@ class Agents:
         long as nothing changes, so that whoever keeps it can tell; nobody edits it."""
         return self._current.default if id is None else Selection(id, self._current.agents.get(id))
 
-    def rules(self, id: str | None) -> tuple[Rule, ...] | None:
-        """What permission checks go by: those of the very agent that `select` gives, and None without one."""
+    def authority(self, id: str | None) -> Authority | None:
+        """What permission checks go by: that of the very agent that `select` gives, and None without one."""
         agent = self.select(id).agent
-        return agent.permissions if agent is not None else None
+        return Authority(agent.permissions, agent.fences) if agent is not None else None
 
     def _take(self, configured: ConfiguredAgents) -> None:
         self._configured = configured

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from os.path import relpath
 from typing import TYPE_CHECKING
 
@@ -16,6 +18,18 @@ if TYPE_CHECKING:
     from holdfast.core.agent.draft import AgentDraft
     from holdfast.core.config.environment import Directories
     from holdfast.schema.agent import Agent, AgentMode
+
+PROTECTED = (
+    ".git/*",
+    "*/.git/*",
+    "opencode.json",
+    "opencode.jsonc",
+    "*/opencode.json",
+    "*/opencode.jsonc",
+    ".opencode/*",
+    "*/.opencode/*",
+)
+"""Files that decide what runs later: changing one is asked for, whatever else an agent may change."""
 
 BUILD_SYSTEM = """\
 You are a software engineer working inside the user's project, with tools that read, change and run things there.
@@ -61,6 +75,7 @@ def builtin_agents(directories: Directories, directory: Path) -> Callable[[Agent
         _rule("ask", "read", "*.env"),
         _rule("ask", "read", "*.env.*"),
         _rule("allow", "read", "*.env.example"),
+        *(_rule("ask", "edit", pattern) for pattern in PROTECTED),
     )
     nothing = _rule("deny", "*")
 
@@ -94,11 +109,22 @@ def _filled(agent: Agent, **fields: object) -> Agent:
 
 
 def _outside(directories: Directories) -> tuple[Rule, ...]:
-    return (
+    rules = [
         _rule("ask", "external_directory"),
         _rule("allow", "external_directory", f"{directories.tool_output}/*"),
-        _rule("allow", "external_directory", f"{directories.tmp}/*"),
-    )
+    ]
+    if _is_ours(directories.tmp):
+        rules.append(_rule("allow", "external_directory", f"{directories.tmp}/*"))
+    return tuple(rules)
+
+
+def _is_ours(folder: Path) -> bool:
+    """Whether nobody else can have put something there. The folder for temporary files is shared by all users."""
+    try:
+        status = os.lstat(folder)
+    except OSError:
+        return False  # whoever comes first could make it
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o022
 
 
 def _planning(directories: Directories, directory: Path) -> tuple[Rule, ...]:
@@ -107,6 +133,7 @@ def _planning(directories: Directories, directory: Path) -> tuple[Rule, ...]:
         _allow("question"),
         _allow("plan_exit"),
         _rule("allow", "external_directory", f"{directories.plans}/*"),
+        _rule("ask", "bash"),
         _rule("deny", "edit"),
         _rule("allow", "edit", ".opencode/plans/*.md"),
         # A file outside the Location is named by its absolute path, one inside by its relative one.

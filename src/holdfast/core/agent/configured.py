@@ -2,7 +2,10 @@
 
 Invariants
 - Every document's global rules come first, for agents that exist and for those made here; an agent's own rules follow.
-- An agent that was disabled and named again later starts from nothing."""
+- An agent that was disabled and named again later starts from nothing.
+- What the user's own rules ask or deny stays asked or denied, whoever speaks later: they are also a fence.
+- Rules of an untrusted project are a fence and nothing else. An agent that it makes may do what `build` may, as far as
+  its own rules allow it."""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from holdfast.core.config.authority import NOT_TRUSTED, narrowed_agent
 from holdfast.core.config.document import Diagnostic, Document
 from holdfast.core.config.environment import home_directory
 from holdfast.core.config.jsonc import InvalidJson, decode
@@ -26,12 +30,17 @@ from holdfast.schema.permission import Rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
     from holdfast.core.agent.draft import AgentDraft
+    from holdfast.core.config.authority import Grant
     from holdfast.core.config.config import Config
+    from holdfast.core.config.document import Directory, Origin
 
 ENVIRONMENT_RULES = "OPENCODE_PERMISSION"
+BASE = "build"
+"""Whose authority bounds that of agents which an untrusted project makes."""
+BUILT_IN = frozenset(("build", "plan", "general", "explore", "compaction", "title", "summary"))
+ASK = Rule(action="*", resource="*", effect="ask")
 
 _KEYS = frozenset(AgentSection.__struct_encode_fields__)
 
@@ -44,12 +53,17 @@ class AgentPatch(Frozen):
     id: str
     data: dict[str, Any]
     """As under `agents` in a document, and as valid."""
+    origin: Origin = "user"
 
 
 class ConfiguredAgents(Frozen):
     default: str | None = None
     rules: tuple[Rule, ...] = ()
-    """The global ones of all documents."""
+    """The global ones of the user and of trusted projects."""
+    user_rules: tuple[Rule, ...] = ()
+    """Those of them that the user wrote."""
+    narrowing: tuple[Rule, ...] = ()
+    """The global ones of untrusted projects."""
     patches: tuple[AgentPatch, ...] = ()
     last_rules: tuple[Rule, ...] = ()
     """From the environment, after everything else."""
@@ -65,14 +79,38 @@ class ConfiguredAgents(Frozen):
             if patch.data.get("disabled"):
                 draft.remove(patch.id)
                 continue
-            start = () if draft.get(patch.id) is not None else self.rules
-            draft.update(patch.id, partial(self._patched, start, patch.data))
+            start = () if draft.get(patch.id) is not None else self._first_rules(draft, patch)
+            draft.update(patch.id, partial(self._patched, start, patch))
 
     def transform_last(self, draft: AgentDraft) -> None:
         for agent in draft.list():
             draft.update(agent.id, lambda agent: _with_rules(agent, self.last_rules))
+            draft.update(agent.id, lambda agent: msgspec.structs.replace(agent, fences=self._fences(agent.id)))
 
-    def _patched(self, start: tuple[Rule, ...], data: dict[str, Any], agent: Agent) -> Agent:
+    def _first_rules(self, draft: AgentDraft, patch: AgentPatch) -> tuple[Rule, ...]:
+        """Of an agent that this patch makes."""
+        base = draft.get(BASE) if patch.origin == "untrusted" else None
+        return base.permissions if base is not None else self.rules
+
+    def _fences(self, id: str) -> tuple[tuple[Rule, ...], ...]:
+        user = (*self.user_rules, *self._own_rules(id, "user"), *self.last_rules)
+        fences = [user] if any(rule.effect != "allow" for rule in user) else []
+        untrusted = (*self.narrowing, *self._own_rules(id, "untrusted"))
+        if id not in BUILT_IN and self._made_by(id) == "untrusted":
+            untrusted = (ASK, *untrusted)
+        return tuple((*fences, untrusted) if untrusted else fences)
+
+    def _made_by(self, id: str) -> Origin:
+        made = (patch.origin for patch in self.patches if patch.id == id and not patch.data.get("disabled"))
+        return next(made, "user")
+
+    def _own_rules(self, id: str, origin: Origin) -> tuple[Rule, ...]:
+        mine = (patch for patch in self.patches if patch.id == id and patch.origin == origin)
+        return tuple(rule for patch in mine for rule in _rules(patch.data.get("permissions", ()), self.home))
+
+    def _patched(self, start: tuple[Rule, ...], patch: AgentPatch, agent: Agent) -> Agent:
+        data = patch.data
+        own = () if patch.origin == "untrusted" else _rules(data.get("permissions", ()), self.home)
         request = data.get("request", {})
         fields = {
             key: data[key] for key in ("system", "description", "mode", "hidden", "color", "steps") if key in data
@@ -85,7 +123,7 @@ class ConfiguredAgents(Frozen):
                 headers={**agent.request.headers, **request.get("headers", {})},
                 body={**agent.request.body, **request.get("body", {})},
             ),
-            permissions=(*agent.permissions, *start, *_rules(data.get("permissions", ()), self.home)),
+            permissions=(*agent.permissions, *start, *own),
         )
 
 
@@ -96,15 +134,15 @@ def configured_agents(config: Config, environment: Mapping[str, str]) -> Configu
     problems: list[Diagnostic] = []
     for entry in config.entries():
         if isinstance(entry, Document):
-            patches += (AgentPatch(id, data) for id, data in entry.data.get("agents", {}).items())
+            patches += (AgentPatch(id, data, entry.origin) for id, data in entry.data.get("agents", {}).items())
         else:
-            patches += _files(entry.path, problems)
+            patches += _files(entry, problems)
     default = config.latest("default_agent")
     return ConfiguredAgents(
         default=default if isinstance(default, str) else None,
-        rules=tuple(
-            rule for document in config.documents() for rule in _rules(document.data.get("permissions", ()), home)
-        ),
+        rules=_global_rules(config, home, ("user", "project")),
+        user_rules=_global_rules(config, home, ("user",)),
+        narrowing=_global_rules(config, home, ("untrusted",)),
         patches=tuple(patches),
         last_rules=_environment_rules(environment, home),
         home=home,
@@ -112,9 +150,14 @@ def configured_agents(config: Config, environment: Mapping[str, str]) -> Configu
     )
 
 
-def _files(directory: Path, problems: list[Diagnostic]) -> Iterator[AgentPatch]:
+def _global_rules(config: Config, home: str, origins: tuple[Origin, ...]) -> tuple[Rule, ...]:
+    documents = (document for document in config.documents() if document.origin in origins)
+    return tuple(rule for document in documents for rule in _rules(document.data.get("permissions", ()), home))
+
+
+def _files(folder: Directory, problems: list[Diagnostic]) -> Iterator[AgentPatch]:
     for names, recursive, forced in ((("agent", "agents"), True, {}), (("mode", "modes"), False, {"mode": "primary"})):
-        for file in read_markdown(directory, names, problems, recursive=recursive):
+        for file in read_markdown(folder.path, names, problems, recursive=recursive):
             data = {key: value for key, value in file.content.data.items() if value is not None}
             if data.keys() - _KEYS:
                 data = migrate_agent(data)
@@ -122,7 +165,11 @@ def _files(directory: Path, problems: list[Diagnostic]) -> Iterator[AgentPatch]:
             if body := file.content.body.strip():
                 data = {**data, "system": body}
             if (valid := validate_agent({**data, **forced}, file.reporter(problems))) is not None:
-                yield AgentPatch(file.name, valid)
+                if not folder.trusted:
+                    grants: list[Grant] = []
+                    valid = narrowed_agent(file.name, valid, grants)
+                    problems += (Diagnostic(file.path, f"{grant.wants}; {NOT_TRUSTED}") for grant in grants)
+                yield AgentPatch(file.name, valid, folder.origin)
 
 
 def _environment_rules(environment: Mapping[str, str], home: str) -> tuple[Rule, ...]:

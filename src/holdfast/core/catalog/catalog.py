@@ -17,7 +17,7 @@ import msgspec
 from holdfast.core.catalog import packages
 from holdfast.core.catalog.configured import configure, configure_integrations
 from holdfast.core.catalog.draft import Draft, Shelf, inherited_api, new_model, new_provider
-from holdfast.core.catalog.errors import ModelNotSelected, ModelUnavailable
+from holdfast.core.catalog.errors import ModelNotSelected, ModelUnavailable, UnsupportedApi, VariantUnavailable
 from holdfast.core.catalog.listing import complete, public_model, public_models
 from holdfast.core.catalog.models_dev import ModelsDev
 from holdfast.core.catalog.public import public
@@ -34,6 +34,7 @@ from holdfast.core.policy.policy import Policy
 from holdfast.core.scope import Scope
 from holdfast.core.state import Batches, Phase, State
 from holdfast.llm import offline
+from holdfast.llm.route.auth import origin_of
 from holdfast.schema.catalog import EnvMethod, KeyMethod, NativeApi
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.live_event import CatalogUpdated
@@ -56,6 +57,10 @@ DEMO_MODELS = ("echo", "scripted")
 BOOT_SECONDS = 10.0
 NAMED_MODELS = 5
 KEPT_DIAGNOSTICS = 200
+REDIRECTED = (
+    "a project's file sends it to {origin}, which neither the catalog nor your own files name for it; use another "
+    "provider id there, or name the address in your own configuration"
+)
 
 DEMO_SHELF = Shelf(
     msgspec.structs.replace(new_provider(DEMO), api=NativeApi(url=offline.BASE_URL, settings={"timeout": False}))
@@ -212,7 +217,31 @@ class Catalog:
         holder = NOBODY if ref.provider_id == DEMO else self.integrations
         resolved, problems = resolve_listing(ref, listing, agent, holder, self._environment)
         self._tell(ref, problems)
+        self._refuse_redirection(ref, resolved)
         return resolved
+
+    def _refuse_redirection(self, ref: ModelRef, resolved: ResolvedModel) -> None:
+        """What a user stored or wrote for a provider goes only where the catalog or the user's own files send it. A
+        project, even a trusted one, may add a provider, but not send a known one elsewhere."""
+        projects = [document for document in self._documents if document.origin == "project"]
+        if not any(ref.provider_id in document.data.get("providers", {}) for document in projects):
+            return
+        draft = Draft(self._models.shelves())
+        touch(draft, self._environment)
+        configure(draft, [document for document in self._documents if document.origin != "project"])
+        shelf = draft.find(ref.provider_id)
+        if shelf is None:
+            return  # it is the project's own
+        model = shelf.model(ref.id) or new_model(ref.provider_id, ref.id)
+        listing = Listing(shelf.provider, model, complete(shelf, model), shelf.facts(model.id))
+        there = origin_of(resolved.model.route.base_url)
+        try:
+            plain = ModelRef(id=ref.id, provider_id=ref.provider_id)
+            known = resolve_listing(plain, listing, None, NOBODY, self._environment)
+        except (UnsupportedApi, VariantUnavailable):
+            known = None
+        if known is None or origin_of(known.resolved.model.route.base_url) != there:
+            raise ModelUnavailable(ref.provider_id, ref.id, REDIRECTED.format(origin=there))
 
     def _demo(self, ref: ModelRef) -> tuple[Shelf, ModelInfo]:
         if ref.id not in DEMO_MODELS:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from holdfast.core.catalog import packages
 from holdfast.core.catalog.errors import UnsupportedApi
 from holdfast.llm.model import Capabilities, Model
-from holdfast.llm.route.auth import KeyAuth, NoAuth
+from holdfast.llm.route.auth import BoundAuth, KeyAuth, NoAuth, origin_of
 from holdfast.llm.route.transport import Timeouts
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.pattern import pattern
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from holdfast.core.catalog.draft import Facts
     from holdfast.core.catalog.packages import Way
     from holdfast.llm.route.auth import Auth
+    from holdfast.llm.route.route import Route
     from holdfast.schema.catalog import ModelApi, ModelInfo
 
 FIRST_BYTE_SECONDS = 300.0
@@ -62,7 +63,7 @@ def route(info: ModelInfo, access: Access) -> Model:
     model = _BUILDERS[way](info, found, access)
     auth = _auth(way, access.credentials)
     chosen = model.route.but(
-        auth=auth if auth is not None else model.route.auth if way == "converse" else NoAuth(),
+        auth=_bound(auth if auth is not None else model.route.auth if way == "converse" else NoAuth(), model.route),
         query=(*model.route.query, *_query(access.settings)),
         timeouts=_timeouts(access.settings),
     )
@@ -73,6 +74,11 @@ def route(info: ModelInfo, access: Access) -> Model:
         compatibility=_compatibility(info, way),
         capabilities=_capabilities(model.capabilities, info, access.facts),
     )
+
+
+def _bound(auth: Auth, to: Route) -> Auth:
+    """To the address that was resolved together with it: nothing that changes a request later takes it elsewhere."""
+    return auth if isinstance(auth, NoAuth) else BoundAuth(auth, origin_of(to.base_url))
 
 
 def _auth(way: Way, credentials: Credentials) -> Auth | None:

@@ -11,6 +11,7 @@ from holdfast.core.command.command import Command, CommandDraft
 from holdfast.core.command.configured import ConfiguredCommands, configured_commands
 from holdfast.core.command.template import Template
 from holdfast.core.state import Phase, State
+from holdfast.core.tool.tool import ToolFailure
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ class Commands:
     async def invoke(self, name: str, arguments: str, shell: Shell) -> Invocation:
         command = self.get(name)
         if command is not None:
+            shell = _refuse if name in self._configured.untrusted else shell
             expanded = await Template(command.template).expand(arguments, shell)
             return Invocation(command, arguments, expanded.text, expanded.mentions)
         skill = next((skill for skill in await self._slash_skills() if skill.name == name), None)
@@ -97,6 +99,10 @@ class Commands:
     def _take(self, configured: ConfiguredCommands) -> None:
         self._configured = configured
         self.state.reload()
+
+
+async def _refuse(command: str) -> str:
+    raise ToolFailure("this project is not trusted (`holdfast trust`)")
 
 
 def _as_command(skill: Skill) -> Command:

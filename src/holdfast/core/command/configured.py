@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from holdfast.core.config.authority import NOT_TRUSTED, inserting
 from holdfast.core.config.document import Diagnostic, Document
 from holdfast.core.config.markdown import read_markdown
 from holdfast.core.config.model import patched_model
@@ -15,20 +16,27 @@ from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from holdfast.core.command.command import Command, CommandDraft
     from holdfast.core.config.config import Config
+    from holdfast.core.config.document import Directory
 
 
 class CommandPatch(Frozen):
     name: str
     data: dict[str, Any]
+    trusted: bool
 
 
 class ConfiguredCommands(Frozen):
     patches: tuple[CommandPatch, ...]
     diagnostics: tuple[Diagnostic, ...]
+
+    @property
+    def untrusted(self) -> frozenset[str]:
+        """Commands whose template an untrusted project wrote: the last patch replaces it."""
+        last = {patch.name: patch.trusted for patch in self.patches}
+        return frozenset(name for name, trusted in last.items() if not trusted)
 
     def transform(self, draft: CommandDraft) -> None:
         for patch in self.patches:
@@ -40,17 +48,21 @@ def configured_commands(config: Config) -> ConfiguredCommands:
     problems: list[Diagnostic] = []
     for entry in config.entries():
         if isinstance(entry, Document):
-            patches += (CommandPatch(name, data) for name, data in entry.data.get("commands", {}).items())
+            found = entry.data.get("commands", {}).items()
+            patches += (CommandPatch(name, data, entry.trusted) for name, data in found)
         else:
-            patches += _files(entry.path, problems)
+            patches += _files(entry, problems)
     return ConfiguredCommands(tuple(patches), tuple(problems))
 
 
-def _files(directory: Path, problems: list[Diagnostic]) -> Iterator[CommandPatch]:
-    for file in read_markdown(directory, ("command", "commands"), problems, recursive=True):
+def _files(folder: Directory, problems: list[Diagnostic]) -> Iterator[CommandPatch]:
+    for file in read_markdown(folder.path, ("command", "commands"), problems, recursive=True):
         data = {**file.content.data, "template": file.content.body.strip()}
         if (valid := validate_command(data, file.reporter(problems))) is not None:
-            yield CommandPatch(file.name, valid)
+            if not folder.trusted:
+                grants = inserting(("template",), file.name, valid["template"])
+                problems += (Diagnostic(file.path, f"{grant.wants}; {NOT_TRUSTED}") for grant in grants)
+            yield CommandPatch(file.name, valid, folder.trusted)
 
 
 def _patched(data: dict[str, Any], command: Command) -> Command:

@@ -85,6 +85,11 @@ class Template:
         return words[index - 1 :] if index == self._last else words[index - 1 : index]
 
 
+def shell_commands(template: str) -> list[str]:
+    """Those that expanding a template would run, as they are written."""
+    return _SHELL.findall(template)
+
+
 def _open_quote(before: str) -> str:
     """The quotes that the end of this text stands in, as a shell reads it: a substitution begins anew inside them."""
     around, skip = [""], False

@@ -6,20 +6,25 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from holdfast.core.config.authority import NOT_TRUSTED, Grant, digest, narrowed
 from holdfast.core.config.discovery import Candidate, discover
-from holdfast.core.config.document import Diagnostic, Document
+from holdfast.core.config.document import Diagnostic, Directory, Document
+from holdfast.core.config.environment import user_path
 from holdfast.core.config.jsonc import InvalidJson, decode, lines_of
 from holdfast.core.config.merge import merge
 from holdfast.core.config.migrate import migrate
 from holdfast.core.config.secret import hide
+from holdfast.core.config.trust import TRUST_NOTHING, Source
 from holdfast.core.config.validate import Problem, Trail, validate
 from holdfast.core.config.variables import Substitution, mentions_variables
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from holdfast.core.config.document import Entry, Severity
+    from holdfast.core.config.document import Entry, Origin, Severity
     from holdfast.core.config.text_file import Unreadable
+    from holdfast.core.config.trust import Trust
 
 FILE_LIMIT = 5 * 1024 * 1024
 MOST_PROBLEMS = 50
@@ -32,9 +37,15 @@ log = logging.getLogger(__name__)
 
 
 class Config:
-    def __init__(self, entries: Iterable[Entry] = (), diagnostics: Iterable[Diagnostic] = ()) -> None:
+    def __init__(
+        self,
+        entries: Iterable[Entry] = (),
+        diagnostics: Iterable[Diagnostic] = (),
+        sources: Iterable[Source] = (),
+    ) -> None:
         self._entries = tuple(entries)
         self._diagnostics = tuple(diagnostics)
+        self._sources = tuple(sources)
         self._documents = tuple(entry for entry in self._entries if isinstance(entry, Document))
 
     def entries(self) -> tuple[Entry, ...]:
@@ -47,6 +58,22 @@ class Config:
     def latest(self, key: str) -> Any:
         """The value of the last document that has one: the rule for everything that is not folded."""
         return next((found.data[key] for found in reversed(self._documents) if key in found.data), None)
+
+    def sources(self) -> tuple[Source, ...]:
+        """The project's files and folders that want something which needs trust. Reads the folders."""
+        from holdfast.core.config.folder import folder_grants
+
+        found = list(self._sources)
+        for entry in self._entries:
+            if isinstance(entry, Directory) and entry.origin != "user":
+                grants = folder_grants(entry.path, self._strict)
+                if grants:
+                    found.append(Source(entry.path, digest(grants), grants, entry.trusted))
+        return tuple(found)
+
+    @property
+    def _strict(self) -> tuple[dict[str, str], ...]:
+        return tuple(_strict_rules(self._documents))
 
     @property
     def secrets(self) -> frozenset[str]:
@@ -67,31 +94,57 @@ class Config:
 
 
 def load_config(
-    directory: Path, root: Path, environment: Mapping[str, str], managed: Iterable[tuple[Path, dict[str, Any]]] = ()
+    directory: Path,
+    root: Path,
+    environment: Mapping[str, str],
+    managed: Iterable[tuple[Path, dict[str, Any]]] = (),
+    *,
+    trust: Trust = TRUST_NOTHING,
 ) -> Config:
-    """`root` is the project's; `managed` are documents of the host, with their names, which count last of all."""
+    """`root` is the project's; `managed` are documents of the host, with their names, which count last of all. `trust`
+    decides what a project's files may say beyond narrowing."""
     entries: list[Entry] = []
-    sources: list[_Source] = []
+    readings: list[_Reading] = []
 
-    def source(path: Path, directory: Path, trusted: bool) -> _Source:
-        sources.append(_Source(path, directory, trusted, root, environment))
-        return sources[-1]
+    def reading(path: Path, folder: Path, origin: Origin) -> _Reading:
+        strict = list(_strict_rules(entries))
+        readings.append(_Reading(path, folder, origin, _Place(directory, root, environment), trust, strict))
+        return readings[-1]
 
     for found in discover(directory, root, environment):
         if not isinstance(found, Candidate):
-            entries.append(found)
+            entries.append(found if found.origin == "user" else _judged(found, trust, entries))
             continue
         text = found.read(FILE_LIMIT)
-        if text is not None and (document := source(found.path, found.folder, found.trusted).use(text)):
+        if text is not None and (document := reading(found.path, found.folder, found.origin).use(text)):
             entries.append(document)
-    if (inline := environment.get(INLINE)) and (document := source(Path(INLINE), directory, True).parse(inline)):
+    if (inline := environment.get(INLINE)) and (document := reading(Path(INLINE), directory, "user").parse(inline)):
         entries.append(document)
     for name, content in managed:
-        entries.append(source(name, name.parent, True).document(content).but(managed=True))
-    problems = [problem for used in sources for problem in used.problems()]
+        entries.append(reading(name, name.parent, "user").document(content).but(managed=True))
+    problems = [problem for used in readings for problem in used.problems()]
     for problem in problems:
         log.log(logging.ERROR if problem.severity == "error" else logging.WARNING, "%s", describe(problem))
-    return Config(entries, problems)
+    return Config(entries, problems, (used.source for used in readings if used.source is not None))
+
+
+def _judged(folder: Directory, trust: Trust, entries: Iterable[Entry]) -> Directory:
+    """A project's folder, and whether its user trusts what is in it now."""
+    if not trust.knows(folder.path):
+        return folder.but(origin="untrusted")
+    from holdfast.core.config.folder import folder_grants
+
+    grants = folder_grants(folder.path, list(_strict_rules(entries)))
+    return folder.but(origin="project" if trust.covers(folder.path, digest(grants)) else "untrusted")
+
+
+def _strict_rules(entries: Iterable[Entry]) -> Iterator[dict[str, str]]:
+    """The user's own rules that ask or deny."""
+    for document in entries:
+        if isinstance(document, Document) and document.origin == "user":
+            agents = document.data.get("agents", {}).values()
+            for part in (document.data, *agents):
+                yield from (rule for rule in part.get("permissions", ()) if rule["effect"] != "allow")
 
 
 def describe(problem: Diagnostic) -> str:
@@ -100,26 +153,46 @@ def describe(problem: Diagnostic) -> str:
     return f"{place}: {problem.message}{hint}"
 
 
-class _Source:
+class _Place(Frozen):
+    """Where a Location is."""
+
+    directory: Path
+    root: Path
+    environment: Mapping[str, str]
+
+    def outside(self, base: Path, text: str) -> bool:
+        """Whether a path as a person writes it leads out of the project."""
+        try:
+            path = (base / user_path(text, self.environment)).resolve()
+            return not path.is_relative_to(self.root.resolve())
+        except (OSError, RuntimeError, ValueError):
+            return True
+
+
+class _Reading:
     """One text on its way to a document."""
 
     def __init__(
         self,
         path: Path,
-        directory: Path,
-        trusted: bool,
-        root: Path,
-        environment: Mapping[str, str],
+        folder: Path,
+        origin: Origin,
+        place: _Place,
+        trust: Trust,
+        strict: list[dict[str, str]],
     ) -> None:
         self._path = path
-        self._directory = directory
-        self._trusted = trusted
-        self._root = root
-        self._environment = environment
+        self._folder = folder
+        self._origin = origin
+        self._place = place
+        self._trust = trust
+        self._strict = strict
         self._text = ""
         self._secrets: frozenset[str] = frozenset()
         self._problems: list[tuple[Diagnostic, Trail]] = []
         self._unlisted: Severity | None = None
+        self.source: Source | None = None
+        """What a project's file wants beyond narrowing, if anything."""
 
     def use(self, text: str | Unreadable) -> Document | None:
         if isinstance(text, str):
@@ -144,23 +217,53 @@ class _Source:
         return self.document(value)
 
     def document(self, value: dict[str, Any]) -> Document:
-        if not self._text or mentions_variables(self._text):
-            inside = None if self._trusted else self._root
-            substitution = Substitution(self._directory, inside, self._environment, self._dropped)
+        if self._origin == "user":
+            return self._whole(value)
+        told = len(self._problems), self._unlisted
+        document = self._narrowed(value)
+        if not self._trust.covers(self._path, digest(self.source.grants if self.source else ())):
+            return document
+        del self._problems[told[0] :]  # of settings that count after all
+        self._unlisted = told[1]
+        return self._whole(value)
+
+    def _whole(self, value: dict[str, Any]) -> Document:
+        if self._mentions_variables:
+            inside = None if self._origin == "user" else self._place.root
+            substitution = Substitution(self._folder, inside, self._place.environment, self._dropped)
             value, self._secrets = substitution.apply(value)
         data = validate(migrate(value, self._dropped), self._invalid)
-        if not self._trusted:
-            self._look_for_wide_rules(data)
-        return Document(self._path, self._directory, self._trusted, data, self._secrets)
+        return Document(self._path, self._folder, self._origin, data, self._secrets)
 
-    def _look_for_wide_rules(self, data: dict[str, Any]) -> None:
-        """A project may say what its agents are allowed; that it allows everything should not go unnoticed."""
-        named = {f"agents.{id}.": agent for id, agent in data.get("agents", {}).items()}
-        for where, part in {"": data, **named}.items():
-            for rule in part.get("permissions", ()):
-                if rule["effect"] == "allow" and _is_wide(rule):
-                    message = f"{where}permissions: this project's file allows {rule['action']} on everything"
-                    self._report(message, trail=("permissions",))
+    def _narrowed(self, value: dict[str, Any]) -> Document:
+        """What counts while nobody trusts the project. What else the file wants is `source`."""
+        grants: list[Grant] = []
+        written = value
+        if self._mentions_variables:
+
+            def withheld(trail: Trail, wants: str) -> None:
+                grants.append(Grant(trail, wants, _at(written, trail)))
+
+            place = self._place
+            substitution = Substitution(self._folder, place.root, place.environment, self._dropped, withheld)
+            value, self._secrets = substitution.apply(value)
+        valid = validate(migrate(value, self._dropped), self._invalid)
+        data, found = narrowed(valid, self._outside, self._strict)
+        grants += found
+        if grants:
+            known = digest(grants)
+            self.source = Source(self._path, known, tuple(grants), self._trust.covers(self._path, known))
+            for grant in grants:
+                self._dropped(grant.trail, f"{grant.wants}; {NOT_TRUSTED}")
+        return Document(self._path, self._folder, "untrusted", data, self._secrets)
+
+    def _outside(self, text: str) -> bool:
+        """References are relative to the file's folder, skills to the Location: both have to be inside."""
+        return any(self._place.outside(base, text) for base in (self._folder, self._place.directory))
+
+    @property
+    def _mentions_variables(self) -> bool:
+        return not self._text or mentions_variables(self._text)
 
     def _dropped(self, trail: Trail, message: str) -> None:
         self._report(f"{_dotted(trail)}: {message}", trail=trail)
@@ -196,11 +299,10 @@ class _Source:
             yield Diagnostic(str(self._path), "has more problems, which are not listed", None, self._unlisted)
 
 
-def _is_wide(rule: dict[str, str]) -> bool:
-    """However it is written: whether it is about every file outside the project."""
-    from holdfast.core.permission.wildcard import matches
-
-    return matches(rule["action"], "external_directory") and matches(rule["resource"], "/anywhere/at all")
+def _at(value: Any, trail: Trail) -> Any:
+    for part in trail:
+        value = value[part]
+    return value
 
 
 _FORMER: dict[str, tuple[str, ...]] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from holdfast.core.config.document import DOT, Directory
 from holdfast.core.config.environment import config_home, switched_on, user_path
@@ -23,7 +23,7 @@ class Candidate(Frozen):
 
     folder: Path
     name: str
-    trusted: bool
+    origin: Literal["user", "project"]
     required: bool = False
 
     @property
@@ -39,19 +39,20 @@ class Candidate(Frozen):
 
 
 def discover(directory: Path, root: Path, environment: Mapping[str, str]) -> Iterator[Candidate | Directory]:
+    """What is a project's has the origin `project` here; whether it is trusted is found out when it is read."""
     home = config_home(environment)
-    yield from (Candidate(home, name, trusted=True) for name in NAMES)
-    yield Directory(home, trusted=True)
+    yield from (Candidate(home, name, "user") for name in NAMES)
+    yield Directory(home, "user")
     if named := environment.get("OPENCODE_CONFIG"):
         path = user_path(named, environment)
-        yield Candidate(path.parent, path.name, trusted=True, required=True)
+        yield Candidate(path.parent, path.name, "user", required=True)
     folders = project_folders(directory, root, environment)
     for folder in folders:
-        yield from (Candidate(folder, name, trusted=False) for name in NAMES)
+        yield from (Candidate(folder, name, "project") for name in NAMES)
     for folder in folders:
         if os.path.isdir(f"{folder}/{DOT}") and not _same(dot := folder / DOT, home):
-            yield from (Candidate(dot, name, trusted=False) for name in NAMES)
-            yield Directory(dot, trusted=False)
+            yield from (Candidate(dot, name, "project") for name in NAMES)
+            yield Directory(dot, "project")
 
 
 def _same(folder: Path, home: Path) -> bool:

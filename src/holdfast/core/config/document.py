@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Severity: TypeAlias = Literal["warning", "error"]
+Origin: TypeAlias = Literal["user", "project", "untrusted"]
+"""Who wrote it: the user or the host program, a project that the user trusts, or any other project."""
 
 
 class Diagnostic(Frozen):
@@ -33,8 +35,7 @@ class Document(Frozen):
     path: Path
     directory: Path
     """The folder that holds the file: what `./` means in it."""
-    trusted: bool
-    """Written by the user or the host, not by the project."""
+    origin: Origin
     data: dict[str, Any]
     secrets: frozenset[str] = frozenset()
     """What variables were replaced by: never to be shown."""
@@ -47,14 +48,22 @@ class Document(Frozen):
     @property
     def base(self) -> Path:
         """Where its instruction paths start: a `.opencode` folder speaks for the folder around it."""
-        return self.directory.parent if self.directory.name == DOT and not self.trusted else self.directory
+        return self.directory.parent if self.directory.name == DOT and self.origin != "user" else self.directory
+
+    @property
+    def trusted(self) -> bool:
+        return self.origin != "untrusted"
 
 
 class Directory(Frozen):
     """A folder that may hold agents, commands, skills and plugins; it counts after its own documents."""
 
     path: Path
-    trusted: bool
+    origin: Origin
+
+    @property
+    def trusted(self) -> bool:
+        return self.origin != "untrusted"
 
 
 Entry: TypeAlias = Document | Directory

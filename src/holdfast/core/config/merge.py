@@ -17,8 +17,18 @@ _JOINED = frozenset(("instructions", "skills", "plugins", "permissions"))
 def merge(documents: Iterable[Document]) -> dict[str, Any]:
     merged: dict[str, Any] = {}
     for document in documents:
-        merged = _merged(merged, _shown(document.data, document.secrets))
+        merged = _merged(merged, shown(document))
     return merged
+
+
+def shown(document: Document) -> dict[str, Any]:
+    """What a document says, without secrets. Of an MCP server's address only the host: its path may be a key."""
+    found: dict[str, Any] = _shown(document.data, document.secrets)
+    for server in found.get("mcp", {}).get("servers", {}).values():
+        if isinstance(url := server.get("url"), str):
+            scheme, _, rest = url.partition("://")
+            server["url"] = f"{scheme}://{rest.partition('/')[0].partition('?')[0]}/…"
+    return found
 
 
 def _merged(low: dict[str, Any], high: dict[str, Any]) -> dict[str, Any]:

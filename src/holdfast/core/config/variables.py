@@ -51,11 +51,15 @@ class Substitution:
         inside: Path | None,
         environment: Mapping[str, str],
         report: Callable[[Trail, str], None],
+        withheld: Callable[[Trail, str], None] | None = None,
     ) -> None:
+        """With `withheld`, no variable of the environment is read: it is told what each value that is dropped for that,
+        or for a file outside `inside`, would have read."""
         self._directory = directory
         self._inside = inside
         self._environment = environment
         self._report = report
+        self._withheld = withheld
         self._secrets: set[str] = set()
 
     def apply(self, document: dict[str, Any]) -> Substituted:
@@ -99,6 +103,9 @@ class Substitution:
     def _variable(self, kind: str, name: str, trail: Trail) -> str | None:
         if kind == "file":
             return self._file(name.strip(), trail)
+        if self._withheld is not None:
+            self._withheld(trail, f"reads the variable {name}")
+            return None
         found = self._environment.get(name)
         if found is None:
             self._report(trail, f"the variable {name} is not set; read as empty")
@@ -111,7 +118,10 @@ class Substitution:
         path = self._directory / user_path(name, self._environment)
         try:
             if self._inside is not None and not path.resolve().is_relative_to(self._inside.resolve()):
-                raise Unreadable("is outside the project")
+                if self._withheld is None:
+                    raise Unreadable("is outside the project")
+                self._withheld(trail, f"reads the file {name}")
+                return None
             text = read_text(path, INSERT_LIMIT)
         except (Unreadable, OSError, RuntimeError, ValueError) as error:
             self._report(trail, f"the file {name} {error if isinstance(error, Unreadable) else 'cannot be read'}")

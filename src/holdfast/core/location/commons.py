@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Mapping, Sequence
+    from pathlib import Path
 
     from holdfast.core.catalog.models_dev import ModelsDev
     from holdfast.core.clock import Clock, Ids
     from holdfast.core.config.environment import Directories
+    from holdfast.core.config.trust import Trust
     from holdfast.core.context.epoch import Epochs
     from holdfast.core.context.file_cache import FileCache
     from holdfast.core.context.registry import SystemContextRegistry
@@ -57,5 +59,9 @@ class Commons(Frozen):
     todos: Todos
     unattended: Callable[[], Unattended]
     """What happens to a question that needs a person."""
-    trusts_projects: bool
-    """Whether plugins that a project brings along may run."""
+    trust: Trust
+    """What projects may say beyond narrowing."""
+    before_start: Callable[[], None] | None
+    """Called before a command of an agent or a terminal is started."""
+    host_configuration: Sequence[tuple[Path, dict[str, Any]]]
+    """Documents of the program that runs this, by name. They count after all files."""

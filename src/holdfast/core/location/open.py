@@ -39,6 +39,7 @@ from holdfast.schema.live_event import PluginAdded
 
 if TYPE_CHECKING:
     from holdfast.core.catalog.catalog import ResolvedModel
+    from holdfast.core.config.config import Config
     from holdfast.core.location.commons import Commons
     from holdfast.core.location.copies import ProjectCopies
     from holdfast.core.location.project import Project
@@ -56,7 +57,12 @@ async def open_location(commons: Commons, location: Location, project: Project) 
     def announce(payload: Record) -> None:
         commons.log.announce(payload, location=location)
 
-    config = LiveConfig(lambda: load_config(directory, project.directory, commons.environment), batches)
+    def load() -> Config:
+        return load_config(
+            directory, project.directory, commons.environment, commons.host_configuration, trust=commons.trust
+        )
+
+    config = LiveConfig(load, batches)
     agents, context = Agents(batches), SystemContextRegistry()
     commands = Commands(batches, skills=lambda: surface.skills.list())
     permissions = Permissions(
@@ -66,7 +72,7 @@ async def open_location(commons: Commons, location: Location, project: Project) 
         clock=commons.clock,
         location=location,
         project=project,
-        rules_of=agents.rules,
+        authority_of=agents.authority,
         unattended=commons.unattended(),
     )
     questions = Questions(
@@ -97,7 +103,7 @@ async def open_location(commons: Commons, location: Location, project: Project) 
         agents.follow(config, commons.environment, scope)
         commands.state.transform(builtin_commands(project.directory), scope, phase=Phase.BUILTIN)
         commands.follow(config, scope)
-        processes = Processes()
+        processes = Processes(before_start=commons.before_start)
         surface = Surface(commons, location, project, config, context, processes, scope, batches)
         tools = ToolRegistry(
             commons.application_tools, commons.outputs, limits=remembered(config, output_limits), batches=batches
@@ -119,7 +125,7 @@ async def open_location(commons: Commons, location: Location, project: Project) 
         batches,
         lambda id: announce(PluginAdded(id=id)),
     )
-    find_plugins = partial(external_plugins, environment=commons.environment, trusts_project=commons.trusts_projects)
+    find_plugins = partial(external_plugins, environment=commons.environment)
     _start_plugins(plugins, find_plugins(config.current))
     config.follow(lambda new: partial(_start_plugins, plugins, find_plugins(new)), scope)
 
@@ -131,6 +137,8 @@ async def open_location(commons: Commons, location: Location, project: Project) 
     def open_terminals() -> Ptys:
         from holdfast.core.pty.ptys import Ptys
 
+        if commons.before_start is not None:
+            commons.before_start()
         settings = remembered(config, pty_settings)
         return Ptys(location, commons.environment, ids=commons.ids, announce=announce, settings=settings)
 
@@ -207,7 +215,7 @@ async def open_location(commons: Commons, location: Location, project: Project) 
 def _start_plugins(plugins: Plugins, found: Found) -> None:
     """In the background; what is not named any more leaves."""
     for problem in found.diagnostics:
-        plugins.diagnose("config", problem.message)
+        plugins.diagnose(problem.path, problem.message)
     if found.plugins or plugins.active():
         plugins.start(found.plugins)
 

@@ -105,7 +105,7 @@ class Surface:
                 self._registry.load,
                 self._commons.application_context.load,
                 lambda: model(resolved.ref),
-                lambda: self._guidance.context(agent.permissions),
+                lambda: self._guidance.context(agent.permissions, agent.fences),
                 self._references,
                 partial(self._nested, session.id),
             )
@@ -121,7 +121,9 @@ class Surface:
     def hidden_tools(self, agent: Agent) -> frozenset[str]:
         """What would be of no use to this agent, as its guidance has just seen it."""
         skills = self.skills.latest
-        return frozenset() if skills is None or permitted(skills, agent.permissions) else frozenset({"skill"})
+        if skills is None or permitted(skills, agent.permissions, agent.fences):
+            return frozenset()
+        return frozenset({"skill"})
 
     def known_references(self) -> tuple[Reference, ...]:
         return self._referenced[0]

@@ -63,7 +63,8 @@ def register_tools(
         return {reference.name: Path(reference.path) for reference in surface.known_references()}
 
     def readable(agent: str, resource: str) -> Effect:
-        return evaluate(agents.rules(agent) or DENY_EVERYTHING, "read", resource)
+        authority = agents.authority(agent) or DENY_EVERYTHING
+        return evaluate(authority.rules, "read", resource, authority.fences)
 
     settings = remembered(config, file_settings)
     files = LocationFiles(
@@ -92,7 +93,7 @@ def register_tools(
         "grep": grep_tool(files.paths, search, authorizer, readable, external_paths=lambda: settings().external_paths),
         "skill": skill_tool(surface.skills, authorizer),
         "todowrite": todowrite_tool(commons.todos, authorizer),
-        "webfetch": webfetch_tool(web, authorizer, lambda agent: agents.rules(agent) or ()),
+        "webfetch": webfetch_tool(web, authorizer, lambda agent: (agents.authority(agent) or DENY_EVERYTHING).rules),
     }
     if commons.unattended() == "wait":
         tools["question"] = question_tool(questions, authorizer)

@@ -40,9 +40,10 @@ if TYPE_CHECKING:
     from holdfast.core.database.unit import Value
     from holdfast.core.event.log import EventLog
     from holdfast.core.location.project import Project
+    from holdfast.core.permission.rules import Authority
     from holdfast.core.publisher import Publisher
     from holdfast.schema.location import Location
-    from holdfast.schema.permission import Effect, PermissionSource, Rule
+    from holdfast.schema.permission import Effect, PermissionSource
 
 Unattended = Literal["wait", "deny", "allow"]
 """What becomes of an `ask`: wait for a person, or answer in their place because none will come."""
@@ -88,7 +89,7 @@ class Permissions:
         clock: Clock,
         location: Location,
         project: Project,
-        rules_of: Callable[[str], Sequence[Rule] | None],
+        authority_of: Callable[[str], Authority | None],
         unattended: Unattended = "wait",
         saved_beats_narrower_ask: bool = False,
     ) -> None:
@@ -96,7 +97,7 @@ class Permissions:
         self._ids = ids
         self._clock = clock
         self._project = project
-        self._rules_of = rules_of
+        self._authority_of = authority_of
         self._saved_beats_narrower_ask = saved_beats_narrower_ask
         self._requests = Requests(_PERMISSION, log, database, clock, location)
         self.unattended: Unattended = unattended
@@ -191,26 +192,26 @@ class Permissions:
         self._met.add(session_id)
 
     async def _evaluate(self, agent: str, action: str, resources: Sequence[str]) -> Effect:
-        rules = self._rules(agent)
-        effect = policy.configured(rules, action, resources)
+        authority = self._authority(agent)
+        effect = policy.configured(authority.rules, action, resources, authority.fences)
         if effect != "ask":
             return effect
         return policy.effective(
-            rules,
+            authority.rules,
             await self.saved(),
             action,
             resources,
+            fences=authority.fences,
             saved_beats_narrower_ask=self._saved_beats_narrower_ask,
         )
 
-    def _rules(self, agent: str) -> Sequence[Rule]:
-        rules = self._rules_of(agent)
-        return policy.DENY_EVERYTHING if rules is None else rules
+    def _authority(self, agent: str) -> Authority:
+        return self._authority_of(agent) or policy.DENY_EVERYTHING
 
     async def _blocked(self, wish: Wish, *, reason: str | None = None) -> Blocked:
-        rules = self._rules(wish.agent)
-        denied = [name for name in wish.resources if policy.evaluate(rules, wish.action, name) == "deny"]
-        applicable = policy.applicable(rules, await self.saved(), wish.action)
+        rules, fences = (found := self._authority(wish.agent)).rules, found.fences
+        denied = [name for name in wish.resources if policy.evaluate(rules, wish.action, name, fences) == "deny"]
+        applicable = policy.applicable(rules, await self.saved(), wish.action, fences)
         return Blocked(wish.action, denied or wish.resources, applicable, reason=reason)
 
     # -- asking and answering ------------------------------------------------------------------------------------
@@ -229,7 +230,8 @@ class Permissions:
             raise Declined(request.id) from error
         if answer.reply == "reject":
             raise Corrected(answer.message) if answer.message else Declined(request.id)
-        if policy.configured(self._rules(wish.agent), wish.action, wish.resources) == "deny":
+        authority = self._authority(wish.agent)
+        if policy.configured(authority.rules, wish.action, wish.resources, authority.fences) == "deny":
             raise await self._blocked(wish)
 
     async def _pending(self, session_id: str | None = None) -> tuple[PermissionRequest, ...]:

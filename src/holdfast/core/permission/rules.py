@@ -1,12 +1,17 @@
-"""What a list of rules says. The last rule that matches decides; where none does, a person is asked."""
+"""What lists of rules say. In one list the last rule that matches decides; where none does, a person is asked.
+
+A fence is a further list that can only narrow what the rules allow: where none of its rules matches it has no say, and
+of the rules and all fences the strictest verdict counts. So nobody lifts a denial of the user, whoever speaks later."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from itertools import chain
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
 from holdfast.core.permission.wildcard import matches
+from holdfast.schema.frozen import Frozen
 from holdfast.schema.permission import Rule
 
 if TYPE_CHECKING:
@@ -14,14 +19,34 @@ if TYPE_CHECKING:
 
     from holdfast.schema.permission import Effect, SavedApproval
 
-DENY_EVERYTHING = (Rule(action="*", resource="*", effect="deny"),)
+    Fences: TypeAlias = Sequence[Sequence[Rule]]
+
 HOME_ACTIONS = frozenset({"external_directory", "read", "edit"})
 """Actions whose resources are paths. Elsewhere, as in a shell command, `~` is just text."""
 
 
-def evaluate(rules: Sequence[Rule], action: str, resource: str) -> Effect:
+class Authority(Frozen):
+    """What an agent may do."""
+
+    rules: tuple[Rule, ...]
+    fences: tuple[tuple[Rule, ...], ...] = ()
+
+
+DENY_EVERYTHING = Authority((Rule(action="*", resource="*", effect="deny"),))
+
+
+def evaluate(rules: Sequence[Rule], action: str, resource: str, fences: Fences = ()) -> Effect:
     rule = deciding(rules, action, resource)
-    return rule.effect if rule is not None else "ask"
+    effect: Effect = rule.effect if rule is not None else "ask"
+    if fences:
+        met = (deciding(fence, action, resource) for fence in fences)
+        return strictest((effect, *(rule.effect for rule in met if rule is not None)))
+    return effect
+
+
+def strictest(effects: Iterable[Effect]) -> Effect:
+    found = set(effects)
+    return "deny" if "deny" in found else "ask" if "ask" in found else "allow"
 
 
 def deciding(rules: Sequence[Rule], action: str, resource: str) -> Rule | None:
@@ -32,10 +57,9 @@ def deciding(rules: Sequence[Rule], action: str, resource: str) -> Rule | None:
     return None
 
 
-def configured(rules: Sequence[Rule], action: str, resources: Sequence[str]) -> Effect:
-    """What the rules alone say of all resources together: the strictest."""
-    effects = {evaluate(rules, action, resource) for resource in resources}
-    return "deny" if "deny" in effects else "ask" if "ask" in effects else "allow"
+def configured(rules: Sequence[Rule], action: str, resources: Sequence[str], fences: Fences = ()) -> Effect:
+    """What rules and fences alone say of all resources together: the strictest."""
+    return strictest({evaluate(rules, action, resource, fences) for resource in resources})
 
 
 def effective(
@@ -44,33 +68,41 @@ def effective(
     action: str,
     resources: Sequence[str],
     *,
+    fences: Fences = (),
     saved_beats_narrower_ask: bool = False,
 ) -> Effect:
-    """What the rules and a person's saved approvals say of all resources together.
+    """What the rules, their fences and a person's saved approvals say of all resources together.
 
     An approval turns `ask` into `allow` and never touches a configured `deny`. Nor does it touch a rule that asks for
     something narrower than what was approved, unless told to: approving `*` was not meant for `*.env`."""
-    effect = configured(rules, action, resources)
+    effect = configured(rules, action, resources, fences)
     if effect != "ask":
         return effect
     for resource in resources:
-        rule = deciding(rules, action, resource)
-        if rule is not None and rule.effect == "allow":
-            continue
-        asks_for = None if rule is None or saved_beats_narrower_ask else rule.resource
-        if not any(_covers(approval, action, resource, asks_for) for approval in saved):
-            return "ask"
+        found = deciding(rules, action, resource)
+        asking = [found] if found is None or found.effect == "ask" else []
+        asking += [rule for fence in fences if (rule := deciding(fence, action, resource)) and rule.effect == "ask"]
+        for rule in asking:
+            asks_for = None if rule is None or saved_beats_narrower_ask else rule.resource
+            if not any(_covers(approval, action, resource, asks_for) for approval in saved):
+                return "ask"
     return "allow"
 
 
-def applicable(rules: Iterable[Rule], saved: Iterable[SavedApproval], action: str) -> tuple[Rule, ...]:
+def applicable(
+    rules: Iterable[Rule], saved: Iterable[SavedApproval], action: str, fences: Fences = ()
+) -> tuple[Rule, ...]:
     """Every rule with a say in this action, saved approvals last."""
     approvals = (Rule(action=item.action, resource=item.resource, effect="allow") for item in saved)
-    return tuple(rule for rule in (*rules, *approvals) if matches(rule.action, action))
+    return tuple(rule for rule in (*rules, *chain.from_iterable(fences), *approvals) if matches(rule.action, action))
 
 
-def wholly_denied(rules: Sequence[Rule], action: str) -> bool:
-    """Whether nothing could ever be allowed: the last rule about this action denies exactly everything."""
+def wholly_denied(rules: Sequence[Rule], action: str, fences: Fences = ()) -> bool:
+    """Whether nothing could ever be allowed: the last rule of a list about this action denies exactly everything."""
+    return any(_ends_in_denial(found, action) for found in (rules, *fences))
+
+
+def _ends_in_denial(rules: Sequence[Rule], action: str) -> bool:
     for rule in reversed(rules):
         if matches(rule.action, action):
             return rule.resource == "*" and rule.effect == "deny"

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
+from holdfast.core.config.authority import NOT_TRUSTED
 from holdfast.core.config.document import Diagnostic, Document
 from holdfast.core.config.environment import switched_on, user_path
 from holdfast.core.plugin.bounded import bounded
@@ -72,7 +73,7 @@ class Found(NamedTuple):
     diagnostics: tuple[Diagnostic, ...]
 
 
-def external_plugins(config: Config, environment: Mapping[str, str], *, trusts_project: bool) -> Found:
+def external_plugins(config: Config, environment: Mapping[str, str]) -> Found:
     """In the order of the configuration: a document's `plugins`, then what lies in its folder."""
     if switched_on(environment, "OPENCODE_PURE"):
         return Found((), ())
@@ -83,9 +84,9 @@ def external_plugins(config: Config, environment: Mapping[str, str], *, trusts_p
             found = [_named(written, entry, environment) for written in entry.data.get("plugins", ())]
         else:
             found = list(_lying_in(entry.path))
-        if found and not (entry.trusted or trusts_project):
+        if found and not entry.trusted:
             names = ", ".join(plugin.name for plugin in found)
-            problems.append(Diagnostic(str(entry.path), f"plugins of an untrusted project are not loaded: {names}"))
+            problems.append(Diagnostic(str(entry.path), f"runs the plugins {names}; {NOT_TRUSTED}"))
         else:
             plugins += found
     return Found(tuple(plugins), tuple(problems))

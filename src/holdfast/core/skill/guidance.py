@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable, Sequence
 
     from holdfast.core.context.system_context import SystemContext
+    from holdfast.core.permission.rules import Fences
     from holdfast.core.skill.skill import Skill
     from holdfast.core.skill.skills import Skills
     from holdfast.schema.permission import Rule
@@ -41,28 +42,29 @@ class SkillGuidance:
 
     def __init__(self, skills: Skills) -> None:
         self._skills = skills
-        self._last: tuple[tuple[Skill, ...], Sequence[Rule], SystemContext] | None = None
+        self._last: tuple[tuple[Skill, ...], Sequence[Rule], Fences, SystemContext] | None = None
 
-    def context(self, rules: Sequence[Rule] | None) -> SystemContext | Awaitable[SystemContext]:
+    def context(self, rules: Sequence[Rule] | None, fences: Fences = ()) -> SystemContext | Awaitable[SystemContext]:
         """For an agent with these rules; None is an agent that nobody knows. At hand unless a skill must be read."""
         if rules is None:
             return EMPTY
         skills = self._skills.current()
-        return self._context(skills, rules) if skills is not None else self._read(rules)
+        return self._context(skills, rules, fences) if skills is not None else self._read(rules, fences)
 
-    async def _read(self, rules: Sequence[Rule]) -> SystemContext:
-        return self._context(await self._skills.list(), rules)
+    async def _read(self, rules: Sequence[Rule], fences: Fences) -> SystemContext:
+        return self._context(await self._skills.list(), rules, fences)
 
-    def _context(self, skills: tuple[Skill, ...], rules: Sequence[Rule]) -> SystemContext:
-        if self._last is None or self._last[0] is not skills or self._last[1] is not rules:
-            self._last = (skills, rules, _context(skills, rules))
-        return self._last[2]
+    def _context(self, skills: tuple[Skill, ...], rules: Sequence[Rule], fences: Fences) -> SystemContext:
+        known = self._last
+        if known is None or known[0] is not skills or known[1] is not rules or known[2] is not fences:
+            known = self._last = (skills, rules, fences, _context(skills, rules, fences))
+        return known[3]
 
 
-def _context(skills: Sequence[Skill], rules: Sequence[Rule]) -> SystemContext:
-    if not offered(skills, rules):
+def _context(skills: Sequence[Skill], rules: Sequence[Rule], fences: Fences) -> SystemContext:
+    if not offered(skills, rules, fences):
         return EMPTY
-    value = guidance(permitted(skills, rules))
+    value = guidance(permitted(skills, rules, fences))
     return make(
         Source(
             key=KEY,
@@ -75,13 +77,13 @@ def _context(skills: Sequence[Skill], rules: Sequence[Rule]) -> SystemContext:
     )
 
 
-def offered(skills: Sequence[Skill], rules: Sequence[Rule]) -> bool:
+def offered(skills: Sequence[Skill], rules: Sequence[Rule], fences: Fences = ()) -> bool:
     """Whether skills concern this agent at all."""
-    return bool(permitted(skills, rules)) or evaluate(rules, ACTION, "*") != "deny"
+    return bool(permitted(skills, rules, fences)) or evaluate(rules, ACTION, "*", fences) != "deny"
 
 
-def permitted(skills: Iterable[Skill], rules: Sequence[Rule]) -> tuple[Skill, ...]:
-    return tuple(skill for skill in skills if evaluate(rules, ACTION, skill.name) != "deny")
+def permitted(skills: Iterable[Skill], rules: Sequence[Rule], fences: Fences = ()) -> tuple[Skill, ...]:
+    return tuple(skill for skill in skills if evaluate(rules, ACTION, skill.name, fences) != "deny")
 
 
 def guidance(skills: Iterable[Skill]) -> Guidance:

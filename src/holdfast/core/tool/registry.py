@@ -21,6 +21,7 @@ from holdfast.schema.frozen import Frozen
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from holdfast.core.permission.rules import Fences
     from holdfast.core.scope import Scope
     from holdfast.core.tool.output import OutputStore
     from holdfast.llm.request import ToolDefinition
@@ -79,10 +80,15 @@ class ToolRegistry:
         return self._own.register(tools, scope)
 
     def materialize(
-        self, rules: Sequence[Rule], *, without: frozenset[str] = frozenset(), last_step: bool = False
+        self,
+        rules: Sequence[Rule],
+        *,
+        fences: Fences = (),
+        without: frozenset[str] = frozenset(),
+        last_step: bool = False,
     ) -> Materialized:
         """What an agent with these rules is shown in one turn, less what the request does without."""
-        shown = NOTHING if last_step else self._current().shown(tuple(rules), without)
+        shown = NOTHING if last_step else self._current().shown(tuple(rules), tuple(fences), without)
         return Materialized(self, shown, last_step=last_step)
 
     def _current(self) -> _Catalog:
@@ -144,18 +150,19 @@ class _Catalog:
         self.application = application
         self.own = own
         self.registrations = {**application, **own}
-        self._seen: dict[tuple[tuple[Rule, ...], frozenset[str]], _Shown] = {}
+        self._seen: dict[tuple[tuple[Rule, ...], Fences, frozenset[str]], _Shown] = {}
 
-    def shown(self, rules: tuple[Rule, ...], without: frozenset[str]) -> _Shown:
-        if (known := self._seen.get((rules, without))) is not None:
+    def shown(self, rules: tuple[Rule, ...], fences: Fences, without: frozenset[str]) -> _Shown:
+        key = (rules, fences, without)
+        if (known := self._seen.get(key)) is not None:
             return known
         visible = {
             name: registration
             for name, registration in self.registrations.items()
-            if name not in without and not wholly_denied(rules, registration.action)
+            if name not in without and not wholly_denied(rules, registration.action, fences)
         }
         shown = _Shown(visible, tuple(registration.definition for registration in visible.values()))
         if len(self._seen) >= REMEMBERED:
             self._seen.clear()
-        self._seen[rules, without] = shown
+        self._seen[key] = shown
         return shown

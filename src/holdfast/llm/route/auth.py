@@ -58,6 +58,35 @@ class KeyAuth(Frozen):
         return (self.key or "").strip()
 
 
+class BoundAuth(Frozen):
+    """A credential that leaves for one origin only, whatever address a request was given in the meantime."""
+
+    inner: Auth
+    origin: str
+    """As `origin_of` writes it."""
+
+    def headers(self, url: str, headers: Mapping[str, str], body: Sequence[bytes]) -> dict[str, str]:
+        if (found := origin_of(url)) != self.origin:
+            raise LLMError("Authentication", f"the credential belongs to {self.origin} and is not sent to {found}")
+        return self.inner.headers(url, headers, body)
+
+    def secrets(self) -> tuple[str, ...]:
+        return self.inner.secrets()
+
+    async def refresh(self) -> None:
+        await refresh(self.inner)
+
+
+def origin_of(url: str) -> str:
+    """Scheme, host and port; a socket counts as the request that it begins with."""
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(url)
+    scheme = {"wss": "https", "ws": "http"}.get(parts.scheme, parts.scheme)
+    port = parts.port or {"https": 443, "http": 80}.get(scheme, 0)
+    return f"{scheme}://{(parts.hostname or '').lower()}:{port}"
+
+
 class BothAuth(Frozen):
     """Two credentials: a gateway's own and the one of what is behind it."""
 

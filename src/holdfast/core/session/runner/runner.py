@@ -217,7 +217,10 @@ class _Drain:
             self._epoch = epoch
         settings = around.settings()
         tools = around.tools.materialize(
-            agent.permissions, without=around.hidden_tools(agent), last_step=self._allowance.last_step
+            agent.permissions,
+            fences=agent.fences,
+            without=around.hidden_tools(agent),
+            last_step=self._allowance.last_step,
         )
         frame = self._frame(session, agent, resolved, epoch, tools)
         if around.hooks:

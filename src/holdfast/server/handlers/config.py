@@ -1,0 +1,38 @@
+"""Answers `protocol/configuration.py`, name for name."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from holdfast.core.config.document import Document
+from holdfast.core.config.merge import shown
+from holdfast.core.location.report import config_report
+from holdfast.schema.configuration import ConfigDirectory, ConfigDocument
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.schema.configuration import ConfigReport
+    from holdfast.server.types import Call
+
+
+async def get(call: Call) -> Sequence[ConfigDocument | ConfigDirectory]:
+    async with call.services as services:
+        return [
+            ConfigDocument(path=str(entry.path), origin=entry.origin, info=shown(entry))
+            if isinstance(entry, Document)
+            else ConfigDirectory(path=str(entry.path), origin=entry.origin)
+            for entry in services.config.current.entries()
+        ]
+
+
+async def report(call: Call) -> ConfigReport:
+    async with call.services as services:
+        return await asyncio.to_thread(config_report, services)
+
+
+async def reload(call: Call) -> ConfigReport:
+    async with call.services as services:
+        await services.config.reload()
+        return await asyncio.to_thread(config_report, services)

@@ -1,0 +1,21 @@
+"""Secrets of the runtime's own process stay out of reach of the commands that it runs."""
+
+from __future__ import annotations
+
+import os
+
+from tests.cli.conftest import Machine
+
+KEY = "sk-canary-0123456789"
+LOOK = "for f in /proc/$PPID/environ /proc/[0-9]*/environ; do tr '\\0' '\\n' < $f; done > seen.txt 2>/dev/null; true"
+
+
+def test_commands_cannot_read_keys_from_the_process(holdfast: Machine) -> None:
+    """TOL-222, TOL-402 (F9): not from `/proc`, also when the runtime runs as root."""
+    holdfast.environment |= {"OPENAI_API_KEY": KEY, "OPENCODE_SERVER_PASSWORD": KEY, "SOME_TOKEN": KEY, "PLAIN": "seen"}
+    holdfast.script({"calls": [{"tool": "bash", "input": {"command": LOOK}}]}, {"text": "done"})
+    ran = holdfast("run", "--model", "demo/scripted", "go")
+    assert ran.code == 0, ran
+    seen = (holdfast.project / "seen.txt").read_text(encoding="utf-8", errors="replace")
+    assert "PLAIN=seen" in seen or os.getuid() != 0
+    assert KEY not in seen
