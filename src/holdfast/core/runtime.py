@@ -246,4 +246,3 @@ class Runtime:
 
     async def _build_services(self, location: Location) -> LocationServices:
         return await open_location(self._commons, location, await self.project(location))
-

@@ -22,7 +22,6 @@ from holdfast.core.location.repository import find_root, head_commit, read_small
 from holdfast.core.process.git import Git, GitFailed
 from holdfast.core.process.git_directory import scratch_git_directory
 from holdfast.schema.frozen import Frozen
-from holdfast.schema.pattern import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,7 +32,7 @@ GLOBAL = "global"
 FILESYSTEM = Path("/")
 FIRST_COMMIT_SECONDS = 5.0
 NOT_USED = "the repository at %s is not used: %s. `git config --global --add safe.directory %s` trusts it."
-_CACHED = pattern(rb"[\w.-]{1,100}", re.ASCII)
+CACHED_BYTES = 256
 
 log = logging.getLogger(__name__)
 
@@ -113,8 +112,8 @@ def _place(address: str) -> str | None:
 
 
 def _cached(repository: Repository) -> str | None:
-    found = read_small(repository.store / "opencode").strip()
-    return found.decode("ascii") if _CACHED.fullmatch(found) else None
+    found = read_small(repository.store / "opencode", CACHED_BYTES).decode("utf-8", "replace").strip()
+    return found if found and found.isprintable() else None
 
 
 async def _first_commit(git: Git, repository: Repository) -> str | None:

@@ -7,7 +7,6 @@ import os
 import re
 import stat
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.core.filesystem.ownership import foreign_owner
@@ -17,6 +16,7 @@ from holdfast.schema.pattern import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from holdfast.core.process.git import Git
 
@@ -81,8 +81,9 @@ async def head_commit(git: Git, repository: Repository) -> str | None:
     """The commit that is checked out; None before the first. Raises GitFailed."""
     if repository.setting("extensions", "", "refStorage").lower() != "reftable":
         return repository.head()
-    place = {"git_dir": repository.git_directory, "work_tree": repository.root}
-    return (await git.run("rev-parse", "--verify", "--quiet", "HEAD", **place)).decode("ascii").strip()
+    ask = ("rev-parse", "--verify", "--quiet", "HEAD")
+    found = await git.run(*ask, git_dir=repository.git_directory, work_tree=repository.root)
+    return found.decode("ascii").strip()
 
 
 def find_root(directory: Path) -> Path | None:

@@ -71,13 +71,15 @@ OFFLINE_VARIABLES = {
     "GIT_CONFIG_NOSYSTEM": "1",
     "HOME": os.devnull,
 }
-PASSED = frozenset("LOGNAME TEMP TMP TMPDIR TZ USER".split())
-USER_CONFIGURATION = frozenset(
-    "GIT_CONFIG_GLOBAL GIT_CONFIG_NOSYSTEM GIT_CONFIG_SYSTEM HOME XDG_CONFIG_HOME XDG_RUNTIME_DIR".split()
+PASSED = ("LOGNAME", "TEMP", "TMP", "TMPDIR", "TZ", "USER")
+USER_CONFIGURATION = (
+    *("GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM", "GIT_CONFIG_SYSTEM"),
+    *("HOME", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR"),
 )
-REACHING = frozenset(
-    "ALL_PROXY CURL_CA_BUNDLE FTP_PROXY HTTPS_PROXY HTTP_PROXY NO_PROXY SSH_AUTH_SOCK SSL_CERT_DIR SSL_CERT_FILE "
-    "all_proxy ftp_proxy http_proxy https_proxy no_proxy".split()
+REACHING = (
+    *("ALL_PROXY", "FTP_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"),
+    *("all_proxy", "ftp_proxy", "http_proxy", "https_proxy", "no_proxy"),
+    *("CURL_CA_BUNDLE", "SSH_AUTH_SOCK", "SSL_CERT_DIR", "SSL_CERT_FILE"),
 )
 REACHING_PREFIXES = ("GIT_PROXY", "GIT_SSH", "GIT_SSL")
 
@@ -162,17 +164,10 @@ class Git:
         return path if os.path.isabs(path) else os.devnull
 
     def _environment(self, work_tree: Path | None, reach: Sequence[str], configured: bool) -> dict[str, str]:
-        passed = PASSED | (USER_CONFIGURATION if configured else frozenset())
-        found = {name: value for name, value in self._host.items() if name in passed}
-        if reach:
-            found |= {
-                name: value
-                for name, value in self._host.items()
-                if name in REACHING or name.startswith(REACHING_PREFIXES)
-            }
-        found |= VARIABLES
-        if not configured:
-            found |= OFFLINE_VARIABLES
+        passed = (*PASSED, *(USER_CONFIGURATION if configured else ()), *(REACHING if reach else ()))
+        prefixes = REACHING_PREFIXES if reach else ()
+        found = {name: value for name, value in self._host.items() if name in passed or name.startswith(prefixes)}
+        found |= VARIABLES if configured else {**VARIABLES, **OFFLINE_VARIABLES}
         found["GIT_ALLOW_PROTOCOL"] = ":".join(reach)
         found["PATH"] = os.pathsep.join(self._search_path(work_tree))
         return found

@@ -31,7 +31,9 @@ class Selection(Frozen):
     """Those of both that are in the index already."""
 
 
-async def select_files(git: Callable[..., Awaitable[bytes]], worktree: Path, pathspecs: Sequence[str] = ()) -> Selection:
+async def select_files(
+    git: Callable[..., Awaitable[bytes]], worktree: Path, pathspecs: Sequence[str] = ()
+) -> Selection:
     """`git` runs a command with the worktree and the index to compare."""
     compared, listed = await _both(git(*COMPARE, "--", *pathspecs), git(*LIST_NEW, "--", *pathspecs))
     words = names(compared)

@@ -1,8 +1,8 @@
 """Carrying uncommitted changes from one checkout to another: captured, applied there, and only then discarded here.
 
 Invariants
-- The user's index is left as it is in both places, and nothing of the repository's configuration is read: git works in a
-  git directory of ours, which finds the repository's objects.
+- The user's index is left as it is in both places, and nothing of the repository's configuration is read: git works
+  in a git directory of ours, which finds the repository's objects.
 - Filters do not run, so a changed file that passes through one cannot be carried; that is said, and nothing is moved.
 - Repositories below the directory stay where they are."""
 
@@ -13,7 +13,6 @@ import os
 import stat
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.core.location.repository import head_commit, repository_at
@@ -26,6 +25,7 @@ from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator
+    from pathlib import Path
 
     from holdfast.core.location.repository import Repository
 
