@@ -97,7 +97,8 @@ def _unknown(uid: int) -> pwd.struct_passwd:
 
 
 @pytest.mark.parametrize(
-    ("value", "found"), [("1000", 1000), ("0", 0), ("", None), ("-1", None), ("me", None), ("٣", None), ("9" * 11, None)]
+    ("value", "found"),
+    [("1000", 1000), ("0", 0), ("", None), ("-1", None), ("me", None), ("٣", None), ("9" * 11, None)],
 )
 def test_who_called_sudo(value: str, found: int | None) -> None:
     """CAT-172: a number, or nobody."""

@@ -159,7 +159,9 @@ async def test_the_users_own_ignore_file_is_found(tmp_path: Path) -> None:
         assert await Git({"PATH": os.environ["PATH"], "GIT_CONFIG_NOSYSTEM": "1"}).user_excludes(folder) == os.devnull
 
 
-@pytest.mark.parametrize("name", ["plain", "two words", 'quo"ted', "back\\slash", "col:on", "caf\u00e9", "new\nline", "#x"])
+@pytest.mark.parametrize(
+    "name", ["plain", "two words", 'quo"ted', "back\\slash", "col:on", "caf\u00e9", "new\nline", "#x"]
+)
 async def test_objects_of_another_repository_are_found_whatever_its_name(tmp_path: Path, name: str) -> None:
     """TOL-390: a scratch git directory reads them and writes beside them."""
     store, environment = tmp_path / name, {"PATH": os.environ["PATH"]}

@@ -151,6 +151,8 @@ class Snapshots:
             raise SnapshotError("restore", f"{path} leads outside the project")
         try:
             (folder / target.name).unlink(missing_ok=True)
+        except (IsADirectoryError, NotADirectoryError):
+            return  # something else is in its place, or in its folder's: it is gone
         except OSError as error:
             raise SnapshotError("restore", f"{path}: {error.strerror}") from error
 
