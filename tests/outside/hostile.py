@@ -104,6 +104,21 @@ def filtered(*lines: str) -> Prepare:
     return prepare
 
 
+def driven(kind: str, lines: str) -> Prepare:
+    """A driver for differences or merges."""
+
+    def prepare(trap: Trap) -> None:
+        trap.configure(f'[{kind} "x"]\n\t{lines.format(command=trap.marked)}')
+        trap.attributes(f"* {kind}=x\n")
+
+    return prepare
+
+
+def _credentials(trap: Trap) -> None:
+    trap.promisor("url = https://127.0.0.1:1/x")
+    trap.configure(f"[credential]\n\thelper = !{trap.marked}", f"[core]\n\taskPass = {trap.command}")
+
+
 def _hooks(trap: Trap) -> None:
     trap.hooks(trap.git_directory / "hooks")
 
@@ -192,10 +207,7 @@ VECTORS = (
     Vector("proxy", promised("url = git://127.0.0.1/x", gitProxy=""), ("rev-list", "HEAD")),
     Vector(
         "credentials",
-        lambda trap: (
-            trap.promisor("url = https://127.0.0.1:1/x"),
-            trap.configure(f"[credential]\n\thelper = !{trap.marked}", f"[core]\n\taskPass = {trap.command}"),
-        )[0],
+        _credentials,
         None,
     ),
     Vector("fsmonitor", configured("[core]\n\tfsmonitor = {command}"), ("status",)),
@@ -211,18 +223,12 @@ VECTORS = (
     Vector("external diff", configured("[diff]\n\texternal = {command}"), ("diff", "HEAD")),
     Vector(
         "diff driver",
-        lambda trap: (
-            trap.configure(f'[diff "x"]\n\tcommand = {trap.marked}\n\ttextconv = {trap.marked}'),
-            trap.attributes("* diff=x\n"),
-        )[0],
+        driven("diff", "command = {command}\n\ttextconv = {command}"),
         ("diff", "HEAD"),
     ),
     Vector(
         "merge driver",
-        lambda trap: (
-            trap.configure(f'[merge "x"]\n\tdriver = {trap.marked}'),
-            trap.attributes("* merge=x\n"),
-        )[0],
+        driven("merge", "driver = {command}"),
         None,
     ),
     Vector("pager", configured("[core]\n\tpager = {command}", "[pager]\n\trev-list = {command}"), None),

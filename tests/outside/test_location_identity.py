@@ -50,7 +50,7 @@ def effect(api: Api, directory: Path) -> str:
     return str(ask(api, api.session(directory)["id"])["effect"])
 
 
-def saved(api: Api, directory: Path | None = None, **query: str) -> list[str]:
+def saved(api: Api, directory: Path | str | None = None, **query: str) -> list[str]:
     return [item["resource"] for item in api.get("/api/permission/saved", directory, **query).json()["data"]]
 
 
@@ -63,12 +63,12 @@ def test_a_directory_is_one_location_however_it_is_written(api: Api, tmp_path: P
     project.mkdir()
     (tmp_path / "link").symlink_to(project)
     spellings = [
-        project,
+        f"{project}",
         f"{project}/",
         f"{project}/.",
         f"{project}/../{project.name}",
         f"//{project}",
-        tmp_path / "link",
+        f"{tmp_path}/link",
     ]
     waiting = [ask(api, api.session(spelling)["id"])["id"] for spelling in spellings]
     for spelling in spellings:
