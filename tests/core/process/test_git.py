@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from tests.core.process.conftest import alive, gone
+from tests.outside.hostile import VECTORS, Trap, Vector, honest, spring
 
 from holdfast.core.process import git as module
 from holdfast.core.process.git import VARIABLES, Git, GitFailed
@@ -173,3 +177,42 @@ async def test_objects_of_another_repository_are_found_whatever_its_name(tmp_pat
         await git.run("hash-object", "-w", "--stdin", git_dir=folder, given=b"other")
     assert len([path for path in (store / "objects").rglob("*") if path.is_file()]) == 1
     assert not folder.exists()
+
+
+IN_THE_REPOSITORY = (
+    ("rev-list", "--max-parents=0", "HEAD"),
+    ("rev-parse", "--verify", "--quiet", "HEAD"),
+    ("branch", "--list"),
+    ("worktree", "list", "--porcelain"),
+    ("worktree", "add", "--quiet", "--no-checkout", "-b", "new", "{root}-copy", "HEAD"),
+    ("worktree", "remove", "--force", "{root}-copy"),
+    ("worktree", "prune"),
+    ("branch", "-D", "new"),
+)
+
+
+async def test_the_commands_that_run_in_a_repository_execute_nothing_of_it(tmp_path: Path) -> None:
+    """TOL-390: with its configuration in force."""
+    await nothing_runs(tmp_path, VECTORS, IN_THE_REPOSITORY)
+
+
+async def test_nothing_is_fetched_by_a_git_that_cannot_switch_it_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TOL-390: since no protocol is allowed, also where git is too old to know that variable."""
+    monkeypatch.setitem(module.VARIABLES, "GIT_NO_LAZY_FETCH", "0")
+    promisors = [vector for vector in VECTORS if vector.name in ("uploadpack", "ext", "helper", "ssh", "proxy")]
+    await nothing_runs(tmp_path, promisors, IN_THE_REPOSITORY[:1])
+
+
+async def nothing_runs(tmp_path: Path, vectors: Sequence[Vector], commands: Sequence[Sequence[str]]) -> None:
+    original, marks = honest(tmp_path / "original"), tmp_path / "marks"
+    git = Git({"PATH": f".:{os.environ['PATH']}"})
+    for vector in vectors:
+        root = shutil.copytree(original, tmp_path / vector.name)
+        spring(Trap(root, vector.name, marks), vector)
+        for command in commands:
+            with suppress(GitFailed):
+                words = (word.format(root=root) for word in command)
+                await git.run(*words, git_dir=root / ".git", work_tree=root)
+            assert not marks.exists(), (vector.name, command)

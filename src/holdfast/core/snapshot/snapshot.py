@@ -203,7 +203,7 @@ class Snapshots:
 
     async def _update_index(self) -> None:
         selection = await select_files(partial(self._git, "capture"), self._worktree)
-        if selection.gone or selection.changed:
+        if selection.gone or selection.changed or not self._index.exists():
             self._tree = None
         if selection.gone:
             await self._git("capture", *LEAVE_OUT, given=separated(selection.gone))
