@@ -65,7 +65,7 @@ export function createClient(options) {
     },
     permissions: {
       listRequests: call({ method: "GET", path: "/api/permission/request", shape: "location", errors: [400, 401], query: ["location"] }),
-      listSaved: call({ method: "GET", path: "/api/permission/saved", shape: "data", errors: [400, 401], query: ["projectID"] }),
+      listSaved: call({ method: "GET", path: "/api/permission/saved", shape: "data", errors: [400, 401], query: ["location", "projectID"] }),
       removeSaved: call({ method: "DELETE", path: "/api/permission/saved/{id}", shape: "void", errors: [400, 401] }),
       create: call({ method: "POST", path: "/api/session/{sessionID}/permission", shape: "data", errors: [400, 401, 404, 409], payload: ["action", "resources", "id", "save", "metadata", "source", "agent"] }),
       list: call({ method: "GET", path: "/api/session/{sessionID}/permission", shape: "data", errors: [400, 401, 404] }),

@@ -44,6 +44,7 @@ DIFFERENCES: dict[tuple[str, str], str] = {
     ("v2.session.list", "query.archived: added"): "SES-027: put away or not",
     ("v2.session.compact", "409: added"): "API-119: compaction works here, and there may be nothing to compact",
     ("v2.session.permission.create", "409: added"): "API-132: an id that is taken is a conflict, not a defect",
+    ("v2.permission.saved.list", "query.location: added"): "API-131: the default is the location's project",
     ("v2.session.permission.reply", "payload.save: added"): "TOL: choose among the offered patterns",
     ("v2.fs.*", "404: added"): "API-026: a missing path is no defect",
     ("v2.fs.find", "503: added"): "API-150: the search engine may fail",

@@ -152,3 +152,68 @@ async def test_copies_that_are_gone_are_forgotten(copies: Copies, repository: Pa
 async def test_fields_are_checked_first(wire: Wire, method: str, payload: object) -> None:
     """API-023, API-151: also of a DELETE, which has a body here."""
     assert (await wire(method, "/experimental/project/global/copy", payload)).failure == INVALID
+
+
+def hostile(repository: Path, marks: Path) -> None:
+    """Filters and hooks that leave a mark when they run."""
+    for way in ("clean", "smudge"):
+        git(repository, "config", f"filter.x.{way}", f"touch {marks}; cat")
+    git(repository, "config", "filter.x.required", "true")
+    git(repository, "config", "core.fsmonitor", f"touch {marks}; false")
+    for name in ("post-checkout", "reference-transaction", "post-index-change"):
+        hook = repository / ".git" / "hooks" / name
+        hook.parent.mkdir(exist_ok=True)
+        hook.write_text(f"#!/bin/sh\ntouch {marks}\n")
+        hook.chmod(0o755)
+
+
+async def test_a_copy_runs_neither_filters_nor_hooks(copies: Copies, repository: Path, tmp_path: Path) -> None:
+    """TOL-392: files are as they were committed, with the line endings that the project asks for; a clean copy is
+    recognised and removed without running anything either, also with a repository below that has filters."""
+    (repository / ".gitattributes").write_text("*.bin filter=x\n*.bat text eol=crlf\n")
+    (repository / "large.bin").write_text("version https://git-lfs.github.com/spec/v1\n")
+    (repository / "run.bat").write_text("one\ntwo\n")
+    git(repository, "add", ".")
+    git(repository, "commit", "--quiet", "-m", "two")
+    marks = tmp_path / "marks"
+    hostile(repository, marks)
+    copy = Path((await copies.create(tmp_path / "copies", "x")).json["directory"])
+    assert (copy / "large.bin").read_text().startswith("version https://git-lfs")
+    assert (copy / "run.bat").read_bytes() == b"one\r\ntwo\r\n"
+    assert not marks.exists()
+    (copy / "hello.txt").write_text("hello world\n")  # touched, not changed
+    assert (await copies.remove(copy)).status == 204
+    copy = Path((await copies.create(tmp_path / "copies", "y")).json["directory"])
+    (copy / "lib").mkdir()
+    git(copy / "lib", "init", "--quiet")
+    hostile(copy / "lib", marks)
+    marks.unlink(missing_ok=True)
+    assert refused(await copies.remove(copy))[1] is True
+    assert (await copies.remove(copy, force=True)).status == 204
+    assert not marks.exists()
+    assert git(repository, "status", "--porcelain", "--untracked-files=no") == ""
+
+
+@pytest.mark.parametrize("change", ["staged", "deleted", "new", "modified"])
+async def test_what_is_not_committed_needs_force(copies: Copies, tmp_path: Path, change: str) -> None:
+    """API-151: each of the ways in which a file can differ."""
+    copy = Path((await copies.create(tmp_path / "copies", "x")).json["directory"])
+    if change == "new":
+        (copy / "new.txt").write_text("x")
+    elif change == "deleted":
+        (copy / "hello.txt").unlink()
+    else:
+        (copy / "hello.txt").write_text("other\n")
+    if change == "staged":
+        git(copy, "add", ".")
+    assert refused(await copies.remove(copy)) == (f"{copy} contains modified or untracked files", True)
+
+
+async def test_a_copy_that_cannot_be_written_leaves_nothing(copies: Copies, repository: Path, tmp_path: Path) -> None:
+    """API-151: neither the directory, nor its branch, nor an entry in the list."""
+    blob = git(repository, "rev-parse", "HEAD:hello.txt").strip()
+    (repository / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
+    assert blob in refused(await copies.create(tmp_path / "copies", "x"))[0]
+    assert not (tmp_path / "copies" / "x").exists()
+    assert git(repository, "branch", "--list", "opencode/*") == ""
+    assert git(repository, "worktree", "list").count("\n") == 1

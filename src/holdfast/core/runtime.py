@@ -20,10 +20,13 @@ from holdfast.core.credential.store import CredentialStore
 from holdfast.core.database.database import SqliteDatabase
 from holdfast.core.event.log import EventLog, Mismatch
 from holdfast.core.location.commons import Commons
+from holdfast.core.location.directory import canonical_directory
 from holdfast.core.location.open import open_location
 from holdfast.core.location.project import Project, find_project
+from holdfast.core.location.repository import find_root
 from holdfast.core.location.service_map import ServiceMap
 from holdfast.core.location.settings import session_settings
+from holdfast.core.process.git import Git
 from holdfast.core.process.protection import ProcessProtection
 from holdfast.core.session.execution import Execution
 from holdfast.core.session.inbox import Inbox
@@ -111,7 +114,7 @@ class Runtime:
         this process's environment from its children; only for a process that is the runtime's alone."""
         self._environment = dict(os.environ) if environment is None else environment
         self.paths = paths or default_paths(self._environment)
-        self.directory = (directory or Path.cwd()).resolve()
+        self.directory = Path(canonical_directory(str((directory or Path.cwd()).absolute())))
         self._clock = clock or SystemClock()
         self._ids = ids or Ids(self._clock)
         self._transport = transport or self._default_transport()
@@ -184,7 +187,7 @@ class Runtime:
             execution=self.execution,
             records=records,
             reverts=Reverts(self.log, self.store, self.execution, self.locations, self._clock),
-            moves=Moves(self.log, self.store, self.execution, self.project, self._clock),
+            moves=Moves(self.log, self.store, self.execution, self.project, self._clock, Git(self._environment)),
             recovery=self.recovery,
             waits=Waits(self.database, self._ownership),
             ids=self._ids,
@@ -221,15 +224,16 @@ class Runtime:
 
     async def project(self, location: Location) -> Project:
         directory = Path(location.directory)
-        rows = await self.database.fetch("project.of_worktree", {"worktree": str(_worktree(directory))})
-        return await find_project(directory, str(rows[0][0]) if rows else None)
+        root = find_root(directory)
+        rows = await self.database.fetch("project.of_worktree", {"worktree": str(root)}) if root is not None else ()
+        return await find_project(directory, str(rows[0][0]) if rows else None, environment=self._environment)
 
     async def location_info(self, location: Location) -> LocationInfo:
         project = await self.project(location)
         return LocationInfo(
             directory=location.directory,
             workspace_id=location.workspace_id,
-            project=LocationProject(id=project.id, directory=str(project.directory)),
+            project=LocationProject(id=project.id, directory=str(project.listed_directory)),
         )
 
     async def default_model(self) -> ModelRef | None:
@@ -259,7 +263,3 @@ class Runtime:
 
     async def _build_services(self, location: Location) -> LocationServices:
         return await open_location(self._commons, location, await self.project(location))
-
-
-def _worktree(directory: Path) -> Path:
-    return next((folder for folder in (directory, *directory.parents) if (folder / ".git").exists()), Path("/"))

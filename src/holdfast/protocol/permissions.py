@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from holdfast.protocol.endpoint import Endpoint, Envelope
+from holdfast.protocol.endpoint import Endpoint, Envelope, LocationQuery
 from holdfast.protocol.scope import at_location, of_session
 from holdfast.schema.errors import ConflictError, PermissionNotFoundError
 from holdfast.schema.ids import SessionIDField
@@ -28,7 +28,9 @@ class PermissionPath(Record):
     request_id: PermissionIDField
 
 
-class SavedQuery(Record):
+class SavedQuery(LocationQuery):
+    """Of a project if one is named, else of the Location."""
+
     project_id: str | None = None
 
 
@@ -125,16 +127,18 @@ ENDPOINTS: tuple[Endpoint, ...] = (
             success=list[PermissionRequest],
         )
     ),
-    Endpoint(
-        group="permissions",
-        name="list_saved",
-        operation="v2.permission.saved.list",
-        method="GET",
-        path="/api/permission/saved",
-        summary="What was approved for good, in a project.",
-        query=SavedQuery,
-        envelope=Envelope.DATA,
-        success=list[SavedApproval],
+    at_location(
+        Endpoint(
+            group="permissions",
+            name="list_saved",
+            operation="v2.permission.saved.list",
+            method="GET",
+            path="/api/permission/saved",
+            summary="What was approved for good, in a Location or a project.",
+            query=SavedQuery,
+            envelope=Envelope.DATA,
+            success=list[SavedApproval],
+        )
     ),
     Endpoint(
         group="permissions",

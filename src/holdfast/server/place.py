@@ -1,9 +1,10 @@
-"""Directories that callers name: they must be there before anything is built on them."""
+"""Directories that callers name: they must be there before anything is built on them, and have one spelling."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from holdfast.core.location.directory import canonical_directory
 from holdfast.schema.errors import InvalidRequestError
 from holdfast.schema.location import Location
 from holdfast.server.errors import PublicFailure
@@ -22,4 +23,4 @@ def existing_location(directory: str, workspace_id: str | None, *, kind: str) ->
         raise PublicFailure(
             InvalidRequestError(message=f"{shown} is not an existing directory", kind=kind, field="location")
         )
-    return Location(directory=directory, workspace_id=workspace_id)
+    return Location(directory=canonical_directory(directory), workspace_id=workspace_id)

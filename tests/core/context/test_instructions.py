@@ -13,6 +13,7 @@ from holdfast.core.context import file_cache
 from holdfast.core.context import instructions as module
 from holdfast.core.context.file_cache import FILE_LIMIT
 from holdfast.core.context.system_context import initialize, observe
+from holdfast.core.location.project import find_project
 
 pytestmark = pytest.mark.anyio
 
@@ -191,14 +192,15 @@ async def test_project_discovery_can_be_turned_off(place: Place, value: str) -> 
         assert await baseline(files.ambient()) == instructions((own, "mine"), (near, "near"))
 
 
-async def test_without_a_repository_the_walk_climbs_to_the_top(place: Place) -> None:
-    """CTX-138: the project is the filesystem's root."""
-    above = place.write("../AGENTS.md", "above")
+async def test_without_a_repository_the_walk_ends_where_it_begins(place: Place) -> None:
+    """CTX-138, CAT-170: the project is the Location's own directory."""
+    place.write("../AGENTS.md", "above")
     root = place.write("AGENTS.md", "root")
-    context = place.files(project=Path("/")).ambient()
-    text = await baseline(context)
-    assert text is not None
-    assert instructions((root, "root"), (above, "above")) in text
+    place.write("packages/core/AGENTS.md", "near")
+    project = await find_project(place.root)
+    assert await baseline(place.files(directory=place.root, project=project.directory).ambient()) == instructions(
+        (root, "root")
+    )
 
 
 async def test_claude_md_stands_in_where_there_is_no_agents_md(place: Place) -> None:

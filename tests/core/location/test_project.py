@@ -48,9 +48,11 @@ def of_remote(place: str) -> str:
     return hashlib.sha1(f"git-remote:{place}".encode()).hexdigest()
 
 
-async def test_without_a_repository_everything_is_one_project(tmp_path: Path) -> None:
-    """CAT-002: id `global`, the filesystem's root, no version control."""
-    assert await find_project(tmp_path) == Project("global", Path("/"), None)
+async def test_without_a_repository_the_root_is_the_location(tmp_path: Path) -> None:
+    """CAT-002, CAT-170: id `global`, no version control, and nothing above the directory belongs to it."""
+    found = await find_project(tmp_path)
+    assert found == Project("global", tmp_path, None)
+    assert found.listed_directory == Path("/")
 
 
 async def test_a_repository_is_known_by_its_first_commit(repository: Path) -> None:

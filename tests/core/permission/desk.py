@@ -11,7 +11,7 @@ from tests.conftest import ManualClock
 from tests.core.event.samples import SES
 
 from holdfast.core.clock import Ids
-from holdfast.core.database.database import Database
+from holdfast.core.database.database import SqliteDatabase
 from holdfast.core.event.bus import Announcement
 from holdfast.core.event.log import EventLog
 from holdfast.core.location.project import Project
@@ -22,7 +22,7 @@ from holdfast.schema.location import Location
 from holdfast.schema.permission import Effect, PermissionRequest, Rule
 
 HERE = Location(directory="/w/here")
-PROJECT = Project("prj_1", Path("/w"), Path("/w/.git"))
+PROJECT = "prj_1"
 ASK = "permission.v2.asked"
 REPLIED = "permission.v2.replied"
 T = TypeVar("T")
@@ -30,6 +30,12 @@ T = TypeVar("T")
 
 def rule(effect: Effect, action: str = "*", resource: str = "*") -> Rule:
     return Rule(action=action, resource=resource, effect=effect)
+
+
+def project_at(directory: Path, id: str) -> Project:
+    """A project with a repository, for as much of it as approvals look at."""
+    (directory / ".git").mkdir(parents=True, exist_ok=True)
+    return Project(id, directory, directory / ".git")
 
 
 class Heard(NamedTuple):
@@ -64,12 +70,12 @@ class Desk:
     def __init__(
         self,
         log: EventLog,
-        database: Database,
+        database: SqliteDatabase,
         ids: Ids,
         clock: ManualClock,
         *,
         location: Location = HERE,
-        project: Project = PROJECT,
+        project: str = PROJECT,
         unattended: Unattended = "wait",
         saved_beats_narrower_ask: bool = False,
     ) -> None:
@@ -83,7 +89,7 @@ class Desk:
             ids=ids,
             clock=clock,
             location=location,
-            project=project,
+            project=project_at(Path(str(database.path)).parent / project, project),
             authority_of=self._authority,
             unattended=unattended,
             saved_beats_narrower_ask=saved_beats_narrower_ask,

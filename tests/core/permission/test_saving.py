@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import apsw
 import pytest
 from tests.conftest import ManualClock
@@ -11,7 +9,6 @@ from tests.core.event.samples import SES, Story, raw
 from tests.core.permission.desk import REPLIED, Desk, rule, soon, want
 
 from holdfast.core.clock import Ids
-from holdfast.core.location.project import Project
 from holdfast.core.permission.errors import Blocked, InvalidSave
 from holdfast.schema.session_event import AgentSwitched
 
@@ -33,8 +30,8 @@ async def test_always_saves_each_offered_pattern_once(desk: Desk) -> None:
     ]
     assert all(item.id.startswith("psv_") for item in saved)
     assert saved[0].id < saved[1].id
-    assert await desk.permissions.saved("prj_1") == saved
-    assert await desk.permissions.saved("prj_2") == ()
+    assert await desk.permissions.saved_of_project("prj_1") == saved
+    assert await desk.permissions.saved_of_project("prj_2") == ()
 
 
 async def test_always_without_a_pattern_is_once(desk: Desk) -> None:
@@ -127,7 +124,7 @@ async def test_approvals_stay_in_their_project(desk: Desk, ids: Ids, clock: Manu
     task, request = await desk.wait(want(save=("*",)))
     await desk.permissions.reply(SES, request.id, "always")
     await soon(task)
-    other = Desk(desk.log, desk.database, ids, clock, project=Project("prj_new", Path("/w")))
+    other = Desk(desk.log, desk.database, ids, clock, project="prj_new")
     task, request = await other.wait(want(save=("a.txt",)))
     await other.permissions.reply(SES, request.id, "always")
     await soon(task)

@@ -12,6 +12,7 @@ from holdfast.core.file_lock import try_lock
 from holdfast.core.process.process import Processes
 from holdfast.core.reference.checkouts import REFRESH_SECONDS, Checkouts
 from holdfast.core.reference.reference import Reference, References
+from holdfast.core.reference.repository import protocols
 
 pytestmark = pytest.mark.anyio
 
@@ -170,3 +171,67 @@ async def test_a_local_reference_needs_no_checkout(checkouts: Checkouts, tmp_pat
     """CTX-190: nothing is started for it."""
     checkouts.refresh(reference(tmp_path, "/somewhere"))
     assert checkouts._running == {}
+
+
+async def test_a_checkout_runs_neither_filters_nor_hooks(
+    checkouts: Checkouts, origin: Path, now: Time, tmp_path: Path
+) -> None:
+    """TOL-391: not those of the user's own configuration either, which only says how to reach hosts; nor what somebody
+    put into the checkout's git directory."""
+    marks = tmp_path / "marks"
+    (tmp_path / ".gitconfig").write_text(
+        f'[filter "x"]\n\tsmudge = touch {marks}; cat\n\tclean = touch {marks}; cat\n\trequired = true\n'
+        f"[core]\n\tfsmonitor = touch {marks}\n\thooksPath = {tmp_path}/hooks\n[submodule]\n\trecurse = true\n"
+        f"[init]\n\ttemplateDir = {tmp_path}/template\n",
+        encoding="utf-8",
+    )
+    for folder in ("hooks", "template/hooks"):
+        (tmp_path / folder).mkdir(parents=True)
+        for name in ("post-checkout", "post-merge", "reference-transaction", "post-index-change"):
+            (tmp_path / folder / name).write_text(f"#!/bin/sh\ntouch {marks}\n", encoding="utf-8")
+            (tmp_path / folder / name).chmod(0o755)
+    (origin / ".gitattributes").write_text("* filter=x\n", encoding="utf-8")
+    commit(origin, "filtered")
+    found = reference(tmp_path)
+    checkouts.refresh(found)
+    await checkouts.settled()
+    assert (Path(found[0].path) / "file.txt").read_text() == "filtered"
+    with (Path(found[0].path) / ".git" / "config").open("a", encoding="utf-8") as file:
+        file.write(f'[filter "y"]\n\tsmudge = cat\n[remote "origin"]\n\turl = ext::touch {marks}\n')
+    commit(origin, "again")
+    now.seconds += REFRESH_SECONDS
+    checkouts.refresh(found)
+    await checkouts.settled()
+    assert (Path(found[0].path) / "file.txt").read_text() == "again"
+    assert not marks.exists()
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("https://host/a/b.git", ("https", "ssh")),
+        ("git@host:a/b", ("ssh", "https")),
+        ("ssh://git@host/a/b", ("ssh", "https")),
+        ("http://host/a/b", ("http", "https", "ssh")),
+        ("git://host/a/b", ("git", "https", "ssh")),
+        ("file:///srv/hub/a/b.git", ("file", "https", "ssh")),
+    ],
+)
+def test_only_the_protocol_of_the_address_is_used(address: str, expected: tuple[str, ...]) -> None:
+    """TOL-391: and the two that prove who answers, to which users rewrite addresses."""
+    assert protocols(address) == expected
+
+
+async def test_an_address_is_not_rewritten_to_a_program(
+    checkouts: Checkouts, origin: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """TOL-391: not even by the user's own configuration."""
+    marks = tmp_path / "marks"
+    (tmp_path / ".gitconfig").write_text(
+        f'[url "ext::sh -c touch% {marks}% "]\n\tinsteadOf = file://{tmp_path}/hub/\n', encoding="utf-8"
+    )
+    checkouts.refresh(reference(tmp_path))
+    await checkouts.settled()
+    assert "transport 'ext' not allowed" in caplog.text
+    assert not marks.exists()
+    assert origin.exists()

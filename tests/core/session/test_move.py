@@ -10,6 +10,7 @@ import pytest
 from tests.core.session.conftest import event_types, new_session, tables, user_texts
 from tests.core.session.support_lab import LAB, Lab, Provider, contents
 
+from holdfast.core.process.git import Git
 from holdfast.core.session.errors import ChangesNotMoved, DestinationMismatch, Interrupted, SessionNotFound
 from holdfast.core.snapshot import transfer
 from holdfast.schema.location import Location
@@ -190,8 +191,8 @@ async def test_changes_that_cannot_be_discarded_exist_twice_and_say_so(
     (here / "a.txt").write_text("mine\n", encoding="utf-8")
     apply = transfer.apply
 
-    async def apply_then_lock(changes: transfer.Changes, root: Path) -> None:
-        await apply(changes, root)
+    async def apply_then_lock(runner: Git, changes: transfer.Changes, root: Path) -> None:
+        await apply(runner, changes, root)
         git(here, "update-ref", "-d", "HEAD")  # now nothing can be reset to it
 
     monkeypatch.setattr(transfer, "apply", apply_then_lock)

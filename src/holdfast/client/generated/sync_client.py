@@ -349,11 +349,11 @@ class PermissionsGroup:
             options=options,
         )
 
-    def list_saved(self, *, project_id: str | None = None, options: Options | None = None) -> builtins.list[SavedApproval]:
-        """What was approved for good, in a project."""
+    def list_saved(self, *, location: Location | None = None, project_id: str | None = None, options: Options | None = None) -> builtins.list[SavedApproval]:
+        """What was approved for good, in a Location or a project."""
         return self._core.call(
             operations.PERMISSIONS_LIST_SAVED,
-            query={"projectID": project_id},
+            query={"location": placed(location), "projectID": project_id},
             options=options,
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import random
 import time
@@ -31,6 +32,8 @@ BUSY_SECONDS = 10.0
 MEMORY = ":memory:"
 # Small on purpose: appends touch the same few pages, the operating system keeps the rest, and memory stays flat.
 CACHE = "cache_size=-4000"
+
+log = logging.getLogger(__name__)
 
 
 class BusyWait:
@@ -102,7 +105,8 @@ def migrate(connection: apsw.Connection, path: str) -> None:
     connection.execute("begin immediate")
     try:
         for script in migrations[found:]:
-            connection.execute(script).fetchall()
+            for row in connection.execute(script).fetchall():  # what a migration has to say
+                log.warning("%s: %s", path, row[0])
         connection.execute(f"pragma application_id={APPLICATION_ID}").fetchall()
         connection.execute(f"pragma user_version={len(migrations)}").fetchall()
         connection.execute("commit")

@@ -1,19 +1,25 @@
 """Copies of a project: further working trees of its repository, each on a branch of its own. They belong to the same
-project, so that a Session can be moved into one."""
+project, so that a Session can be moved into one.
+
+Files of a copy are written and compared in a git directory of ours, without the repository's configuration: no filter
+runs, so that content which a filter would have to fetch (as Git LFS does) stays the pointer that was committed. Only
+branches and the list of working trees are changed in the repository itself; no hook runs for that."""
 
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.core.location.errors import CopyFailed
+from holdfast.core.location.repository import head_commit, repository_at
 from holdfast.core.process.git import Git, GitFailed
 from holdfast.schema.pattern import pattern
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from holdfast.core.clock import Ids
     from holdfast.core.location.project import Project
@@ -26,6 +32,8 @@ NO_SOURCE = "Project copy source not found: {}"
 INVALID = "Invalid project copy directory: {}"
 INVALID_NAME = "Invalid project copy name: {}"
 UNAVAILABLE_BRANCH = "Project copy branch unavailable: {}"
+NO_COMMIT = "Project copy needs a commit: {}"
+NOT_CLEAN = "{} contains modified or untracked files"
 UNAVAILABLE = "Project copy directory unavailable: {}"
 _NAME = pattern(r"\w(?:[\w.-]{0,98}\w)?")
 
@@ -52,8 +60,11 @@ class ProjectCopies:
         if await self._run("branch", "--list", branch):
             raise CopyFailed(UNAVAILABLE_BRANCH.format(branch))
         try:
-            await self._run("worktree", "add", "--quiet", "-b", branch, "--", str(target), "HEAD")
+            await self._run("worktree", "add", "--quiet", "--no-checkout", "-b", branch, "--", str(target), "HEAD")
+            await self._write_files(target)
         except CopyFailed:
+            with suppress(CopyFailed):
+                await self._run("worktree", "remove", "--force", "--", str(target))
             with suppress(CopyFailed):
                 await self._run("branch", "-D", branch)
             raise
@@ -71,18 +82,42 @@ class ProjectCopies:
             raise CopyFailed(INVALID.format(directory))
         if wanted not in copies:
             raise CopyFailed(UNAVAILABLE.format(directory))
-        forced = ("--force",) if force else ()
-        try:
-            await self._run("worktree", "remove", *forced, "--", wanted)
-        except CopyFailed as failed:
-            if force or not os.path.isdir(wanted):
-                raise
-            raise CopyFailed(failed.message, force_required=True) from failed
+        if not force and os.path.isdir(wanted) and not await self._is_clean(Path(wanted)):
+            raise CopyFailed(NOT_CLEAN.format(wanted), force_required=True)
+        # git's own check would look for changes with the filters of the repository, and of those below it.
+        await self._run("worktree", "remove", "--force", "--", wanted)
 
     async def refresh(self) -> None:
         """Forget those whose directories are gone."""
         if self._project.store is not None:
             await self._run("worktree", "prune")
+
+    async def _write_files(self, target: Path) -> None:
+        copy = repository_at(target)
+        with self._failures():
+            if (head := await head_commit(self._git, copy)) is None:
+                raise CopyFailed(NO_COMMIT.format(target))
+            with copy.scratch() as folder:
+                index = copy.git_directory / "index"
+                await self._git.run("read-tree", "--reset", "-u", head, git_dir=folder, work_tree=target, index=index)
+
+    async def _is_clean(self, directory: Path) -> bool:
+        """Whether everything in it is committed or ignored."""
+        import shutil
+
+        copy = repository_at(directory)
+        with self._failures(), copy.scratch() as folder:
+            if (head := await head_commit(self._git, copy)) is None:
+                return False
+            shutil.copyfile(copy.git_directory / "index", folder / "index")
+            run = partial(self._git.run, git_dir=folder, work_tree=directory, index=folder / "index")
+            with suppress(GitFailed):  # says which are changed
+                await run("update-index", "-q", "--refresh", "--ignore-submodules")
+            excludes = {"core.excludesFile": await self._git.user_excludes(folder)}
+            staged = await run("diff-index", "--cached", "--name-only", "--ignore-submodules=all", head)
+            changed = await run("diff-files", "--name-only", "--ignore-submodules=all")
+            new = await run("ls-files", "--others", "--exclude-standard", settings=excludes)
+            return not (staged or changed or new or _with_submodules(await run("ls-files", "-s", "-z"), directory))
 
     async def _worktrees(self) -> list[str]:
         """The repository's own first."""
@@ -99,7 +134,21 @@ class ProjectCopies:
             raise CopyFailed(NO_SOURCE.format(self._project.directory))
 
     async def _run(self, *arguments: str) -> bytes:
+        """In the repository itself."""
+        repository = repository_at(self._project.directory)
+        with self._failures():
+            return await self._git.run(*arguments, git_dir=repository.git_directory, work_tree=repository.root)
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
         try:
-            return await self._git.run(*arguments, directory=self._project.directory)
-        except GitFailed as error:
+            yield
+        except (GitFailed, OSError) as error:
             raise CopyFailed(str(error)) from error
+
+
+def _with_submodules(entries: bytes, directory: Path) -> bool:
+    """Whether one of the submodules in the index has files."""
+    paths = [entry.partition(b"\t")[2] for entry in entries.split(b"\0") if entry.startswith(b"160000 ")]
+    folders = [directory / os.fsdecode(path) for path in paths]
+    return any(folder.is_dir() and any(folder.iterdir()) for folder in folders)

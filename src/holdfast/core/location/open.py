@@ -142,7 +142,7 @@ async def open_location(commons: Commons, location: Location, project: Project) 
         settings = remembered(config, pty_settings)
         return Ptys(location, commons.environment, ids=commons.ids, announce=announce, settings=settings)
 
-    snapshots = Snapshots(project, commons.directories.data / "snapshot")
+    snapshots = Snapshots(project, commons.directories.data / "snapshot", commons.environment)
 
     def agent_of(session: Session) -> Agent:
         selection = agents.select(session.agent)

@@ -1,28 +1,54 @@
-"""Which project a directory belongs to, from its git repository. Reads files; git itself runs only when it must."""
+"""Which project a directory belongs to, from its git repository.
+
+Invariants
+- Opening a directory executes nothing of it. The id comes from files of the repository; only the first commit of a
+  repository without a remote is asked of git, in a git directory of ours.
+- A repository that belongs to another user is not used, as if it were not there, unless the user's own configuration of
+  git lists it under `safe.directory`.
+- The id is a claim of the repository. It groups Sessions, and nothing is permitted because of it."""
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
+import logging
 import os
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from holdfast.core.filesystem.ownership import calling_user
+from holdfast.core.location.repository import find_root, head_commit, read_small, repository_at
+from holdfast.core.process.git import Git, GitFailed
+from holdfast.core.process.git_directory import scratch_git_directory
 from holdfast.schema.frozen import Frozen
-from holdfast.schema.pattern import pattern
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from holdfast.core.location.repository import Repository
 
 GLOBAL = "global"
-_SECTION = pattern(r'\[([\w.-]+)(?:\s+"([^"]*)")?\]')
-_COMMENT = pattern(r"\s[#;].*")
+FILESYSTEM = Path("/")
+FIRST_COMMIT_SECONDS = 5.0
+NOT_USED = "the repository at %s is not used: %s. `git config --global --add safe.directory %s` trusts it."
+CACHED_BYTES = 256
+
+log = logging.getLogger(__name__)
 
 
 class Project(Frozen):
     id: str
     directory: Path
-    """The worktree's root, or the filesystem's without a repository."""
+    """The worktree's root; without a repository, the directory of the Location itself."""
     store: Path | None = None
     """The git directory that all worktrees share."""
+
+    @property
+    def listed_directory(self) -> Path:
+        """What the API calls the project's directory: all directories without a repository are one project there, at
+        the filesystem's root (API-032). Nothing is looked for in it."""
+        return FILESYSTEM if self.store is None else self.directory
 
 
 def subpath(directory: str, root: Path) -> str:
@@ -34,51 +60,37 @@ def subpath(directory: str, root: Path) -> str:
     return "" if path == "." else path
 
 
-async def find_project(directory: Path, known: str | None = None) -> Project:
+async def find_project(
+    directory: Path, known: str | None = None, *, environment: Mapping[str, str] | None = None
+) -> Project:
     """`known` is the id that this worktree had before, which spares asking git."""
-    root = next((folder for folder in (directory, *directory.parents) if (folder / ".git").exists()), None)
-    if root is None:
-        return Project(GLOBAL, Path("/"))
-    store = _common_directory(root / ".git")
+    if (root := find_root(directory)) is None:
+        return Project(GLOBAL, directory)
+    repository = repository_at(root)
+    git = Git(os.environ if environment is None else environment, seconds=FIRST_COMMIT_SECONDS)
+    if not await _is_trusted(git, repository, calling_user(environment or os.environ)):
+        return Project(GLOBAL, directory)
     # A repository seen before its first commit was global; that is not worth remembering.
     known = known if known != GLOBAL else None
-    id = _from_remote(store) or _cached(store) or known or await _first_commit(root)
-    return Project(id or GLOBAL, root, store)
+    id = _from_remote(repository) or _cached(repository) or known or await _first_commit(git, repository)
+    return Project(id or GLOBAL, root, repository.store)
 
 
-def _common_directory(marker: Path) -> Path:
-    """`.git` is the directory itself, or a file that points to one (worktrees, submodules)."""
-    if marker.is_dir():
-        return marker
-    try:
-        pointed = marker.read_text(encoding="utf-8").removeprefix("gitdir:").strip()
-        folder = (marker.parent / pointed).resolve()
-        common = folder / "commondir"
-        return (folder / common.read_text(encoding="utf-8").strip()).resolve() if common.exists() else folder
-    except (OSError, UnicodeDecodeError):
-        return marker
+async def _is_trusted(git: Git, repository: Repository, sudo_uid: int | None) -> bool:
+    reason = repository.foreign(uid=os.getuid(), sudo_uid=sudo_uid)
+    if reason is None:
+        return True
+    with scratch_git_directory() as folder:
+        declared = await git.user_setting("safe.directory", folder)
+    if {"*", str(repository.root), os.path.realpath(repository.root)} & set(declared):
+        return True
+    log.warning(NOT_USED, repository.root, reason, repository.root)
+    return False
 
 
-def _from_remote(store: Path) -> str | None:
-    try:
-        config = (store / "config").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
-    place = _place(_origin(config))
+def _from_remote(repository: Repository) -> str | None:
+    place = _place(repository.setting("remote", "origin", "url"))
     return hashlib.sha1(f"git-remote:{place}".encode()).hexdigest() if place else None
-
-
-def _origin(config: str) -> str:
-    """The `url` of the remote `origin` in git's own configuration format; empty without one."""
-    inside, found = False, ""
-    for line in config.splitlines():
-        entry = line.strip()
-        if header := _SECTION.match(entry):
-            inside, entry = header[1].lower() == "remote" and header[2] == "origin", entry[header.end() :].strip()
-        name, equals, value = entry.partition("=")
-        if inside and equals and name.strip().lower() == "url":
-            found = _COMMENT.sub("", value).strip().strip('"')
-    return found
 
 
 def _place(address: str) -> str | None:
@@ -99,29 +111,18 @@ def _place(address: str) -> str | None:
     return f"{host.lower()}/{path}" if host and path else None
 
 
-def _cached(store: Path) -> str | None:
-    try:
-        return (store / "opencode").read_text(encoding="utf-8").strip() or None
-    except (OSError, UnicodeDecodeError):
-        return None
+def _cached(repository: Repository) -> str | None:
+    found = read_small(repository.store / "opencode", CACHED_BYTES).decode("utf-8", "replace").strip()
+    return found if found and found.isprintable() else None
 
 
-async def _first_commit(root: Path) -> str | None:
+async def _first_commit(git: Git, repository: Repository) -> str | None:
     try:
-        process = await asyncio.create_subprocess_exec(
-            "git",
-            "rev-list",
-            "--max-parents=0",
-            "HEAD",
-            cwd=root,
-            # Inside a git hook these would point at another repository.
-            env={name: value for name, value in os.environ.items() if not name.startswith("GIT_")},
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-        )
-    except OSError:
+        if (head := await head_commit(git, repository)) is None:
+            return None
+        with repository.scratch() as folder:
+            found = await git.run("rev-list", "--max-parents=0", head, git_dir=folder, work_tree=repository.root)
+    except (GitFailed, OSError):
         return None
-    out, _ = await process.communicate()
-    commits = sorted(out.decode("ascii", "replace").split())
-    return commits[0] if process.returncode == 0 and commits else None
+    commits = sorted(found.decode("ascii", "replace").split())
+    return commits[0] if commits else None

@@ -6,6 +6,7 @@ Invariants
   as the request waits.
 - An approval covers what was shown: one call, or patterns that the request offered. A configured deny beats it, also
   one that was added while the request waited.
+- A saved approval holds for a directory and its owner, whatever a repository there claims to be.
 - An unknown agent is denied everything."""
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from holdfast.core.database.unit import Statement, Unit
 from holdfast.core.permission import rules as policy
+from holdfast.core.permission.approval_key import NOBODY, approval_key
 from holdfast.core.permission.errors import (
     NOBODY_TO_ASK,
     TOO_MANY_WAIT,
@@ -151,11 +153,21 @@ class Permissions:
             raise PermissionNotFound(request_id)
         return found.request
 
-    async def saved(self, project_id: str | None = None) -> tuple[SavedApproval, ...]:
-        rows = await self._database.fetch("permission.of_project", {"project_id": project_id or self._project.id})
+    async def saved(self) -> tuple[SavedApproval, ...]:
+        """Those that hold here."""
+        key = approval_key(self._project)
+        if key.owner == NOBODY:
+            return ()
+        place: dict[str, Value] = {"root": key.root, "owner": key.owner}
+        rows = await self._database.fetch("permission.of_directory", place)
+        if any(row[-1] is None for row in rows):
+            await self._database.submit(Unit(key.root, local=(Statement("permission.bind", place),)))
+        return tuple(_approval(row) for row in rows)
+
+    async def saved_of_project(self, project_id: str) -> tuple[SavedApproval, ...]:
+        """All that were given in directories of a project, to look at."""
         return tuple(
-            SavedApproval(id=str(id), project_id=str(project), action=str(action), resource=str(resource))
-            for id, project, action, resource in rows
+            _approval(row) for row in await self._database.fetch("permission.of_project", {"project_id": project_id})
         )
 
     async def remove_saved(self, id: str) -> None:
@@ -283,10 +295,10 @@ class Permissions:
         """The project first: one that got its identity after its Sessions were made may not be stored yet."""
         if not patterns:
             return (), ()
-        now = self._clock.now()
+        now, key = self._clock.now(), approval_key(self._project)
         project: dict[str, Value] = {
             "id": self._project.id,
-            "worktree": str(self._project.directory),
+            "worktree": str(self._project.listed_directory),
             "vcs": "git" if self._project.store else None,
             "time_created": now,
         }
@@ -294,6 +306,8 @@ class Permissions:
             {
                 "id": self._ids.of("psv"),
                 "project_id": self._project.id,
+                "root": key.root,
+                "owner": key.owner,
                 "action": action,
                 "resource": pattern,
                 "timestamp": now,
@@ -329,6 +343,11 @@ class Permissions:
             message=message,
             cause=cause,
         )
+
+
+def _approval(row: Sequence[Value]) -> SavedApproval:
+    id, project, action, resource, *_ = map(str, row)
+    return SavedApproval(id=id, project_id=project, action=action, resource=resource)
 
 
 def _chosen(request: PermissionRequest, reply: Reply, save: Sequence[str] | None) -> tuple[str, ...]:

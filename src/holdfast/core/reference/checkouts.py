@@ -1,7 +1,9 @@
 """Checkouts of git references, one set per installation, made and refreshed in the background.
 
 Invariants
-- A checkout appears whole: it is cloned beside its place and renamed. A refresh that fails changes nothing.
+- A checkout appears whole: it is made beside its place and renamed. A refresh that fails changes nothing.
+- Only fetching uses the user's configuration of git, which says how to reach hosts, and only over the protocol of the
+  address, https or ssh. Files are written without it, so no filter runs; no hook runs at all.
 - Whoever needs a checkout never waits for one, and hears nothing of a failure but a line in the log."""
 
 from __future__ import annotations
@@ -14,8 +16,9 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.file_lock import try_lock
 from holdfast.core.process.git import Git, GitFailed
+from holdfast.core.process.git_directory import create_git_directory
 from holdfast.core.reference.reference import GitSource, checkout
-from holdfast.core.reference.repository import parse_repository, remote
+from holdfast.core.reference.repository import parse_repository, protocols, remote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -92,18 +95,15 @@ class Checkouts:
 
         staging = path.with_name(f"{path.name}.new")
         shutil.rmtree(staging, ignore_errors=True)  # of a process that died
-        branch = [] if source.branch is None else ["--branch", source.branch]
-        address = remote(parse_repository(source.repository), self._github)
         try:
-            clone = ("clone", "--quiet", "--depth", "1", *branch, "--", address, str(staging))
-            await self._git.run(*clone, directory=path.parent)
+            create_git_directory(staging / ".git", bare=False)
+            await self._fetch(source, staging)
             os.rename(staging, path)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
 
     async def _fetch(self, source: GitSource, path: Path) -> None:
-        # Named outright: git would look for a repository in the directories above.
-        here = (f"--git-dir={path / '.git'}", f"--work-tree={path}")
-        fetch = ("fetch", "--quiet", "--depth", "1", "origin", source.branch or "HEAD")
-        await self._git.run(*here, *fetch, directory=path)
-        await self._git.run(*here, "reset", "--quiet", "--hard", "FETCH_HEAD", directory=path)
+        address = remote(parse_repository(source.repository), self._github)
+        fetch = ("fetch", "--quiet", "--depth", "1", "--no-tags", "--", address, source.branch or "HEAD")
+        await self._git.run(*fetch, git_dir=path / ".git", work_tree=path, reach=protocols(address))
+        await self._git.run("reset", "--quiet", "--hard", "FETCH_HEAD", git_dir=path / ".git", work_tree=path)

@@ -34,6 +34,13 @@ def remote(repository: Repository, github: str) -> str:
     return repository.remote or f"{github.rstrip('/')}/{'/'.join(repository.segments)}.git"
 
 
+def protocols(address: str) -> tuple[str, ...]:
+    """Over which it may be fetched: its own, and the two that prove who answers, since users rewrite one to the other
+    (`url.….insteadOf`)."""
+    scheme = address.partition("://")[0] if "://" in address else "ssh"
+    return tuple(dict.fromkeys((scheme, "https", "ssh")))
+
+
 def _segments(path: str) -> tuple[str, ...]:
     segments = tuple(path.strip("/").removesuffix(".git").split("/"))
     if not all(_SEGMENT.fullmatch(segment) and segment not in (".", "..") for segment in segments):

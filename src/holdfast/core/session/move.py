@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from holdfast.core.location.directory import canonical_directory
 from holdfast.core.location.project import subpath
 from holdfast.core.session.errors import ChangesNotMoved, DestinationMismatch
 from holdfast.core.snapshot import transfer
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from holdfast.core.clock import Clock
     from holdfast.core.event.log import EventLog
     from holdfast.core.location.project import Project
+    from holdfast.core.process.git import Git
     from holdfast.core.session.execution import Execution
     from holdfast.core.session.store import SessionStore
     from holdfast.schema.session import Session
@@ -32,17 +33,19 @@ class Moves:
         execution: Execution,
         project: Callable[[Location], Awaitable[Project]],
         clock: Clock,
+        git: Git,
     ) -> None:
         self._log = log
         self._store = store
         self._execution = execution
         self._project = project
         self._clock = clock
+        self._git = git
 
     async def move(self, session_id: str, directory: str, *, move_changes: bool = False) -> None:
         session = await self._store.get(session_id)
-        directory = os.path.normpath(directory)
-        if directory == session.location.directory:
+        directory = canonical_directory(directory)
+        if directory == canonical_directory(session.location.directory):
             return
         destination = Location(directory=directory)
         project = await self._project(destination)
@@ -61,14 +64,14 @@ class Moves:
         source = await self._project(session.location)
         changes = None
         if move_changes and source.store is not None and source.directory != project.directory:
-            changes = await transfer.capture(source.directory, Path(session.location.directory))
-            await transfer.apply(changes, project.directory)
+            changes = await transfer.capture(self._git, source.directory, Path(session.location.directory))
+            await transfer.apply(self._git, changes, project.directory)
         moved = Moved(
             timestamp=self._clock.now(),
             session_id=session_id,
             location=destination,
-            subdirectory=subpath(directory, project.directory),
+            subdirectory=subpath(directory, project.listed_directory),
         )
         await self._log.publish(moved, location=destination)
         if changes is not None:
-            await transfer.discard(changes)
+            await transfer.discard(self._git, changes)

@@ -96,7 +96,7 @@ class Sessions:
             "project.ensure",
             {
                 "id": project.id,
-                "worktree": str(project.directory),
+                "worktree": str(project.listed_directory),
                 "vcs": "git" if project.store else None,
                 "time_created": record.time.created,
             },
@@ -298,7 +298,7 @@ class Sessions:
             project_id=project.id,
             workspace_id=location.workspace_id,
             directory=location.directory,
-            path=subpath(location.directory, project.directory),
+            path=subpath(location.directory, project.listed_directory),
             cost=0.0,
             tokens=NO_TOKENS,
             title=f"{DEFAULT_TITLE}{_iso(now)}",

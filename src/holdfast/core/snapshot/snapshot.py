@@ -3,6 +3,8 @@
 Invariants
 - A tree is content: taking one changes no file, and two equal states give the same tree.
 - Every path that is restored lies inside the worktree; git itself refuses anything else.
+- Nothing of the repository's or the user's configuration is read: no filter runs and no line ending changes, so that
+  what is restored is byte for byte what was there. Repositories below the worktree are no part of a tree.
 - The store is shared by every Location and process that works on the project; an index is not."""
 
 from __future__ import annotations
@@ -10,17 +12,21 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import re
 import secrets
 import time
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.core.process.git import Git, GitFailed, literal, names
-from holdfast.core.process.which import which
+from holdfast.core.process.git_directory import create_git_directory
 from holdfast.core.snapshot.errors import Operation, SnapshotError
+from holdfast.core.snapshot.selection import select_files
+from holdfast.schema.pattern import pattern
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from holdfast.core.location.project import Project
@@ -30,6 +36,18 @@ PATCHES_LIMIT = 4 * 1024 * 1024
 PATCHED_FILES = 500
 """Of one comparison: the files after that are counted and not shown."""
 FROM_INPUT = ("--pathspec-from-file=-", "--pathspec-file-nul")
+PATCH = ("diff-tree", "-p", "--no-renames", "--no-ext-diff", "--no-textconv")
+TAKE_IN = ("update-index", "--add", "--remove", "--replace", "-z", "--stdin")
+LEAVE_OUT = ("update-index", "--force-remove", "-z", "--stdin")
+UNUSABLE_FILES = 8
+"""Files that may fail while they are taken in, because they are being written at that moment."""
+KEPT_INDEX = "kept-index"
+"""What git knows of the files, for the next process."""
+OLD_INDEX = "index"
+"""The same of earlier versions, which recorded repositories below."""
+ATTRIBUTES = "* -text !filter !ident !working-tree-encoding\n"
+"""In our git directory: they outweigh those of the project, and leave content as it is."""
+GITLINK = b"160000"
 LEFT_SECONDS = 24 * 60 * 60
 """After which an index that nobody used was left by a process that died."""
 
@@ -46,23 +64,28 @@ class FileChange(NamedTuple):
 class Snapshots:
     """Of one project, for one Location. Its captures take turns."""
 
-    def __init__(self, project: Project, folder: Path) -> None:
+    def __init__(self, project: Project, folder: Path, environment: Mapping[str, str] | None = None) -> None:
         self._worktree = project.directory
         name = hashlib.sha256(str(project.directory).encode()).hexdigest()[:20]
         self._store = folder / name
         self._index = self._store / f"index.{os.getpid()}.{secrets.token_hex(4)}"
-        self._runner = Git(os.environ)
+        self._runner = Git(os.environ if environment is None else environment)
+        self._settings: dict[str, str] = {}
         self._turn = asyncio.Lock()
         self._ready = False
-        self.possible = project.store is not None and which("git") is not None
+        self._tree: str | None = None
+        """Of the index as it is."""
+        self.possible = project.store is not None and self._runner.program(self._worktree) is not None
         """Without a repository there is no saying which files matter."""
 
     async def capture(self) -> str:
         """The tree of everything that git does not ignore and can read, right now."""
         async with self._turn:
             await self._prepare()
-            await self._add_all()
-            return (await self._git("capture", "write-tree")).decode("ascii").strip()
+            await self._update_index()
+            if self._tree is None:
+                self._tree = (await self._git("capture", "write-tree")).decode("ascii").strip()
+            return self._tree
 
     async def files(self, before: str, after: str) -> list[str]:
         """Paths that differ, relative to the worktree."""
@@ -98,8 +121,12 @@ class Snapshots:
             return
         async with self._turn:
             await self._prepare()
-            listed = await self._git("restore", "ls-tree", "-r", "-z", "--name-only", "--full-tree", tree)
-            known = set(names(listed))
+            self._tree = None
+            listed = await self._git("restore", "ls-tree", "-r", "-z", "--full-tree", tree)
+            entries = [entry.partition(b"\t") for entry in listed.split(b"\0") if entry]
+            below = {os.fsdecode(path) for kind, _, path in entries if kind.startswith(GITLINK)}
+            known = {os.fsdecode(path) for _, _, path in entries}
+            paths = [path for path in paths if path not in below]  # recorded by an earlier version
             present = [path for path in paths if path in known]
             if present:
                 await self._git("restore", "checkout", tree, *FROM_INPUT, given=as_input(present))
@@ -110,10 +137,10 @@ class Snapshots:
     def close(self) -> None:
         """What git knows of the files' times spares the next process from reading them all."""
         if self._index.exists():
-            os.replace(self._index, self._store / "index")
+            os.replace(self._index, self._store / KEPT_INDEX)
 
     async def _patch(self, before: str, after: str, path: str) -> str:
-        patch = await self._git("diff", "diff-tree", "-p", "--no-renames", before, after, "--", *literal([path]))
+        patch = await self._git("diff", *PATCH, before, after, "--", *literal([path]))
         return patch.decode("utf-8", "replace") if len(patch) <= PATCH_LIMIT else ""
 
     def _remove(self, path: str) -> None:
@@ -124,6 +151,8 @@ class Snapshots:
             raise SnapshotError("restore", f"{path} leads outside the project")
         try:
             (folder / target.name).unlink(missing_ok=True)
+        except (IsADirectoryError, NotADirectoryError):
+            return  # something else is in its place, or in its folder's: it is gone
         except OSError as error:
             raise SnapshotError("restore", f"{path}: {error.strerror}") from error
 
@@ -132,26 +161,38 @@ class Snapshots:
 
         if self._ready:
             return
-        if not (self._store / "HEAD").exists():
-            await self._create()
-        await asyncio.to_thread(self._remove_leftovers)
-        if (kept := self._store / "index").exists() and not self._index.exists():
-            shutil.copyfile(kept, self._index)
+        try:
+            if not (self._store / "HEAD").exists():
+                self._create()
+            self._write_attributes()
+            (self._store / OLD_INDEX).unlink(missing_ok=True)
+            await asyncio.to_thread(self._remove_leftovers)
+            if (kept := self._store / KEPT_INDEX).exists() and not self._index.exists():
+                shutil.copyfile(kept, self._index)
+        except OSError as error:
+            raise SnapshotError("capture", str(error)) from error
+        self._settings = {"core.excludesFile": await self._runner.user_excludes(self._store)}
         self._ready = True
 
-    async def _create(self) -> None:
+    def _create(self) -> None:
         """Beside its place, and then there at once: another Location or process may be doing the same."""
         import shutil
 
         self._store.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         draft = self._store.with_name(f"{self._store.name}.{secrets.token_hex(4)}")
-        await self._git("capture", "init", "--quiet", "--bare", str(draft))
+        create_git_directory(draft)
         try:
             os.rename(draft, self._store)
         except OSError:
             shutil.rmtree(draft, ignore_errors=True)
             if not (self._store / "HEAD").exists():  # half of one, by a process that died
-                await self._git("capture", "init", "--quiet", "--bare", str(self._store))
+                create_git_directory(self._store)
+
+    def _write_attributes(self) -> None:
+        path = self._store / "info" / "attributes"
+        path.parent.mkdir(exist_ok=True)
+        if not path.exists() or path.read_text(encoding="ascii", errors="replace") != ATTRIBUTES:
+            path.write_text(ATTRIBUTES, encoding="ascii")
 
     def _remove_leftovers(self) -> None:
         """Losing one that is in use costs its owner another look at all files, no more."""
@@ -160,31 +201,43 @@ class Snapshots:
                 if left.stat().st_mtime < time.time() - LEFT_SECONDS:
                     left.unlink()
 
-    async def _add_all(self) -> None:
-        """What git cannot add is left out alone: a file that nobody may read, a repository without a commit."""
-        everything = ("add", "--all", "--ignore-errors", "--", ".")
-        try:
-            await self._git("capture", *everything)
-        except SnapshotError as error:
-            # Such a repository takes with it what is named together with it.
-            listed = await self._git("capture", "ls-files", "-z", "--others", "--exclude-standard")
-            below = [f":(exclude,top,literal){path}" for path in names(listed) if path.endswith("/")]
-            if below:
-                await self._git("capture", *everything, *below)
-            elif not _left_out(error.message):
-                raise
+    async def _update_index(self) -> None:
+        selection = await select_files(partial(self._git, "capture"), self._worktree)
+        if selection.gone or selection.changed or not self._index.exists():
+            self._tree = None
+        if selection.gone:
+            await self._git("capture", *LEAVE_OUT, given=separated(selection.gone))
+        if selection.changed:
+            await self._take_in(selection.changed)
+
+    async def _take_in(self, paths: Sequence[str]) -> None:
+        """git stops at a file that fails; the others are taken in without it."""
+        left = dict.fromkeys(paths)
+        for attempt in range(UNUSABLE_FILES + 1):
+            try:
+                await self._git("capture", *TAKE_IN, given=separated(left))
+                return
+            except SnapshotError as error:
+                failed = _FAILED.search(error.message)
+                if failed is None or failed[1] not in left or attempt == UNUSABLE_FILES:
+                    raise
+                del left[failed[1]]
 
     async def _git(self, operation: Operation, *arguments: str, given: bytes = b"") -> bytes:
-        own = {
-            "GIT_DIR": str(self._store),
-            "GIT_WORK_TREE": str(self._worktree),
-            "GIT_INDEX_FILE": str(self._index),
-        }
         try:
-            variables = {} if arguments[0] == "init" else own
-            return await self._runner.run(*arguments, directory=self._worktree, variables=variables, given=given)
+            return await self._runner.run(
+                *arguments,
+                git_dir=self._store,
+                work_tree=self._worktree,
+                index=self._index,
+                settings=self._settings,
+                given=given,
+            )
         except GitFailed as error:
             raise SnapshotError(operation, str(error)) from error
+
+
+_FAILED = pattern(r"^fatal: Unable to process path (.+)$", re.MULTILINE)
 
 
 def as_input(paths: Sequence[str]) -> bytes:
@@ -192,10 +245,8 @@ def as_input(paths: Sequence[str]) -> bytes:
     return b"\0".join(map(os.fsencode, literal(paths)))
 
 
-def _left_out(said: str) -> bool:
-    """Whether git added everything but what it names: a file that nobody may read, a repository without a commit."""
-    kinds = {line.partition(":")[0] for line in said.splitlines()}
-    return "error" in kinds and "fatal" not in kinds
+def separated(paths: Iterable[str]) -> bytes:
+    return b"".join(os.fsencode(path) + b"\0" for path in paths)
 
 
 def _with(command: tuple[str, ...], *options: str) -> tuple[str, ...]:

@@ -1,16 +1,39 @@
 """Carrying uncommitted changes from one checkout to another: captured, applied there, and only then discarded here.
-The user's index is left as it is in both places."""
+
+Invariants
+- The user's index is left as it is in both places, and nothing of the repository's configuration is read: git works
+  in a git directory of ours, which finds the repository's objects.
+- Filters do not run, so a changed file that passes through one cannot be carried; that is said, and nothing is moved.
+- Repositories below the directory stay where they are."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from pathlib import Path
+import stat
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING
 
+from holdfast.core.location.repository import head_commit, repository_at
 from holdfast.core.process.git import Git, GitFailed, literal, names
+from holdfast.core.process.git_directory import scratch_git_directory
 from holdfast.core.snapshot.errors import TransferError
-from holdfast.core.snapshot.snapshot import FROM_INPUT, as_input
+from holdfast.core.snapshot.selection import select_files
+from holdfast.core.snapshot.snapshot import FROM_INPUT, LEAVE_OUT, TAKE_IN, as_input, separated
 from holdfast.schema.frozen import Frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Iterator
+    from pathlib import Path
+
+    from holdfast.core.location.repository import Repository
+
+    Run = Callable[..., Awaitable[bytes]]
+
+NO_COMMIT = "there is no commit yet"
+FILTERED = "{} passes through the git filter {}, which is not run here; commit it first"
+UNFILTERED = ("unspecified", "unset")
 
 
 class Changes(Frozen):
@@ -22,54 +45,82 @@ class Changes(Frozen):
     changed: tuple[str, ...]
 
 
-async def capture(root: Path, directory: Path) -> Changes:
+async def capture(git: Git, root: Path, directory: Path) -> Changes:
     below = os.path.relpath(directory, root)
     spec = literal(["" if below == "." else below])
-    git = Git(os.environ)
+    repository = repository_at(root)
     try:
-        with _scratch_index() as index:
-            await git.run("read-tree", "HEAD", directory=root, variables=index)
-            await git.run("add", "--all", "--", *spec, directory=root, variables=index)
-            compare = ("diff-index", "--cached", "--no-renames", "HEAD")
-            patch = await git.run(*compare, "--binary", "-p", "--", *spec, directory=root, variables=index)
-            new = ("--diff-filter=A", "-z", "--name-only", "--", *spec)
-            old = ("--diff-filter=a", "-z", "--name-only", "--", *spec)
-            added = names(await git.run(*compare, *new, directory=root, variables=index))
-            changed = names(await git.run(*compare, *old, directory=root, variables=index))
-    except GitFailed as error:
+        with _scratch(git, repository) as run:
+            head = await _read_head(git, repository, run)
+            selection = await select_files(run, root, spec)
+            await _refuse_filtered(run, selection.known)
+            if selection.gone:
+                await run(*LEAVE_OUT, given=separated(selection.gone))
+            if selection.changed:
+                await run(*TAKE_IN, given=separated(selection.changed))
+            compare = ("diff-index", "--cached", "--no-renames", "--ignore-submodules=all", head)
+            patch = await run(*compare, "--binary", "-p", "--no-ext-diff", "--no-textconv", "--", *spec)
+            added = names(await run(*compare, "--diff-filter=A", "-z", "--name-only", "--", *spec))
+            changed = names(await run(*compare, "--diff-filter=a", "-z", "--name-only", "--", *spec))
+    except (GitFailed, OSError) as error:
         raise TransferError("capture", str(directory), str(error)) from error
     return Changes(root, patch, tuple(added), tuple(changed))
 
 
-async def apply(changes: Changes, root: Path) -> None:
+async def apply(git: Git, changes: Changes, root: Path) -> None:
     if not changes.patch:
         return
     try:
-        await Git(os.environ).run("apply", "--binary", "--whitespace=nowarn", directory=root, given=changes.patch)
-    except GitFailed as error:
+        with scratch_git_directory() as folder:
+            command = ("apply", "--binary", "--whitespace=nowarn")
+            await git.run(*command, git_dir=folder, work_tree=root, given=changes.patch)
+    except (GitFailed, OSError) as error:
         raise TransferError("apply", str(root), str(error)) from error
 
 
-async def discard(changes: Changes) -> None:
-    git = Git(os.environ)
+async def discard(git: Git, changes: Changes) -> None:
+    repository = repository_at(changes.root)
     try:
         if changes.changed:
-            with _scratch_index() as index:
-                await git.run("read-tree", "HEAD", directory=changes.root, variables=index)
-                restore = ("checkout", "HEAD", *FROM_INPUT)
-                await git.run(*restore, directory=changes.root, variables=index, given=as_input(changes.changed))
+            with _scratch(git, repository) as run:
+                head = await _read_head(git, repository, run)
+                await run("checkout", head, *FROM_INPUT, given=as_input(changes.changed))
         for path in changes.added:
             await asyncio.to_thread((changes.root / path).unlink, missing_ok=True)
     except (GitFailed, OSError) as error:
         raise TransferError("reset", str(changes.root), str(error)) from error
 
 
-class _scratch_index:
-    def __enter__(self) -> dict[str, str]:
-        import tempfile
+@contextmanager
+def _scratch(git: Git, repository: Repository) -> Iterator[Run]:
+    """Runs git on the files of a worktree, with an index of its own that begins as a copy of the user's: what git knows
+    of the files' times spares reading them all, and running filters to see that nothing changed."""
+    with repository.scratch() as folder:
+        _copy_index(repository.git_directory / "index", folder / "index")
+        yield partial(git.run, git_dir=folder, work_tree=repository.root, index=folder / "index")
 
-        self._folder = tempfile.TemporaryDirectory(prefix="holdfast-index-")
-        return {"GIT_INDEX_FILE": str(Path(self._folder.name) / "index")}
 
-    def __exit__(self, *_: object) -> None:
-        self._folder.cleanup()
+async def _read_head(git: Git, repository: Repository, run: Run) -> str:
+    """The index becomes that of the last commit."""
+    if (head := await head_commit(git, repository)) is None:
+        raise GitFailed(NO_COMMIT)
+    try:
+        await run("read-tree", "-m", head)
+    except GitFailed:  # a merge that is not finished, or an index in two parts: begin with an empty one
+        await run("read-tree", "--empty")
+        await run("read-tree", head)
+    return head
+
+
+async def _refuse_filtered(run: Run, paths: Iterable[str]) -> None:
+    listed = names(await run("check-attr", "-z", "--stdin", "filter", given=separated(sorted(paths))))
+    for path, value in zip(listed[::3], listed[2::3], strict=True):
+        if value not in UNFILTERED:
+            raise GitFailed(FILTERED.format(path, value))
+
+
+def _copy_index(source: Path, target: Path) -> None:
+    import shutil
+
+    if os.path.exists(source) and stat.S_ISREG(os.lstat(source).st_mode):
+        shutil.copyfile(source, target)

@@ -21,8 +21,10 @@ async def list_requests(call: Call) -> Sequence[PermissionRequest]:
 
 
 async def list_saved(call: Call) -> Sequence[SavedApproval]:
-    async with call.runtime.locations.use(call.runtime.location) as services:
-        return await services.permissions.saved(call.query.project_id)
+    async with call.services as services:
+        if call.query.project_id is not None:
+            return await services.permissions.saved_of_project(call.query.project_id)
+        return await services.permissions.saved()
 
 
 async def remove_saved(call: Call) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import UnsetType
 
+from holdfast.core.location.directory import canonical_directory
 from holdfast.core.session.attachment import normalise
 from holdfast.core.session.errors import InvalidCursor, MessageNotFound
 from holdfast.core.session.store import SessionAnchor, SessionFilter, StoredMessage
@@ -38,7 +39,7 @@ async def list(call: Call) -> PageOf:
     chosen = SessionFilter(
         workspace=scope.workspace,
         search=scope.search,
-        directory=scope.directory,
+        directory=canonical_directory(scope.directory) if scope.directory else scope.directory,
         project=scope.project,
         subpath=scope.subpath,
         archived=scope.archived,
@@ -59,6 +60,8 @@ async def list(call: Call) -> PageOf:
 
 async def create(call: Call) -> Session:
     payload: protocol.CreatePayload = call.payload
+    if payload.id is not None and (known := await call.runtime.store.find(payload.id)) is not None:
+        return known  # also when the directory it was created for is gone
     location = call.runtime.location
     if payload.location is not None:
         location = existing_location(payload.location.directory, _known(payload.location.workspace_id), kind="Payload")

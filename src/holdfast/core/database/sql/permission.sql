@@ -1,9 +1,18 @@
 -- What a person approved for good, and how a request finds its Location.
 
 -- name: permission.save
-insert into permission (id, project_id, action, resource, time_created, time_updated)
-values (:id, :project_id, :action, :resource, :timestamp, :timestamp)
-on conflict (project_id, action, resource) do nothing
+insert into permission (id, project_id, root, owner, action, resource, time_created, time_updated)
+values (:id, :project_id, :root, :owner, :action, :resource, :timestamp, :timestamp)
+on conflict (root, owner, action, resource) do nothing
+
+-- name: permission.of_directory
+-- With those whose owner is not known yet.
+select id, project_id, action, resource, owner from permission
+where root = :root and (owner = :owner or owner is null) order by time_created, id
+
+-- name: permission.bind
+-- The owner of a directory that had approvals before owners were recorded.
+update or replace permission set owner = :owner where root = :root and owner is null
 
 -- name: permission.of_project
 select id, project_id, action, resource from permission where project_id = :project_id order by time_created, id

@@ -1,0 +1,83 @@
+"""Whose files are these? A file counts as the user's own only if nobody else could have put it there or changed it.
+
+Trusted owners are the current user, root, and, for root under sudo, the user who called sudo."""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ROOT = 0
+OWNED = "is owned by user {}"
+WORLD_WRITABLE = "can be changed by every user"
+GROUP_WRITABLE = "can be changed by group {}"
+
+
+def foreign(path: str | os.PathLike[str], *, uid: int, sudo_uid: int | None = None) -> str | None:
+    """Why a file or folder is not to be trusted, or None. Links are followed. One `stat`, and a look at the user
+    database only for what a group may write.
+
+    A folder with the sticky bit (such as /tmp) passes: others may add files there, but cannot replace the user's, so
+    the caller has to ask for the file as well. What cannot be looked at is not foreign: reading it will fail."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return _foreign_owner(status, uid, sudo_uid) or _foreign_writers(status, uid, sudo_uid)
+
+
+def foreign_owner(path: str | os.PathLike[str], *, uid: int, sudo_uid: int | None = None) -> str | None:
+    """The same, but only for the owner: what git calls dubious ownership."""
+    try:
+        return _foreign_owner(os.stat(path), uid, sudo_uid)
+    except OSError:
+        return None
+
+
+def calling_user(environment: Mapping[str, str]) -> int | None:
+    """Who called sudo. Only to be believed by root, who alone is asked under that name."""
+    value = environment.get("SUDO_UID", "")
+    return int(value) if value.isascii() and value.isdecimal() and len(value) <= 10 else None
+
+
+def _foreign_owner(status: os.stat_result, uid: int, sudo_uid: int | None) -> str | None:
+    return None if status.st_uid in _trusted(uid, sudo_uid) else OWNED.format(status.st_uid)
+
+
+def _foreign_writers(status: os.stat_result, uid: int, sudo_uid: int | None) -> str | None:
+    if stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX:
+        return None
+    if status.st_mode & stat.S_IWOTH:
+        return WORLD_WRITABLE
+    if status.st_mode & stat.S_IWGRP and not _is_private_group(status.st_gid, _trusted(uid, sudo_uid)):
+        return GROUP_WRITABLE.format(status.st_gid)
+    return None
+
+
+def _trusted(uid: int, sudo_uid: int | None) -> set[int]:
+    return {uid, ROOT, sudo_uid} if uid == ROOT and sudo_uid is not None else {uid, ROOT}
+
+
+def _is_private_group(gid: int, users: set[int]) -> bool:
+    """Whether only trusted users are in it. Many systems give each user a group of their own, and a umask that lets
+    that group write."""
+    import grp
+    import pwd
+
+    if gid == ROOT:
+        return True
+    accounts = []
+    for user in users:
+        try:
+            accounts.append(pwd.getpwuid(user))
+        except KeyError:
+            continue  # as in a container that was started with a bare number
+    try:
+        members = set(grp.getgrgid(gid).gr_mem)
+    except KeyError:
+        members = set()
+    return any(account.pw_gid == gid for account in accounts) and members <= {account.pw_name for account in accounts}

@@ -1,0 +1,38 @@
+"""For which directory an approval was given. A repository's id is its own claim; a path and its owner are not."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from holdfast.core.location.directory import canonical_directory
+from holdfast.core.location.repository import repository_at, shares_store
+from holdfast.schema.frozen import Frozen
+
+if TYPE_CHECKING:
+    from holdfast.core.location.project import Project
+
+NOBODY = -1
+
+
+class ApprovalKey(Frozen):
+    root: str
+    """The git directory that a project's working trees share; without one, the project's own directory."""
+    owner: int
+    """The user id of its owner. A directory that is gone has none, and nothing is approved for it."""
+
+
+def approval_key(project: Project) -> ApprovalKey:
+    """Looked up anew each time: the directory may have been replaced."""
+    root = canonical_directory(str(_shared(project) or project.directory))
+    try:
+        return ApprovalKey(root, os.stat(root).st_uid)
+    except OSError:
+        return ApprovalKey(root, NOBODY)
+
+
+def _shared(project: Project) -> str | None:
+    if project.store is None:
+        return None
+    repository = repository_at(project.directory)
+    return str(repository.store) if shares_store(repository) else None
