@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -283,3 +284,29 @@ def test_the_trust_file_is_private(holdfast: Machine) -> None:
     path.write_text("not json", encoding="utf-8")
     assert "1 of its settings is ignored" in holdfast("run", "--model", "demo/echo", "x").err
     assert "trust.json" in holdfast("trust", "--list").complaint
+
+
+def test_files_that_others_could_have_written_are_ignored(holdfast: Machine, provider: Provider) -> None:
+    """CAT-172 (F3): a file of another user, and one in a folder that everybody can write to; both are told."""
+    holdfast.use_provider(provider.url)
+    holdfast.configure(agent={"planted": {"description": "x"}})
+    (holdfast.project / "AGENTS.md").write_text(KEY, encoding="utf-8")
+    (holdfast.project / ".opencode" / "agent").mkdir(parents=True)
+    (holdfast.project / ".opencode" / "agent" / "also.md").write_text("x", encoding="utf-8")
+    assert "planted" in holdfast("agents").out
+    holdfast.project.chmod(0o777)
+    (holdfast.project / ".opencode").chmod(0o777)
+    listed, checked = holdfast("agents").out, holdfast("config", "check").out
+    assert ("planted" in listed, "also" in listed) == (False, False)
+    assert checked.count("can be changed by every user; ignored") == 2
+    assert holdfast("run", "hello").code == 0
+    assert KEY not in json.dumps(provider.bodies)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a file to somebody else")
+def test_a_file_of_another_user_is_ignored(holdfast: Machine) -> None:
+    """CAT-172 (F3): unless a host vouches for the project."""
+    holdfast.configure(agent={"planted": {"description": "x"}})
+    os.chown(holdfast.project / "opencode.json", 12345, 12345)
+    assert "planted" not in holdfast("agents").out
+    assert "is owned by user 12345; ignored" in holdfast("config", "check").out

@@ -19,6 +19,7 @@ from holdfast.core.context.remote import RemoteInstructions, WebFetch
 from holdfast.core.credential.store import CredentialStore
 from holdfast.core.database.database import SqliteDatabase
 from holdfast.core.event.log import EventLog, Mismatch
+from holdfast.core.filesystem.ownership import Owners
 from holdfast.core.location.commons import Commons
 from holdfast.core.location.directory import canonical_directory
 from holdfast.core.location.open import open_location
@@ -173,6 +174,7 @@ class Runtime:
             titles=self._titles,
             todos=self.todos,
             unattended=lambda: self._unattended,
+            owners=None if self._trust is TRUST_EVERYTHING else Owners.here(self._environment),
             trust=self._trust,
             before_start=ProcessProtection().apply if self._protect else None,
             host_configuration=self._host_configuration,

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from holdfast.core.config.document import Entry, Origin, Severity
     from holdfast.core.config.text_file import Unreadable
     from holdfast.core.config.trust import Trust
+    from holdfast.core.filesystem.ownership import Owners
 
 FILE_LIMIT = 5 * 1024 * 1024
 MOST_PROBLEMS = 50
@@ -100,9 +101,11 @@ def load_config(
     managed: Iterable[tuple[Path, dict[str, Any]]] = (),
     *,
     trust: Trust = TRUST_NOTHING,
+    owners: Owners | None = None,
 ) -> Config:
     """`root` is the project's; `managed` are documents of the host, with their names, which count last of all. `trust`
-    decides what a project's files may say beyond narrowing."""
+    decides what a project's files may say beyond narrowing. With `owners`, a project's file or folder that somebody
+    else could have written is ignored."""
     entries: list[Entry] = []
     readings: list[_Reading] = []
 
@@ -113,10 +116,21 @@ def load_config(
 
     for found in discover(directory, root, environment):
         if not isinstance(found, Candidate):
-            entries.append(found if found.origin == "user" else _judged(found, trust, entries))
+            if found.origin == "user":
+                entries.append(found)
+            elif owners is not None and (reason := owners.refusal(str(found.path))) is not None:
+                reading(found.path, found.path, found.origin).ignore(reason)
+            else:
+                entries.append(_judged(found, trust, entries))
             continue
-        text = found.read(FILE_LIMIT)
-        if text is not None and (document := reading(found.path, found.folder, found.origin).use(text)):
+        if (text := found.read(FILE_LIMIT)) is None:
+            continue
+        used = reading(found.path, found.folder, found.origin)
+        checked = owners if found.origin == "project" else None
+        reason = checked.refusal(str(found.path), str(found.folder)) if checked is not None else None
+        if reason is not None:
+            used.ignore(reason)
+        elif (document := used.use(text)) is not None:
             entries.append(document)
     if (inline := environment.get(INLINE)) and (document := reading(Path(INLINE), directory, "user").parse(inline)):
         entries.append(document)
@@ -193,6 +207,10 @@ class _Reading:
         self._unlisted: Severity | None = None
         self.source: Source | None = None
         """What a project's file wants beyond narrowing, if anything."""
+
+    def ignore(self, reason: str) -> None:
+        """The file, or the folder it lies in, belongs to somebody else."""
+        self._report(f"it or its folder {reason}; ignored")
 
     def use(self, text: str | Unreadable) -> Document | None:
         if isinstance(text, str):

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from holdfast.core.context.file_cache import FileCache
     from holdfast.core.context.source import Unavailable
     from holdfast.core.context.system_context import SystemContext
+    from holdfast.core.filesystem.ownership import Owners
 
 KEY = "core/instructions"
 HEADING = "Instructions from: {}\n{}"
@@ -55,14 +56,22 @@ class InstructionFiles:
     """Finds and reads instruction files of one Location. What is wrong with one is told to people, once."""
 
     def __init__(
-        self, directory: Path, project: Path, config: Path, files: FileCache, environment: Mapping[str, str]
+        self,
+        directory: Path,
+        project: Path,
+        config: Path,
+        files: FileCache,
+        environment: Mapping[str, str],
+        owners: Owners | None = None,
     ) -> None:
+        """With `owners`, files of the project that somebody else could have written are not used."""
         self._directory = str(directory)
         self._project = str(project)
         self._config = str(config)
         self._canonical = CanonicalDirectories()
         self._files = files
         self._environment = environment
+        self._owners = owners
         self._covered: tuple[str, str, list[str]] = ("", "", [])
         self._reported: set[str] = set()
         self._bare: dict[str, Stamp] = {}
@@ -125,7 +134,13 @@ class InstructionFiles:
         if within is not None and not contains(within, path):
             self._leave_out(path)
             return None
-        return Found(path, status) if stat.S_ISREG(status.st_mode) else None
+        if not stat.S_ISREG(status.st_mode):
+            return None
+        owners = self._owners if within is not None else None
+        if owners is not None and (reason := owners.refusal(status, os.path.dirname(path))) is not None:
+            self.diagnose(f"{printable(path)} or its folder {reason}; it is not used")
+            return None
+        return Found(path, status)
 
     def find(self, path: str, *, within: str | None) -> Found | None:
         """The same for any path."""

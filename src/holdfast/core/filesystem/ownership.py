@@ -8,6 +8,8 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
+from holdfast.schema.frozen import Frozen
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -35,6 +37,29 @@ def foreign_owner(path: str | os.PathLike[str], *, uid: int, sudo_uid: int | Non
     try:
         return _foreign_owner(os.stat(path), uid, sudo_uid)
     except OSError:
+        return None
+
+
+class Owners(Frozen):
+    """Whose files may instruct or configure this process."""
+
+    uid: int
+    sudo_uid: int | None = None
+
+    @classmethod
+    def here(cls, environment: Mapping[str, str]) -> Owners:
+        return cls(os.getuid(), calling_user(environment))
+
+    def refusal(self, *found: os.stat_result | str) -> str | None:
+        """Why these, a file and the folders it depends on, are not to be used, or None."""
+        for one in found:
+            if isinstance(one, str):
+                reason = foreign(one, uid=self.uid, sudo_uid=self.sudo_uid)
+            else:
+                owner = _foreign_owner(one, self.uid, self.sudo_uid)
+                reason = owner or _foreign_writers(one, self.uid, self.sudo_uid)
+            if reason is not None:
+                return reason
         return None
 
 

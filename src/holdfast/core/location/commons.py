@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from holdfast.core.credential.store import CredentialStore
     from holdfast.core.database.database import Database
     from holdfast.core.event.log import EventLog
+    from holdfast.core.filesystem.ownership import Owners
     from holdfast.core.permission.permission import Unattended
     from holdfast.core.session.inbox import Inbox
     from holdfast.core.session.ownership import Ownership
@@ -59,6 +60,8 @@ class Commons(Frozen):
     todos: Todos
     unattended: Callable[[], Unattended]
     """What happens to a question that needs a person."""
+    owners: Owners | None
+    """Whose files of a project count; None is anybody's."""
     trust: Trust
     """What projects may say beyond narrowing."""
     before_start: Callable[[], None] | None

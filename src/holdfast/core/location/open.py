@@ -59,7 +59,12 @@ async def open_location(commons: Commons, location: Location, project: Project) 
 
     def load() -> Config:
         return load_config(
-            directory, project.directory, commons.environment, commons.host_configuration, trust=commons.trust
+            directory,
+            project.directory,
+            commons.environment,
+            commons.host_configuration,
+            trust=commons.trust,
+            owners=commons.owners,
         )
 
     config = LiveConfig(load, batches)

@@ -70,7 +70,12 @@ class Surface:
         self._directory = Path(location.directory)
         self._home = home_directory(commons.environment)
         self._instructions = InstructionFiles(
-            self._directory, project.directory, config_home(commons.environment), commons.files, commons.environment
+            self._directory,
+            project.directory,
+            config_home(commons.environment),
+            commons.files,
+            commons.environment,
+            commons.owners,
         )
         self._without_nested: set[str] = set()
         self._resolved: tuple[References, tuple[Reference, ...]] | None = None
