@@ -17,8 +17,8 @@ def status(url: str, password: str | None = None, user: str = "opencode") -> int
     return httpx2.get(f"{url}/api/health", auth=auth).status_code
 
 
-def test_a_password_is_generated_and_kept(holdfast: Machine, serve: Callable[..., Server]) -> None:
-    """API-040, API-042, API-046: 32 random bytes in a file that only its owner reads; the same one next time."""
+def test_a_password_is_generated_for_every_start(holdfast: Machine, serve: Callable[..., Server]) -> None:
+    """API-040, API-042, API-046: 32 random bytes in a file that only its owner reads, as long as the server runs."""
     first = serve()
     path = holdfast.home / "state" / "holdfast" / "server-password"
     password = path.read_text(encoding="ascii").strip()
@@ -31,7 +31,9 @@ def test_a_password_is_generated_and_kept(holdfast: Machine, serve: Callable[...
     ran = finish(first.process)
     assert str(path) in ran.err
     assert password not in ran.out + ran.err
-    assert status(serve().url, password) == 200
+    assert not path.exists()
+    second = serve()
+    assert (status(second.url, password), status(second.url, path.read_text().strip())) == (401, 200)
 
 
 def test_a_configured_password_and_user_count(holdfast: Machine, serve: Callable[..., Server]) -> None:
