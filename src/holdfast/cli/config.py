@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from holdfast.cli.output import json_option, print_json, printable
+from holdfast.cli.output import json_option, one_line, print_json, printable
 
 
 @click.group("config")
@@ -51,7 +51,7 @@ async def _check(as_json: bool) -> int:
         print_json(report)
     else:
         for path in report.files:
-            click.echo(path)
+            click.echo(one_line(path))
         for problem in report.problems:
             click.echo(printable(str(problem)))
         if not report.problems:
