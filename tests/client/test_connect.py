@@ -15,13 +15,14 @@ import pytest
 import uvicorn
 from tests.client.test_every_transport import listening
 
+from holdfast.client import local_socket
 from holdfast.client.connect import _resolve, connect, connect_sync
 from holdfast.client.credential import credential_file, kept_password
 from holdfast.client.discovery import RunningServer, running_servers, servers_folder
 from holdfast.client.errors import ApiError, ClientError
 from holdfast.client.local_socket import UntrustedSocket, verify_socket
 from holdfast.core.runtime import Runtime
-from holdfast.embedded import credential
+from holdfast.embedded import connection, credential
 from holdfast.embedded.connection import Connection
 from holdfast.embedded.credential import generated_password
 from holdfast.embedded.registration import registered, server_of
@@ -225,6 +226,22 @@ def test_a_socket_that_is_not_ours_gets_nothing(environment: dict[str, str], tmp
         if fault != "open":
             with pytest.raises(ClientError, match="cannot be reached"):
                 connect_sync(environment=environment)
+
+
+async def test_both_ends_of_a_socket_check_whose_process_is_at_the_other(
+    runtime: Runtime, environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """API-415: the system says it; another user's process is neither served nor spoken to."""
+    with registered(environment, id="srv", url=URL, data=tmp_path) as listener:
+        async with serving(App(runtime), listener), connect(environment=environment) as client:
+            assert (await client.health.get()).healthy
+            monkeypatch.setattr(connection, "peer_uid", lambda _: os.getuid() + 1)
+            async with connect(environment=environment) as refused:
+                with pytest.raises(ClientError):
+                    await refused.health.get()
+            monkeypatch.setattr(local_socket, "peer_uid", lambda _: os.getuid() + 1)
+            with pytest.raises(ClientError, match="another user"):
+                connect(environment=environment)
 
 
 def test_a_path_that_is_too_long_for_a_socket(tmp_path: Path) -> None:

@@ -474,7 +474,8 @@ async def test_only_known_pages_get_a_terminal(runtime: Runtime, ticketed: bool,
     )
     known = [*OWN_PAGES, *(PAGES_OF_THIS_MACHINE if password else [])]
     async with browsing(app) as browser:
-        browser.http.auth = ("opencode", password) if password else None
+        if password:
+            browser.http.auth = ("opencode", password)
         token = base64.b64encode(f"opencode:{password}".encode()).decode()
         id = (await browser.create("cat"))["id"]
         for headers in (*OWN_PAGES, *PAGES_OF_THIS_MACHINE, *STRANGERS):

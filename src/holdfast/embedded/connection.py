@@ -75,7 +75,7 @@ class Connection(HttpToolsProtocol):
                 transport.abort()
                 return
         else:
-            self._unauthenticated.add(self)
+            self._unauthenticated.add(self, self.loop)
         self._arm(HEAD_SECONDS)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -106,14 +106,18 @@ class Connection(HttpToolsProtocol):
         self._arm(HEAD_SECONDS)
 
     def on_url(self, url: bytes) -> None:
-        self._store(len(url))
+        self._progress = True
+        self._stored += len(url)
+        if self._stored > HEAD_BYTES:
+            self._refuse(TOO_LARGE)
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        self._progress = True
         self._count += 1
-        if self._count > HEADERS:
+        self._stored += len(name) + len(value)
+        if self._stored > HEAD_BYTES or self._count > HEADERS:
             self._refuse(TOO_LARGE)
-        self._store(len(name) + len(value))
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
@@ -142,7 +146,7 @@ class Connection(HttpToolsProtocol):
         if self._unanswered:
             return
         if not self._known:
-            self._unauthenticated.idle(self)
+            self._unauthenticated.idle(self, self.loop)
         if not self._whole:
             self._arm(REST_SECONDS)
 
@@ -171,12 +175,6 @@ class Connection(HttpToolsProtocol):
 
     def _upgrading(self) -> bool:
         return self.parser.should_upgrade() and self._should_upgrade()
-
-    def _store(self, size: int) -> None:
-        self._progress = True
-        self._stored += size
-        if self._stored > HEAD_BYTES:
-            self._refuse(TOO_LARGE)
 
     def _refuse(self, reason: str) -> None:
         """From inside the parser, which stops and lets uvicorn answer with 400."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import resource
 import signal
 import socket
 from contextlib import contextmanager, nullcontext
@@ -21,7 +22,7 @@ from holdfast.core.runtime import Runtime
 from holdfast.embedded.connection import Connection
 from holdfast.embedded.credential import generated_password
 from holdfast.embedded.registration import registered
-from holdfast.embedded.unauthenticated import UnauthenticatedConnections
+from holdfast.embedded.unauthenticated import LIMIT, MOST, UnauthenticatedConnections
 from holdfast.schema.frozen import Frozen
 from holdfast.server.app import App
 from holdfast.server.auth import LOOPBACK_HOSTS, Credentials, Hosts
@@ -37,8 +38,8 @@ GRACE_SECONDS = 2
 """How long connections are waited for after a signal."""
 IDLE_SECONDS = 5
 """How long a connection is kept between two requests."""
-BACKLOG = 128
-"""Connections that the system accepts before the server has; also how many it takes at once."""
+BACKLOG = 256
+"""Connections that the system accepts before the server does."""
 DEFAULT_PORT = 4096
 PORTS_TRIED = 100
 WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
@@ -56,11 +57,24 @@ class Served(Frozen):
 class _Server(uvicorn.Server):
     """Ends what connections wait for before it waits for them: a stream would never close, a turn hardly soon."""
 
-    def __init__(self, config: uvicorn.Config, app: App, ending: Callable[[], None] | None = None) -> None:
-        """`ending` is called when a signal has come."""
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        app: App,
+        *,
+        ready: Callable[[], None] | None = None,
+        ending: Callable[[], None] | None = None,
+    ) -> None:
+        """`ready` is called when it accepts connections and heeds signals, `ending` when a signal has come."""
         super().__init__(config)
         self._app = app
+        self._ready = ready
         self._ending = ending
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self._ready is not None:
+            self._ready()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -121,8 +135,9 @@ async def serve(asked: Serving, *, ready: Callable[[Served], None], ending: Call
             near = _url(WILDCARDS.get(host, host), number)
             with registered(environment, id=runtime.new_event_id(), url=near, data=runtime.paths.data) as local:
                 file = credential_file(environment) if generated else None
-                ready(Served(_url(host, number), file, interrupted))
-                await _Server(_config(app), app, ending).serve(sockets=[listener, local])
+                served = Served(_url(host, number), file, interrupted)
+                server = _Server(_config(app), app, ready=partial(ready, served), ending=ending)
+                await server.serve(sockets=[listener, local])
     return 0
 
 
@@ -134,7 +149,7 @@ def _password(environment: dict[str, str], *, authorize: bool) -> AbstractContex
 
 
 def _config(app: App) -> uvicorn.Config:
-    connection: Any = partial(Connection, unauthenticated=UnauthenticatedConnections())
+    connection: Any = partial(Connection, unauthenticated=_unauthenticated())
     return uvicorn.Config(
         app,
         http=connection,
@@ -147,6 +162,13 @@ def _config(app: App) -> uvicorn.Config:
         timeout_graceful_shutdown=GRACE_SECONDS,
         **SOCKET_OPTIONS,
     )
+
+
+def _unauthenticated() -> UnauthenticatedConnections:
+    """They never take all the files that this process may open: callers with credentials need some too."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = MOST if files == resource.RLIM_INFINITY else min(MOST, max(files * 3 // 4, 2))
+    return UnauthenticatedConnections(min(LIMIT, most // 2), most)
 
 
 def _url(host: str, port: int) -> str:
