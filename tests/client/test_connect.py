@@ -25,7 +25,7 @@ from holdfast.core.runtime import Runtime
 from holdfast.embedded import connection, credential
 from holdfast.embedded.connection import Connection
 from holdfast.embedded.credential import generated_password
-from holdfast.embedded.registration import registered, server_of
+from holdfast.embedded.registration import SOCKET_PATH_BYTES, registered, server_of
 from holdfast.server.app import App
 from holdfast.server.auth import Credentials
 
@@ -250,7 +250,7 @@ def test_a_path_that_is_too_long_for_a_socket(tmp_path: Path) -> None:
     with registered(environment, id="srv", url=URL, data=tmp_path):
         (server,) = running_servers(environment)
         path = Path(server.socket)
-        assert len(server.socket) < 104
+        assert len(server.socket) <= SOCKET_PATH_BYTES
         assert path.parent.stat().st_mode & 0o777 == 0o700
         verify_socket(server.socket)
     assert not path.parent.exists()
@@ -259,7 +259,7 @@ def test_a_path_that_is_too_long_for_a_socket(tmp_path: Path) -> None:
 def test_what_is_left_of_a_socket_elsewhere_is_removed(tmp_path: Path) -> None:
     """API-415: nothing stays in the directory for temporary files after a crash."""
     environment = {"HOME": str(tmp_path)}
-    elsewhere = tmp_path / "holdfast-x"
+    elsewhere = tmp_path / "holdfast-server-x"
     elsewhere.mkdir()
     folder = servers_folder(environment)
     server = msgspec.structs.replace(described(folder, "one"), socket=str(elsewhere / "server.sock"))

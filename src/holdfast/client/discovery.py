@@ -28,7 +28,7 @@ from holdfast.schema.record import Record
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-SOCKET_FOLDER_PREFIX = "holdfast-"
+SOCKET_FOLDER_PREFIX = "holdfast-server-"
 """Of directories for sockets whose usual path would be too long."""
 
 
@@ -73,7 +73,8 @@ def forget(entry: Path, server: RunningServer | None) -> None:
         with suppress(OSError):
             if stat.S_ISSOCK(os.lstat(elsewhere).st_mode):
                 elsewhere.unlink()
-                elsewhere.parent.rmdir()
+        with suppress(OSError):
+            elsewhere.parent.rmdir()
     for suffix in (".json", ".draft", ".sock", ".lock"):
         with suppress(OSError):
             entry.with_suffix(suffix).unlink(missing_ok=True)

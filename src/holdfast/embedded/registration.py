@@ -7,6 +7,7 @@ import fcntl
 import os
 import secrets
 import socket
+import sys
 import tempfile
 import time
 from contextlib import contextmanager
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-SOCKET_PATH_BYTES = 103
-"""What every system takes: 108 bytes with the final zero on Linux, 104 elsewhere."""
+SOCKET_PATH_BYTES = 107 if sys.platform == "linux" else 103
+"""What the system takes, without the final zero."""
 BACKLOG = 128
 ATTEMPTS = 100
 
