@@ -8,7 +8,7 @@ import sys
 import msgspec
 import pytest
 
-from holdfast.cli.output import brief, heading, print_json, print_table, printable
+from holdfast.cli.output import brief, heading, one_line, print_json, print_table, printable, visible
 from holdfast.cli.screen import Screen
 from holdfast.schema.codec import encode
 from holdfast.schema.event import Event
@@ -29,6 +29,20 @@ from holdfast.schema.session_message import AssistantMessage, TextPart, Time
 def test_control_characters_are_shown(text: str, shown: str) -> None:
     """Everything that a terminal would obey, and nothing else."""
     assert printable(text) == shown
+
+
+@pytest.mark.parametrize("code", [0xAD, 0x200B, 0x200D, 0x200F, 0x2028, 0x2060, 0x3164, 0xFE0F, 0xFEFF, 0xE0041])
+def test_what_takes_no_room_is_shown_where_it_matters(code: int) -> None:
+    """TOL-318: for what a person decides about; elsewhere emoji and scripts need some of them."""
+    shown = f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+
+    assert visible(f"a{chr(code)}b\x1b") == f"a{shown}b\\u001b"
+    assert printable("👩\u200d💻") == "👩\u200d💻"
+
+
+def test_a_label_is_one_line() -> None:
+    """API-417: it cannot look like two."""
+    assert one_line("a\nb\u2028c\x1b") == "a b c\\u001b"
 
 
 def test_a_brief_text_is_one_bounded_line() -> None:

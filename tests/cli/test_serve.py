@@ -5,11 +5,13 @@ from __future__ import annotations
 import base64
 import signal
 import stat
+import subprocess
+import sys
 from collections.abc import Callable
 
 import httpx2
 import pytest
-from tests.cli.conftest import Machine, Server, finish, taken_port
+from tests.cli.conftest import Machine, Ran, Server, finish, taken_port
 
 
 def status(url: str, password: str | None = None, user: str = "opencode") -> int:
@@ -17,8 +19,8 @@ def status(url: str, password: str | None = None, user: str = "opencode") -> int
     return httpx2.get(f"{url}/api/health", auth=auth).status_code
 
 
-def test_a_password_is_generated_and_kept(holdfast: Machine, serve: Callable[..., Server]) -> None:
-    """API-040, API-042, API-046: 32 random bytes in a file that only its owner reads; the same one next time."""
+def test_a_password_is_generated_for_every_start(holdfast: Machine, serve: Callable[..., Server]) -> None:
+    """API-040, API-042, API-046: 32 random bytes in a file that only its owner reads, as long as the server runs."""
     first = serve()
     path = holdfast.home / "state" / "holdfast" / "server-password"
     password = path.read_text(encoding="ascii").strip()
@@ -31,7 +33,9 @@ def test_a_password_is_generated_and_kept(holdfast: Machine, serve: Callable[...
     ran = finish(first.process)
     assert str(path) in ran.err
     assert password not in ran.out + ran.err
-    assert status(serve().url, password) == 200
+    assert not path.exists()
+    second = serve()
+    assert (status(second.url, password), status(second.url, path.read_text().strip())) == (401, 200)
 
 
 def test_a_configured_password_and_user_count(holdfast: Machine, serve: Callable[..., Server]) -> None:
@@ -74,6 +78,31 @@ def test_without_auth_nobody_is_asked(holdfast: Machine, serve: Callable[..., Se
     assert not (holdfast.home / "state" / "holdfast" / "server-password").exists()
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--no-auth", "--hostname", "::"),
+        ("--no-auth", "--hostname", ""),
+        ("--no-auth", "--hostname", "192.0.2.7"),
+        ("--no-auth", "--hostname", "localhost.evil.example"),
+        ("--allow-host", "https://agent.example"),
+        ("--allow-host", "agent.example:443"),
+        ("--allow-host", "*"),
+        ("--allow-host", ""),
+        ("--allow-origin", "agent.example"),
+        ("--allow-origin", "https://agent.example/"),
+        ("--allow-origin", "*"),
+        ("--allow-origin", "null"),
+    ],
+)
+def test_what_would_open_the_server_too_far_is_refused(here: Callable[..., Ran], arguments: tuple[str, ...]) -> None:
+    """API-410, API-413: a usage error in one line, and nothing listens."""
+    ran = here("serve", "--port", "0", *arguments)
+
+    assert (ran.code, ran.out) == (2, "")
+    assert arguments[0] in ran.complaint
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_it_in_order(holdfast: Machine, serve: Callable[..., Server], number: signal.Signals) -> None:
     """API-046: its registration goes with it, also when the terminal it was started in is closed."""
@@ -84,6 +113,38 @@ def test_a_signal_ends_it_in_order(holdfast: Machine, serve: Callable[..., Serve
 
     assert finish(server.process).code == 0
     assert list(registered.iterdir()) == []
+
+
+def test_what_does_not_close_does_not_keep_the_process(holdfast: Machine) -> None:
+    """API-416: after a bound it ends all the same, and says so; the next process takes over as after a crash."""
+    program = """
+import asyncio
+from holdfast.cli import main, serve
+from holdfast.core.runtime import Runtime
+
+async def never(*_):
+    await asyncio.sleep(3600)
+
+serve.EXIT_SECONDS = 0.2
+Runtime.__aexit__ = never
+main.main()
+"""
+    command = [sys.executable, "-c", program, "serve", "--port", "0", "--no-auth"]
+    with subprocess.Popen(
+        command,
+        cwd=holdfast.project,
+        env=holdfast.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert "listening" in process.stdout.readline()
+        process.terminate()
+        ran = finish(process)
+
+    assert ran.code == 1
+    assert "not everything closed" in ran.complaint
 
 
 def test_a_port_in_use_is_said(holdfast: Machine) -> None:

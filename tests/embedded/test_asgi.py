@@ -109,7 +109,7 @@ async def test_a_host_that_cannot_open_stops_the_server(project: Path, tmp_path:
 
 @pytest.mark.parametrize("hosts", [["agent.example"], "agent.example", ("Agent.Example",)])
 async def test_a_password_and_foreign_names(project: Path, hosts: Iterable[str]) -> None:
-    """API-040, TOL-326: asked for if given; a name that is not ours may only read, unless it was declared."""
+    """API-040, API-410, TOL-326: asked for if given; a name that was not declared is refused, also for reads."""
     application = asgi(host(project), password="pw", hosts=hosts)
     async with application.lifespan():
         transport = AsgiTransport(application)
@@ -120,12 +120,13 @@ async def test_a_password_and_foreign_names(project: Path, hosts: Iterable[str])
         ours = AsyncClient(transport, headers={"authorization": basic, "host": "agent.example:8000"})
         foreign = AsyncClient(transport, headers={"authorization": basic, "host": "evil.example"})
         assert (await ours.sessions.create()).id
-        assert (await foreign.health.get()).healthy
+        with pytest.raises(ClientError) as unread:
+            await foreign.health.get()
         with pytest.raises(ClientError) as forbidden:
             await foreign.sessions.create()
 
     assert unauthorized.value.status == 401
-    assert forbidden.value.status == 403
+    assert (unread.value.status, forbidden.value.status) == (403, 403)
 
 
 @pytest.mark.parametrize("origins", [["https://agent.example"], "https://agent.example"])

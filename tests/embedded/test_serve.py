@@ -18,7 +18,7 @@ from holdfast.client.discovery import running_servers
 from holdfast.client.errors import ClientError
 from holdfast.core.runtime import Runtime
 from holdfast.embedded.connection import Connection
-from holdfast.embedded.serve import Served, _Server, serve
+from holdfast.embedded.serve import Served, Serving, _Server, serve
 from holdfast.llm.offline import ScriptedTransport
 from holdfast.schema.prompt import PromptInput
 from holdfast.schema.session import Session
@@ -87,7 +87,7 @@ async def test_a_server_on_every_address_is_found_on_this_machine(
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(project)
     ready: asyncio.Future[Served] = asyncio.get_running_loop().create_future()
-    serving = asyncio.create_task(serve(hostname, 0, authorize=True, ready=ready.set_result))
+    serving = asyncio.create_task(serve(Serving(hostname, 0), ready=ready.set_result))
     served = await ready
     (server,) = running_servers(environment)
 

@@ -13,7 +13,8 @@ from holdfast.core.runtime import Runtime
 from holdfast.protocol.api import API
 from holdfast.protocol.endpoint import Endpoint
 from holdfast.server.app import App
-from holdfast.server.auth import Credentials
+from holdfast.server.auth import Access, Credentials, Hosts
+from holdfast.server.head import QUERY_FIELDS
 
 pytestmark = pytest.mark.anyio
 
@@ -188,11 +189,65 @@ async def test_a_foreign_origin_may_only_read(http: httpx2.AsyncClient) -> None:
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "localhost.evil.example"])
-async def test_a_foreign_host_may_only_read(http: httpx2.AsyncClient, host: str) -> None:
-    """API-044: DNS rebinding: a page whose name was pointed at this machine changes nothing."""
-    answer = await http.post("/api/session", headers={"host": host, **AUTHORIZED}, json={})
+async def test_a_foreign_host_gets_nothing(http: httpx2.AsyncClient, host: str) -> None:
+    """API-044, API-410: DNS rebinding: a page whose name was pointed at this machine reads and changes nothing, and is
+    not even asked for credentials."""
+    for method, path in (("POST", "/api/session"), ("GET", "/api/health"), ("OPTIONS", "/api/session")):
+        for headers in (AUTHORIZED, {}):
+            answer = await http.request(method, path, headers={"host": host, **headers})
+            assert (answer.status_code, answer.json()["_tag"]) == (403, "ForbiddenError")
+            assert f"--allow-host {host.removesuffix(':80')}" in answer.json()["message"]
 
-    assert (answer.status_code, answer.json()["_tag"]) == (403, "ForbiddenError")
+
+@pytest.mark.parametrize(
+    ("hosts", "host", "included"),
+    [
+        (Hosts(), "localhost", True),
+        (Hosts(), "LocalHost:4096", True),
+        (Hosts(), "[::1]:4096", True),
+        (Hosts(), "localhost.", False),
+        (Hosts(), "localhost:evil", False),
+        (Hosts(), "127.0.0.2", False),
+        (Hosts(), "::1", False),
+        (Hosts(), "", False),
+        (Hosts(addresses=True), "127.0.0.2:80", True),
+        (Hosts(addresses=True), "[2001:db8::1]", True),
+        (Hosts(addresses=True), "2001:db8::1", False),
+        (Hosts(addresses=True), "[evil.example]", False),
+        (Hosts(addresses=True), "evil.example", False),
+        (Hosts(addresses=True), "0x7f000001", False),
+        (Hosts(frozenset({"agent.example"})), "agent.example:443", True),
+        (Hosts(frozenset({"agent.example"})), "localhost", False),
+    ],
+)
+def test_the_names_of_a_server(hosts: Hosts, host: str, included: bool) -> None:
+    """API-410: exactly, but for case and port."""
+    assert hosts.include(host) is included
+
+
+@pytest.mark.parametrize(
+    ("access", "origin", "known"),
+    [
+        (Access(Credentials("x"), None), "http://evil.example", True),
+        (Access(None, None), "http://evil.example", False),
+        (Access(None), "http://evil.example", True),
+        (Access(None), "ftp://evil.example", False),
+        (Access(None), "evil.example", False),
+    ],
+)
+def test_a_page_of_the_same_host(access: Access, origin: str, known: bool) -> None:
+    """API-413: counts as the server's own where its name was checked, or a password is asked for: no page has that
+    under a name which it pointed here itself."""
+    assert access.knows_origin(origin, "evil.example") is known
+
+
+async def test_a_query_of_any_length_costs_little_before_credentials(memory: Wire) -> None:
+    """API-411: it is counted before it is read."""
+    for fields, answer in (
+        (QUERY_FIELDS, UNAUTHORIZED),
+        (QUERY_FIELDS + 1, (400, "InvalidRequestError")),
+    ):
+        assert (await memory.get(f"/api/health?{'&'.join(['a=b'] * fields)}")).failure == answer
 
 
 @pytest.mark.parametrize("path", ["/api/session", "/nowhere"])

@@ -21,3 +21,17 @@ async def test_a_foreign_origin_still_only_reads(http: httpx2.AsyncClient) -> No
 
     assert (await http.get("/api/health", headers=foreign)).status_code == 200
     assert (await http.post("/api/session", headers=foreign, json={})).status_code == 403
+
+
+async def test_pages_of_this_machine_are_foreign_without_a_password(http: httpx2.AsyncClient) -> None:
+    """API-413: served without the header, as any page that may not read the answer; files and terminals are not."""
+    page = {"origin": "http://localhost:3000"}
+
+    answer = await http.get("/api/health", headers=page)
+    assert (answer.status_code, "access-control-allow-origin" in answer.headers) == (200, False)
+    preflight = await http.options("/api/session", headers=page)
+    assert (preflight.status_code, "access-control-allow-origin" in preflight.headers) == (204, False)
+    for path in ("/api/fs/list", "/api/fs/find?query=a", "/api/fs/read/x", "/api/pty"):
+        refused = await http.get(path, headers=page)
+        assert (refused.status_code, refused.json()["_tag"]) == (403, "ForbiddenError")
+        assert "--allow-origin" in refused.json()["message"]

@@ -28,7 +28,7 @@ from holdfast.embedded.serve import _Server
 from holdfast.schema.location import Location
 from holdfast.server import pty
 from holdfast.server.app import App
-from holdfast.server.auth import Credentials
+from holdfast.server.auth import Credentials, Hosts
 from holdfast.server.pty import FRAME_UNITS, INPUT_BYTES, SOCKET_OPTIONS
 from holdfast.server.tickets import LIFETIME_SECONDS, LIMIT, Claim, Tickets
 
@@ -440,13 +440,16 @@ async def test_a_replayed_ticket_is_refused(browser: Browser, tmp_path: Path) ->
         assert await browser.refused(id, f"ticket={ticket}") == (403, b"")
 
 
-KNOWN_PAGES: list[dict[str, str]] = [
+OWN_PAGES: list[dict[str, str]] = [
     {},
-    {"Origin": "http://localhost:3000"},
-    {"Origin": "tauri://localhost"},
-    {"Origin": "https://app.opencode.ai"},
     {"Origin": "https://configured.example"},
     {"Origin": "http://box:4096", "Host": "box:4096"},
+]
+PAGES_OF_THIS_MACHINE = [
+    {"Origin": "http://localhost:3000"},
+    {"Origin": "http://127.0.0.1:5173"},
+    {"Origin": "tauri://localhost"},
+    {"Origin": "https://app.opencode.ai"},
 ]
 STRANGERS = [
     {"Origin": EVIL},
@@ -454,20 +457,51 @@ STRANGERS = [
     {"Origin": "http://localhost.evil.example"},
     {"Host": "evil.example"},
     {"Host": "evil.example", "Origin": "http://evil.example"},
+    {"Sec-Fetch-Site": "cross-site"},
 ]
 
 
 @pytest.mark.parametrize("ticketed", [True, False])
-async def test_only_known_pages_get_a_terminal(runtime: Runtime, ticketed: bool) -> None:
-    """API-044, TOL-307, TOL-308, TOL-326: with or without a ticket, though no password is set."""
-    app = App(runtime, hosts=frozenset({"127.0.0.1", "box"}), origins=frozenset({"https://configured.example"}))
+@pytest.mark.parametrize("password", ["secret", None])
+async def test_only_known_pages_get_a_terminal(runtime: Runtime, ticketed: bool, password: str | None) -> None:
+    """API-044, API-413, TOL-307, TOL-308, TOL-326: with or without a ticket; where no password is asked for, not even
+    the pages of another port of this machine."""
+    app = App(
+        runtime,
+        credentials=Credentials(password) if password else None,
+        hosts=Hosts(frozenset({"127.0.0.1", "box"})),
+        origins=frozenset({"https://configured.example"}),
+    )
+    known = [*OWN_PAGES, *(PAGES_OF_THIS_MACHINE if password else [])]
     async with browsing(app) as browser:
+        if password:
+            browser.http.auth = ("opencode", password)
+        token = base64.b64encode(f"opencode:{password}".encode()).decode()
         id = (await browser.create("cat"))["id"]
-        for headers in (*KNOWN_PAGES, *STRANGERS):
-            query = f"ticket={await browser.ticket(id)}" if ticketed else ""
+        for headers in (*OWN_PAGES, *PAGES_OF_THIS_MACHINE, *STRANGERS):
+            query = f"ticket={await browser.ticket(id)}" if ticketed else f"auth_token={quote(token)}"
             _, writer, status = await raw_upgrade(browser.address, id, query, headers)
             writer.close()
-            assert status == (101 if headers in KNOWN_PAGES else 403), headers
+            assert status == (101 if headers in known else 403), headers
+
+
+async def test_nothing_is_told_before_credentials(runtime: Runtime, tmp_path: Path) -> None:
+    """API-414: one refusal, whether the directory and the terminal exist or not; and nothing is looked up."""
+    async with browsing(App(runtime, credentials=Credentials("secret"))) as browser:
+        browser.http.auth = ("opencode", "secret")
+        id = (await browser.create("cat"))["id"]
+        other = (await browser.create("cat"))["id"]
+        ticket = await browser.ticket(other)
+        missing, there = (f"&location[directory]={quote(str(path))}" for path in (tmp_path / "none", tmp_path))
+        for query in ("ticket=made-up", f"ticket={ticket}"):
+            for place in ("", missing, there, "&location[workspace]=nonsense"):
+                for one in (id, "pty_none", "nonsense"):
+                    assert await browser.refused(one, query + place) == (403, b"")
+                    assert await browser.refused(one, query + place, Origin=EVIL) == (403, b"")
+        for place in (missing, there):
+            assert {(await browser.refused(one, place))[0] for one in (id, "pty_none")} == {401}
+        async with browser.open(other, f"ticket={ticket}"):
+            pass
 
 
 async def test_a_strangers_upgrade_opens_no_location(app: App, runtime: Runtime, tmp_path: Path) -> None:
@@ -480,10 +514,11 @@ async def test_a_strangers_upgrade_opens_no_location(app: App, runtime: Runtime,
 
 
 async def test_an_unknown_terminal_comes_first(browser: Browser) -> None:
-    """API-164, TOL-306: 404 with an empty body, before origin and ticket are looked at."""
+    """API-164, TOL-306: 404 with an empty body for a caller who may ask, before the ticket is looked at."""
     await browser.create("cat")
     assert await browser.refused("pty_none") == (404, b"")
-    assert await browser.refused("pty_none", "ticket=x", Origin=EVIL) == (404, b"")
+    assert await browser.refused("pty_none", "ticket=x") == (404, b"")
+    assert await browser.refused("pty_none", "ticket=x", Origin=EVIL) == (403, b"")
 
 
 async def test_a_ticket_stands_for_credentials(runtime: Runtime) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from holdfast.cli.output import json_option, print_json, printable
+from holdfast.cli.output import json_option, one_line, print_json, printable
 
 if TYPE_CHECKING:
     from holdfast.schema.configuration import ConfigProblem, ConfigReport
@@ -67,7 +67,7 @@ async def _check(as_json: bool) -> int:
         print_json(report)
     else:
         for path in report.files:
-            click.echo(path)
+            click.echo(one_line(path))
         for problem in report.problems:
             click.echo(printable(described(problem)))
         if not report.problems:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.cli.output import brief
+from holdfast.cli.output import brief, visible
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def _show(terminal: Terminal, request: PermissionRequest) -> None:
     if isinstance(diff, str):
         lines += diff.splitlines()
     for line in lines[:SHOWN_LINES]:
-        terminal.say(f"    {line}")
+        terminal.say(f"    {visible(line)}")
     if len(lines) > SHOWN_LINES:
         terminal.say(f"    … and {len(lines) - SHOWN_LINES} more lines")
 
@@ -79,11 +79,11 @@ def _show(terminal: Terminal, request: PermissionRequest) -> None:
 def _choices(offered: Sequence[str]) -> Iterator[tuple[str, str]]:
     yield "y", "allow it once"
     if len(offered) == 1:
-        yield "a", f"always allow {brief(offered[0])}"
+        yield "a", f"always allow {brief(visible(offered[0]))}"
     elif offered:
         yield "a", "always allow all of these:"
         for number, pattern in enumerate(offered, start=1):
-            yield f"a{number}", f"always allow {brief(pattern)}"
+            yield f"a{number}", f"always allow {brief(visible(pattern))}"
     yield "n", "no, and stop here"
     yield "n REASON", "no, and go on with that in mind"
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from holdfast.cli.output import printable
+
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Coroutine
@@ -40,7 +42,8 @@ def execute(
 
 
 def fail(message: str) -> int:
-    click.echo(f"holdfast: {message}", err=True)
+    """Say what went wrong. Messages of providers, servers and files are among the reasons: they steer no terminal."""
+    click.echo(f"holdfast: {printable(message)}", err=True)
     return FAILED
 
 

@@ -12,6 +12,7 @@ import click
 from holdfast.schema.pattern import pattern
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Iterable, Sequence
 
 NARROWEST = 20
@@ -33,7 +34,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, rig
     is, so that an id stays in one piece. A pipe gets one line a row."""
     import shutil
 
-    body = [["" if cell is None else " ".join(printable(str(cell)).splitlines()) for cell in row] for row in rows]
+    body = [["" if cell is None else one_line(str(cell)) for cell in row] for row in rows]
     widths = [max(map(_width, cells)) for cells in zip(columns, *body, strict=True)]
     room = shutil.get_terminal_size().columns - sum(widths[:-1]) - 2 * len(widths[:-1]) if sys.stdout.isatty() else 0
     lines = []
@@ -58,7 +59,17 @@ def heading(text: str) -> str:
 def printable(text: str) -> str:
     """Without what a terminal would obey: control characters and turns of direction become visible; line breaks and
     tabs stay."""
-    return _OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _OBEYED.sub(_escaped, text)
+
+
+def visible(text: str) -> str:
+    """As `printable`, and what takes no room becomes visible too: for what a person decides about."""
+    return _UNSEEN.sub(_escaped, printable(text))
+
+
+def one_line(text: str) -> str:
+    """For a label, a title or a path: printable, and it cannot look like two lines."""
+    return " ".join(printable(text).splitlines())
 
 
 def brief(value: Any, limit: int = 100) -> str:
@@ -87,4 +98,13 @@ def _folded(text: str, room: int) -> list[str]:
     return textwrap.wrap(text, room, break_on_hyphens=False) or [""]
 
 
+def _escaped(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+
+
 _OBEYED = pattern("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_UNSEEN = pattern(
+    "[\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028\u2029\u2060-\u206f\u3164"
+    "\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff]"
+)

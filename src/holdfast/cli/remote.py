@@ -32,8 +32,8 @@ async def find_server(stack: AsyncExitStack) -> Found | None:
     server = server_of(dict(os.environ))
     if server is None:
         return None
-    client = await stack.enter_async_context(connect(server.url))
     try:
+        client = await stack.enter_async_context(connect(server.url))
         await client.health.get(options=Options(timeout=GREETING_SECONDS))
     except (ApiError, ClientError):
         return None

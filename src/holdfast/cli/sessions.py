@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from holdfast.cli.output import brief, json_option, moment, print_json, print_table, printable
+from holdfast.cli.output import brief, json_option, moment, one_line, print_json, print_table
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
@@ -161,7 +161,7 @@ async def _list(
         return 0
     if not found:
         kind = f"{'interrupted ' if interrupted else ''}{'archived ' if archived else ''}sessions"
-        click.echo(f"no {kind}" if everywhere else f"no {kind} in {here}", err=True)
+        click.echo(f"no {kind}" if everywhere else f"no {kind} in {one_line(str(here))}", err=True)
         return 0
     running = await client.sessions.active()
     columns = ["SESSION", "UPDATED", "STATE", "TITLE", *(["DIRECTORY"] if everywhere else [])]
@@ -211,7 +211,7 @@ async def _show(client: AsyncClient, session_id: str, as_json: bool) -> int:
     if session.time.archived is not None:
         facts["archived"] = moment(session.time.archived)
     for name, fact in facts.items():
-        click.echo(printable(f"{name:<10} {fact}"))
+        click.echo(f"{name:<10} {one_line(fact)}")
     for receipt in pending:
         click.echo(f"{'pending':<10} {brief(receipt.prompt.text)}")
     if messages:

@@ -1,4 +1,7 @@
-"""A client of a server elsewhere, with the address and the credential that this machine already knows."""
+"""A client of a server elsewhere, with the address and the credential that this machine already knows.
+
+A server that this user runs on this machine is reached over its Unix socket, also when its URL was given. The password
+that it made for itself is sent there only, never to a port: another process may have taken that."""
 
 from __future__ import annotations
 
@@ -9,10 +12,13 @@ from urllib.parse import urlsplit
 from holdfast.client.credential import given_password, kept_password, username
 from holdfast.client.discovery import running_servers
 from holdfast.client.errors import ClientError
+from holdfast.client.local_socket import UntrustedSocket, verify_socket
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from holdfast.client.discovery import RunningServer
     from holdfast.client.generated.async_client import AsyncClient
     from holdfast.client.generated.sync_client import Client
 
@@ -31,8 +37,8 @@ def connect(
     from holdfast.client.generated.async_client import AsyncClient
     from holdfast.client.http import HttpTransport
 
-    url, auth = _resolve(url, password, os.environ if environment is None else environment)
-    return AsyncClient(HttpTransport(url, auth=auth), headers=headers)
+    found = _resolve(url, password, os.environ if environment is None else environment)
+    return AsyncClient(HttpTransport(found.url, auth=found.auth, socket=found.socket), headers=headers)
 
 
 def connect_sync(
@@ -46,27 +52,45 @@ def connect_sync(
     from holdfast.client.generated.sync_client import Client
     from holdfast.client.http import SyncHttpTransport
 
-    url, auth = _resolve(url, password, os.environ if environment is None else environment)
-    return Client(SyncHttpTransport(url, auth=auth), headers=headers)
+    found = _resolve(url, password, os.environ if environment is None else environment)
+    return Client(SyncHttpTransport(found.url, auth=found.auth, socket=found.socket), headers=headers)
 
 
-def _resolve(
-    url: str | None, password: str | None, environment: Mapping[str, str]
-) -> tuple[str, tuple[str, str] | None]:
-    if url is None:
-        running = running_servers(environment)
-        if not running:
-            raise ClientError("Transport", NO_SERVER)
-        url = running[0].url
+class _Target(Frozen):
+    url: str
+    auth: tuple[str, str] | None
+    socket: str | None
+    """Where to connect, whatever the URL says."""
+
+
+def _resolve(url: str | None, password: str | None, environment: Mapping[str, str]) -> _Target:
+    running = running_servers(environment)
+    if url is None and not running:
+        raise ClientError("Transport", NO_SERVER)
+    server = running[0] if url is None else next((one for one in running if _same_server(one, url)), None)
     secret = password or given_password(environment)
-    if secret is None and (_local(url) or any(server.url == url for server in running_servers(environment))):
-        # What this machine's server made for itself is not shown to others.
-        secret = kept_password(environment)
-    return url, (username(environment), secret) if secret else None
-
-
-def _local(url: str) -> bool:
+    if server is None:
+        assert url is not None
+        return _Target(url, (username(environment), secret) if secret else None, None)
     try:
-        return urlsplit(url).hostname in LOOPBACK
+        verify_socket(server.socket)
+    except UntrustedSocket as error:
+        raise ClientError("Transport", f"the server at {server.url} cannot be reached: {error}") from error
+    secret = secret or kept_password(environment)
+    return _Target(url or server.url, (username(environment), secret) if secret else None, server.socket)
+
+
+def _same_server(server: RunningServer, url: str) -> bool:
+    """By its URL, or by another name of this machine with the same port."""
+    if server.url == url.rstrip("/"):
+        return True
+    try:
+        theirs, asked = urlsplit(server.url), urlsplit(url)
+        return (
+            (asked.scheme, asked.port) == (theirs.scheme, theirs.port)
+            and theirs.hostname in LOOPBACK
+            and asked.hostname in LOOPBACK
+            and asked.path in ("", "/")
+        )
     except ValueError:
         return False

@@ -17,6 +17,7 @@ def state_folder(environment: Mapping[str, str]) -> Path:
 
 
 def credential_file(environment: Mapping[str, str]) -> Path:
+    """While servers run that made their password themselves, it is in this file."""
     return state_folder(environment) / "server-password"
 
 
@@ -36,7 +37,3 @@ def kept_password(environment: Mapping[str, str]) -> str | None:
         return path.read_text(encoding="ascii").strip() or None
     except (OSError, UnicodeDecodeError):
         return None
-
-
-def known_password(environment: Mapping[str, str]) -> str | None:
-    return given_password(environment) or kept_password(environment)

@@ -1,19 +1,35 @@
-"""Which servers run on this machine: each keeps a file about itself, named after its process, while it runs."""
+"""Which servers run on this machine.
+
+Each one keeps three files under one name in a directory that only its owner can enter: `.json` says what it is, `.sock`
+is where clients of this machine reach it, and `.lock` is held by its process.
+
+Invariants
+- A server runs exactly as long as its lock is held. The system releases the lock however the process ends, so neither
+  a process id nor a port that somebody else has taken since then is believed.
+- What a process left without releasing it in order is removed by whoever finds it.
+- Clients of this machine use the socket, so that no password is sent to a port."""
 
 from __future__ import annotations
 
+import fcntl
 import os
+import stat
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from holdfast.client.credential import state_folder
+from holdfast.client.local_socket import OWNER_ONLY
 from holdfast.schema.codec import decoder
 from holdfast.schema.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
+
+SOCKET_FOLDER_PREFIX = "holdfast-server-"
+"""Of directories for sockets whose usual path would be too long."""
 
 
 class RunningServer(Record):
@@ -24,6 +40,7 @@ class RunningServer(Record):
     data: str
     """Its data directory."""
     started: int
+    socket: str
 
 
 def servers_folder(environment: Mapping[str, str]) -> Path:
@@ -31,16 +48,46 @@ def servers_folder(environment: Mapping[str, str]) -> Path:
 
 
 def running_servers(environment: Mapping[str, str], *, data: Path | None = None) -> list[RunningServer]:
-    """Newest first; only those with this data directory, if one is given. What a dead process left is passed over."""
+    """Newest first; only those with this data directory, if one is given. What dead processes left is removed."""
     folder = servers_folder(environment)
     try:
-        paths = sorted(folder.glob("*.json"))
+        if not _private(folder):
+            return []
+        names = sorted({entry.name.partition(".")[0] for entry in os.scandir(folder)})
     except OSError:
         return []
-    found = [server for path in paths if (server := _read(path)) is not None and _alive(server.pid)]
-    if data is not None:
-        found = [server for server in found if server.data == str(data)]
+    found = []
+    for name in names:
+        entry = folder / name
+        server = _read(entry.with_suffix(".json"))
+        if not _held(entry.with_suffix(".lock")):
+            forget(entry, server)
+        elif server is not None and (data is None or server.data == str(data)):
+            found.append(server)
     return sorted(found, key=lambda server: server.started, reverse=True)
+
+
+def forget(entry: Path, server: RunningServer | None) -> None:
+    """Remove the files of a server; the lock is last, so that an interrupted removal is repeated."""
+    if server is not None and (elsewhere := Path(server.socket)).parent.name.startswith(SOCKET_FOLDER_PREFIX):
+        with suppress(OSError):
+            if stat.S_ISSOCK(os.lstat(elsewhere).st_mode):
+                elsewhere.unlink()
+        with suppress(OSError):
+            elsewhere.parent.rmdir()
+    for suffix in (".json", ".draft", ".sock", ".lock"):
+        with suppress(OSError):
+            entry.with_suffix(suffix).unlink(missing_ok=True)
+
+
+def _private(folder: Path) -> bool:
+    """Whether nobody else can put a file there; its mode is put right if it is ours."""
+    found = folder.stat()
+    if found.st_uid != os.getuid():
+        return False
+    if found.st_mode & OWNER_ONLY:
+        folder.chmod(0o700)
+    return True
 
 
 def _read(path: Path) -> RunningServer | None:
@@ -50,13 +97,16 @@ def _read(path: Path) -> RunningServer | None:
         return None
 
 
-def _alive(pid: int) -> bool:
-    if pid <= 0:
+def _held(path: Path) -> bool:
+    """A shared lock is tried: two clients that look at the same moment do not take each other for the server."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
         return False
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except (PermissionError, OverflowError):
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
         return True
-    return True
+    finally:
+        os.close(handle)
+    return False

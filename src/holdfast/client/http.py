@@ -26,11 +26,22 @@ BROKEN = "the connection broke"
 
 class HttpTransport:
     def __init__(
-        self, base_url: str, *, auth: tuple[str, str] | None = None, headers: Mapping[str, str] | None = None
+        self,
+        base_url: str,
+        *,
+        auth: tuple[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        socket: str | None = None,
     ) -> None:
+        """`socket` is the path of a Unix socket to connect to instead of the address in the URL."""
         with _told(NO_ADDRESS.format(url=base_url)):
             self._client = httpx2.AsyncClient(
-                base_url=base_url, auth=auth, headers=headers, timeout=TIMEOUT, mounts=dict.fromkeys(DIRECT)
+                base_url=base_url,
+                auth=auth,
+                headers=headers,
+                timeout=TIMEOUT,
+                transport=httpx2.AsyncHTTPTransport(uds=socket) if socket is not None else None,
+                mounts=dict.fromkeys(DIRECT) if socket is None else None,
             )
 
     async def send(self, request: Request) -> HttpResponse:
@@ -62,11 +73,22 @@ class HttpResponse:
 
 class SyncHttpTransport:
     def __init__(
-        self, base_url: str, *, auth: tuple[str, str] | None = None, headers: Mapping[str, str] | None = None
+        self,
+        base_url: str,
+        *,
+        auth: tuple[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        socket: str | None = None,
     ) -> None:
+        """`socket` is the path of a Unix socket to connect to instead of the address in the URL."""
         with _told(NO_ADDRESS.format(url=base_url)):
             self._client = httpx2.Client(
-                base_url=base_url, auth=auth, headers=headers, timeout=TIMEOUT, mounts=dict.fromkeys(DIRECT)
+                base_url=base_url,
+                auth=auth,
+                headers=headers,
+                timeout=TIMEOUT,
+                transport=httpx2.HTTPTransport(uds=socket) if socket is not None else None,
+                mounts=dict.fromkeys(DIRECT) if socket is None else None,
             )
 
     def send(self, request: Request) -> SyncHttpResponse:

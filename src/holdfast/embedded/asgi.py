@@ -16,7 +16,7 @@ from urllib.parse import unquote_to_bytes
 
 from holdfast.embedded.holdfast import Holdfast
 from holdfast.server.app import App
-from holdfast.server.auth import LOOPBACK_HOSTS, Credentials
+from holdfast.server.auth import LOOPBACK_HOSTS, Credentials, Hosts
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable
@@ -35,15 +35,16 @@ def asgi(
     hosts: Iterable[str] | None = LOOPBACK_HOSTS,
     origins: Iterable[str] = (),
 ) -> Mounted:
-    """`hosts` are the names under which callers may change something, None is any; `origins` those whose pages may,
-    beside the ones of this machine, as in `https://agent.example`. Whoever else authorizes requests, `password` is
+    """`hosts` are the names under which it answers, without ports; None is any, and leaves it to the application around
+    it to refuse foreign ones. Pages of `origins`, as in `https://agent.example`, may change something, beside those of
+    the same host and, if there is a password, those of this machine. Whoever else authorizes requests, `password` is
     asked for in addition."""
     if password == "":
         raise ValueError(EMPTY_PASSWORD)
     return Mounted(
         host or Holdfast(),
         credentials=Credentials(password) if password is not None else None,
-        hosts=frozenset(name.lower() for name in _several(hosts)) if hosts is not None else None,
+        hosts=Hosts(frozenset(name.lower() for name in _several(hosts))) if hosts is not None else None,
         origins=frozenset(_several(origins)),
     )
 
@@ -61,7 +62,7 @@ class Mounted:
         host: Holdfast,
         *,
         credentials: Credentials | None,
-        hosts: frozenset[str] | None,
+        hosts: Hosts | None,
         origins: frozenset[str],
     ) -> None:
         self.host = host

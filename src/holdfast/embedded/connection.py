@@ -1,62 +1,189 @@
-"""A connection of the server. uvicorn bounds neither the size of a request's head nor the time that one may take; both
-are open to whoever can connect, before any credential is asked for."""
+"""A connection of the server. uvicorn bounds neither the head of a request nor the time that it may take, nor what
+follows an answer; all of it is open to whoever can connect, before any credential is asked for.
+
+Invariants
+- Of a head, and of the headers after a body, at most `HEAD_BYTES` and `HEADERS` are kept, and what the parser holds of
+  a line without an end is bounded too. Larger ones are refused.
+- A head is complete within `HEAD_SECONDS`. After an answer, the rest of a body is waited for as long, and dropped.
+- On a Unix socket only processes of the same user are served. Everywhere else a connection counts as unauthenticated
+  until the application says otherwise."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+import socket
+from typing import TYPE_CHECKING, Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from holdfast.client.local_socket import peer_uid
+from holdfast.embedded.unauthenticated import UnauthenticatedConnections
+from holdfast.server.app import AUTHENTICATED
 
 if TYPE_CHECKING:
     import asyncio
 
-HEAD_BYTES = 1024 * 1024
-HEAD_SECONDS = 60.0
+    from uvicorn.config import Config
+    from uvicorn.server import ServerState
+
+HEAD_BYTES = 64 * 1024
+HEADERS = 100
+HEAD_SECONDS = 10.0
+REST_SECONDS = 10.0
+PIPELINED = 32
+"""Requests that may wait for the answer to an earlier one on the same connection."""
 TOO_LARGE = "The head of the request is too large."
+TOO_MANY = "Too many requests wait on this connection."
 
 
 class Connection(HttpToolsProtocol):
-    _received = 0
-    """Of a head that is not complete; the parser may be holding all of it."""
     _stored = 0
-    """Of headers, those that follow a body included."""
-    _complete = True
+    """Bytes of the URL and of headers, those that follow a body included."""
+    _count = 0
+    """Of headers, likewise."""
+    _progress = False
+    """Whether the parser has said anything about the data that it was given last."""
+    _silent = 0
+    """Bytes that it has been given since, and may be holding."""
+    _whole = True
+    """Whether the body of the newest request has arrived."""
+    _unanswered = 0
+    _upgraded = False
+    _known = False
+    _refusal = ""
     _deadline: asyncio.TimerHandle | None = None
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+        *,
+        unauthenticated: UnauthenticatedConnections | None = None,
+    ) -> None:
+        """`unauthenticated` is the list that this connection is in until its caller has shown credentials."""
+        super().__init__(config, server_state, app_state, _loop)
+        self._unauthenticated = UnauthenticatedConnections() if unauthenticated is None else unauthenticated
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._arm()
+        connected = transport.get_extra_info("socket")
+        if connected is not None and connected.family == socket.AF_UNIX:
+            self._known = True
+            if peer_uid(connected.fileno()) not in (os.getuid(), None):
+                transport.abort()
+                return
+        else:
+            self._unauthenticated.add(self, self.loop)
+        self._arm(HEAD_SECONDS)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._disarm()
+        self._unauthenticated.remove(self)
         super().connection_lost(exc)
 
+    def drop(self) -> None:
+        self.transport.abort()
+
     def data_received(self, data: bytes) -> None:
+        self._progress = False
         super().data_received(data)
-        if not self._complete:
-            self._received += len(data)
-            if self._received > HEAD_BYTES and not self.transport.is_closing():
-                self.send_400_response(TOO_LARGE)
+        if self._upgraded or self.transport.is_closing():
+            return
+        self._silent = 0 if self._progress else self._silent + len(data)
+        if self._silent > HEAD_BYTES:
+            self._refusal = TOO_LARGE
+            self.send_400_response(TOO_LARGE)
+        elif not self._unanswered and self.timeout_keep_alive_task is None:
+            self._arm(HEAD_SECONDS)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._complete, self._received, self._stored = False, 0, 0
-        self._arm()
+        if not self._known:
+            self.scope["extensions"] = {AUTHENTICATED: {"report": self._authenticated}}
+        self._stored, self._count, self._whole, self._progress = 0, 0, False, True
+        self._arm(HEAD_SECONDS)
+
+    def on_url(self, url: bytes) -> None:
+        self._progress = True
+        self._stored += len(url)
+        if self._stored > HEAD_BYTES:
+            self._refuse(TOO_LARGE)
+        super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        self._progress = True
+        self._count += 1
         self._stored += len(name) + len(value)
-        if self._stored > HEAD_BYTES:
-            raise ValueError(TOO_LARGE)
+        if self._stored > HEAD_BYTES or self._count > HEADERS:
+            self._refuse(TOO_LARGE)
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        self._complete = True
+        if len(self.pipeline) >= PIPELINED:
+            self._refuse(TOO_MANY)
         self._disarm()
+        if not self._known:
+            self._unauthenticated.busy(self)
         super().on_headers_complete()
+        if not self._upgrading():
+            self._unanswered += 1
 
-    def _arm(self) -> None:
+    def on_body(self, body: bytes) -> None:
+        self._progress = True
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._whole = self._progress = True
+        if not self._unanswered:
+            self._disarm()
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        self._unanswered -= 1
+        super().on_response_complete()
+        if self._unanswered:
+            return
+        if not self._known:
+            self._unauthenticated.idle(self, self.loop)
+        if not self._whole:
+            self._arm(REST_SECONDS)
+
+    def shutdown(self) -> None:
+        """The server ends: a request that has not arrived whole is not waited for."""
+        if not self._whole:
+            self.transport.close()
+        super().shutdown()
+
+    def handle_websocket_upgrade(self) -> None:
+        """From here on another protocol has the connection. The application answers it at once, or is sure of it."""
+        self._upgraded = True
+        self._disarm()
+        self._unauthenticated.remove(self)
+        super().handle_websocket_upgrade()
+
+    def send_400_response(self, msg: str) -> None:
+        if self._unanswered:
+            self.transport.close()  # an answer may be half written
+        else:
+            super().send_400_response(self._refusal or msg)
+
+    def _authenticated(self) -> None:
+        self._known = True
+        self._unauthenticated.remove(self)
+
+    def _upgrading(self) -> bool:
+        return self.parser.should_upgrade() and self._should_upgrade()
+
+    def _refuse(self, reason: str) -> None:
+        """From inside the parser, which stops and lets uvicorn answer with 400."""
+        self._refusal = reason
+        raise ValueError(reason)
+
+    def _arm(self, seconds: float) -> None:
         if self._deadline is None:
-            self._deadline = self.loop.call_later(HEAD_SECONDS, self.transport.close)
+            self._deadline = self.loop.call_later(seconds, self.transport.close)
 
     def _disarm(self) -> None:
         if self._deadline is not None:

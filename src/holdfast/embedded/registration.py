@@ -1,13 +1,25 @@
-"""A server tells the clients of this machine that it runs, and takes that back when it ends."""
+"""A server tells the clients of this machine that it runs, and takes that back when it ends. The files and what they
+mean are described in `client/discovery.py`."""
 
 from __future__ import annotations
 
+import fcntl
 import os
+import secrets
+import socket
+import sys
+import tempfile
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from holdfast.client.discovery import RunningServer, running_servers, servers_folder
+from holdfast.client.discovery import (
+    SOCKET_FOLDER_PREFIX,
+    RunningServer,
+    forget,
+    running_servers,
+    servers_folder,
+)
 from holdfast.core.runtime import default_paths
 from holdfast.schema.codec import encode
 from holdfast.schema.version import __version__
@@ -16,24 +28,83 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+SOCKET_PATH_BYTES = 107 if sys.platform == "linux" else 103
+"""What the system takes, without the final zero."""
+BACKLOG = 128
+ATTEMPTS = 100
+
+
+class NotRegistered(Exception):
+    """The files of this server disappear as soon as they are made."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(f"cannot register this server in {folder}: its lock file does not stay")
+
 
 @contextmanager
-def registered(environment: Mapping[str, str], *, id: str, url: str, data: Path) -> Iterator[None]:
-    server = RunningServer(
-        id=id, version=__version__, url=url, pid=os.getpid(), data=str(data), started=int(time.time() * 1000)
-    )
+def registered(environment: Mapping[str, str], *, id: str, url: str, data: Path) -> Iterator[socket.socket]:
+    """The socket that local clients connect to; whoever asked for it accepts there, and closes it."""
     folder = servers_folder(environment)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    path = folder / f"{server.pid}.json"
-    draft = path.with_suffix(".draft")
-    draft.write_bytes(encode(server))
-    draft.replace(path)
+    running_servers(environment)  # removes what dead processes left, and puts the directory's mode right
+    entry, lock = _locked(folder)
+    server = None
     try:
-        yield
+        path = _socket_path(entry)
+        server = RunningServer(
+            id=id,
+            version=__version__,
+            url=url,
+            pid=os.getpid(),
+            data=str(data),
+            started=int(time.time() * 1000),
+            socket=path,
+        )
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+            listener.bind(path)
+            os.chmod(path, 0o600)
+            listener.listen(BACKLOG)
+            draft = entry.with_suffix(".draft")
+            draft.touch(mode=0o600)
+            draft.write_bytes(encode(server))
+            draft.replace(entry.with_suffix(".json"))
+            yield listener
     finally:
-        path.unlink(missing_ok=True)
+        forget(entry, server)
+        os.close(lock)
 
 
 def server_of(environment: dict[str, str]) -> RunningServer | None:
     """The newest running server on the data directory that this environment selects."""
     return next(iter(running_servers(environment, data=default_paths(environment).data)), None)
+
+
+def _locked(folder: Path) -> tuple[Path, int]:
+    """A name of our own, and its lock. A client that finds the file before it is locked may remove it; then another
+    name is tried."""
+    for _ in range(ATTEMPTS):
+        entry = folder / secrets.token_hex(4)
+        path = entry.with_suffix(".lock")
+        try:
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        except FileExistsError:
+            continue
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(handle), os.stat(path)):
+                return entry, handle
+        except (BlockingIOError, FileNotFoundError):
+            pass
+        os.close(handle)
+    raise NotRegistered(folder)
+
+
+def _socket_path(entry: Path) -> str:
+    """Beside the other files, or in a directory of its own where that path would be longer than the system allows."""
+    path = str(entry.with_suffix(".sock"))
+    if len(os.fsencode(path)) <= SOCKET_PATH_BYTES:
+        return path
+    root = tempfile.gettempdir()
+    if len(os.fsencode(root)) > SOCKET_PATH_BYTES // 2:
+        root = "/tmp"
+    return f"{tempfile.mkdtemp(prefix=SOCKET_FOLDER_PREFIX, dir=root)}/server.sock"  # only its owner enters it

@@ -1,32 +1,45 @@
-"""A runtime behind a real port, on uvicorn."""
+"""A runtime behind a real port, on uvicorn, and behind a Unix socket for the clients of this machine.
+
+After a signal, connections and streams are closed within a few seconds, whatever those at their other end do."""
 
 from __future__ import annotations
 
 import asyncio
 import errno
 import os
+import resource
 import signal
 import socket
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
 from holdfast.client.credential import credential_file, given_password, username
 from holdfast.core.runtime import Runtime
 from holdfast.embedded.connection import Connection
-from holdfast.embedded.credential import ensure_password
+from holdfast.embedded.credential import generated_password
 from holdfast.embedded.registration import registered
+from holdfast.embedded.unauthenticated import LIMIT, MOST, UnauthenticatedConnections
 from holdfast.schema.frozen import Frozen
 from holdfast.server.app import App
-from holdfast.server.auth import LOOPBACK_HOSTS, Credentials
+from holdfast.server.auth import LOOPBACK_HOSTS, Credentials, Hosts
 from holdfast.server.pty import SOCKET_OPTIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
+    from contextlib import AbstractContextManager
     from pathlib import Path
+    from types import FrameType
 
-GRACE_SECONDS = 10
+GRACE_SECONDS = 2
+"""How long connections are waited for after a signal."""
+IDLE_SECONDS = 5
+"""How long a connection is kept between two requests."""
+BACKLOG = 256
+"""Connections that the system accepts before the server does."""
 DEFAULT_PORT = 4096
 PORTS_TRIED = 100
 WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
@@ -44,9 +57,24 @@ class Served(Frozen):
 class _Server(uvicorn.Server):
     """Ends what connections wait for before it waits for them: a stream would never close, a turn hardly soon."""
 
-    def __init__(self, config: uvicorn.Config, app: App) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        app: App,
+        *,
+        ready: Callable[[], None] | None = None,
+        ending: Callable[[], None] | None = None,
+    ) -> None:
+        """`ready` is called when it accepts connections and heeds signals, `ending` when a signal has come."""
         super().__init__(config)
         self._app = app
+        self._ready = ready
+        self._ending = ending
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self._ready is not None:
+            self._ready()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -63,61 +91,119 @@ class _Server(uvicorn.Server):
             for number in ending:
                 loop.remove_signal_handler(number)
 
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self._ending is not None and not self.should_exit:
+            self._ending()
+        super().handle_exit(sig, frame)
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await self._app.close()
         await super().shutdown(sockets)
 
 
-async def serve(
-    hostname: str,
-    port: int | None,
-    *,
-    authorize: bool,
-    ready: Callable[[Served], None],
-    trust: bool = False,
-    recover: bool = True,
-) -> int:
-    """Until a signal. `trust` vouches for every project that is opened. `recover` wakes what an earlier process left
-    pending, and treats broken turns as configured."""
+class Serving(Frozen):
+    """What `holdfast serve` was asked for."""
+
+    hostname: str = "127.0.0.1"
+    port: int | None = None
+    """None is the first free one from the default upwards."""
+    authorize: bool = True
+    hosts: tuple[str, ...] = ()
+    """Further host names under which it answers, such as that of a proxy in front of it."""
+    origins: tuple[str, ...] = ()
+    """Origins whose pages may write, beside those that always may."""
+    trust: bool = False
+    """Vouch for the configuration of every project that is opened."""
+    recover: bool = True
+    """Wake what an earlier process left pending, and treat broken turns as configured."""
+
+
+async def serve(asked: Serving, *, ready: Callable[[Served], None], ending: Callable[[], None] | None = None) -> int:
+    """Until a signal, which calls `ending`."""
     environment = dict(os.environ)
-    credentials, file = None, None
-    if authorize:
-        credentials = Credentials(ensure_password(environment), username(environment))
-        file = None if given_password(environment) else credential_file(environment)
-    listener = _listen(hostname, port)
-    host, number = listener.getsockname()[:2]
-    url = _url(host, number)
-    async with Runtime(trust=trust, protect=True) as runtime:
-        runtime.own_ports.add(number)
-        app = App(runtime, credentials=credentials, hosts=_hosts(hostname))
-        config = uvicorn.Config(
-            app,
-            http=Connection,
-            log_level="warning",
-            lifespan="off",
-            timeout_graceful_shutdown=GRACE_SECONDS,
-            **SOCKET_OPTIONS,
-        )
-        interrupted: tuple[str, ...] = ()
-        if recover:
-            interrupted = tuple(turn.session_id for turn in await runtime.recovery.interrupted())
-            await runtime.recovery.start()
-        near = _url(WILDCARDS.get(host, host), number)
-        with registered(environment, id=runtime.new_event_id(), url=near, data=runtime.paths.data):
-            ready(Served(url, file, interrupted))
-            await _Server(config, app).serve(sockets=[listener])
+    with _password(environment, authorize=asked.authorize) as password:
+        credentials = Credentials(password, username(environment)) if password is not None else None
+        generated = password is not None and given_password(environment) is None
+        listener = _listen(asked.hostname, asked.port)
+        host, number = listener.getsockname()[:2]
+        async with Runtime(trust=asked.trust, protect=True) as runtime:
+            runtime.own_ports.add(number)
+            hosts = _hosts(asked.hostname, asked.hosts)
+            app = App(runtime, credentials=credentials, hosts=hosts, origins=frozenset(asked.origins))
+            interrupted: tuple[str, ...] = ()
+            if asked.recover:
+                interrupted = tuple(turn.session_id for turn in await runtime.recovery.interrupted())
+                await runtime.recovery.start()
+            near = _url(WILDCARDS.get(host, host), number)
+            with registered(environment, id=runtime.new_event_id(), url=near, data=runtime.paths.data) as local:
+                file = credential_file(environment) if generated else None
+                served = Served(_url(host, number), file, interrupted)
+                server = _Server(_config(app), app, ready=partial(ready, served), ending=ending)
+                await server.serve(sockets=[listener, local])
     return 0
+
+
+def _password(environment: dict[str, str], *, authorize: bool) -> AbstractContextManager[str | None]:
+    if not authorize:
+        return nullcontext()
+    given = given_password(environment)
+    return generated_password(environment) if given is None else nullcontext(given)
+
+
+def _config(app: App) -> uvicorn.Config:
+    connection: Any = partial(Connection, unauthenticated=_unauthenticated())
+    return uvicorn.Config(
+        app,
+        http=connection,
+        log_level="error",  # a malformed request is no event of ours, and anybody can send many of them
+        lifespan="off",
+        proxy_headers=False,
+        server_header=False,
+        backlog=BACKLOG,
+        timeout_keep_alive=IDLE_SECONDS,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+        **SOCKET_OPTIONS,
+    )
+
+
+def _unauthenticated() -> UnauthenticatedConnections:
+    """They never take all the files that this process may open: callers with credentials need some too."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = MOST if files == resource.RLIM_INFINITY else min(MOST, max(files * 3 // 4, 2))
+    return UnauthenticatedConnections(min(LIMIT, most // 2), most)
 
 
 def _url(host: str, port: int) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-def _hosts(hostname: str) -> frozenset[str] | None:
-    """Behind a wildcard address the names are unknown; the password has to do."""
+def _hosts(hostname: str, further: Sequence[str]) -> Hosts:
+    """Behind a wildcard address the server has many names. DNS rebinding needs one that its attacker controls: any IP
+    address and the machine's own name are accepted, other names have to be declared."""
+    names = LOOPBACK_HOSTS | set(map(host_name, further))
     if not hostname or hostname in WILDCARDS:
-        return None
-    return LOOPBACK_HOSTS | {f"[{hostname}]" if ":" in hostname else hostname.lower()}
+        return Hosts(names | {socket.gethostname().lower()}, addresses=True)
+    return Hosts(names | {host_name(hostname)})
+
+
+def host_name(given: str) -> str:
+    """As a Host header spells it, but for the port. Raises ValueError if it is no name and no address."""
+    name = given.lower()
+    if ":" in name:
+        return f"[{ip_address(name.removeprefix('[').removesuffix(']'))}]"
+    if not name or set(name) & set("/@ *?#\\,[]"):
+        raise ValueError(given)
+    return name
+
+
+def is_loopback(hostname: str) -> bool:
+    """Whether only this machine reaches a server that listens there."""
+    if hostname.lower() == "localhost":
+        return True
+    try:
+        return ip_address(hostname).is_loopback
+    except ValueError:
+        return False
 
 
 def fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -148,7 +234,7 @@ def _bind(hostname: str, port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((hostname, port))
-        listener.listen(2048)
+        listener.listen(BACKLOG)
     except (OSError, OverflowError, UnicodeError) as error:
         listener.close()
         reason = getattr(error, "strerror", None) or str(error)

@@ -1,4 +1,6 @@
-"""The ASGI application: authorization, routing, decoding, handler, answer, in that order.
+"""The ASGI application: host name, authorization, routing, decoding, handler, answer, in that order.
+
+Everything before routing looks at the head of the request alone; no body is read for a caller without credentials.
 
 A caller that goes away is a disconnect, never a cancellation: what it asked for is finished."""
 
@@ -7,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from functools import cached_property
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import unquote
 
 from holdfast.core.session.errors import SessionNotFound
 from holdfast.protocol.api import API
@@ -17,9 +19,10 @@ from holdfast.schema import errors as public
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.ids import is_session_id
 from holdfast.schema.live_event import GlobalDisposed
-from holdfast.server.auth import LOOPBACK_HOSTS, Credentials, allowed_host, allowed_origin
+from holdfast.server.auth import Access, Credentials, Hosts
 from holdfast.server.decoding import BODY_LIMIT, BODY_SECONDS, decode_params, decode_payload, decode_query
 from holdfast.server.errors import PublicFailure, to_public
+from holdfast.server.head import read_head
 from holdfast.server.place import existing_location
 from holdfast.server.reply import cors, enclose, failed, preflight, send_content
 from holdfast.server.routes import Routes
@@ -33,8 +36,16 @@ if TYPE_CHECKING:
     from holdfast.core.runtime import Runtime
     from holdfast.schema.location import Location, LocationInfo
     from holdfast.schema.session import Session
+    from holdfast.server.head import Head
     from holdfast.server.pty import PtyEnvironment, PtyServer
     from holdfast.server.types import Frames
+
+
+AUTHENTICATED = "holdfast.authenticated"
+"""An ASGI extension: `report` is called once a caller has shown its credentials, so that the server below knows which
+connections are worth keeping."""
+PRIVATE_GROUPS = ("files", "ptys")
+"""What a page of another origin cannot even ask for when no password protects it: files of the project, terminals."""
 
 
 class _Streamed(Frozen):
@@ -47,18 +58,16 @@ class App:
         runtime: Runtime,
         *,
         credentials: Credentials | None = None,
-        hosts: frozenset[str] | None = LOOPBACK_HOSTS,
+        hosts: Hosts | None = Hosts(),  # noqa: B008 - immutable
         origins: frozenset[str] = frozenset(),
         body_limit: int = BODY_LIMIT,
         body_seconds: float = BODY_SECONDS,
         pty_environment: PtyEnvironment | None = None,
     ) -> None:
-        """`hosts` are the names under which callers may change something; None is any. `origins` are allowed beside
-        those that always are. `pty_environment` is what the host adds to the variables of terminals."""
+        """`hosts` are the names under which this server answers; None is any. Pages of `origins` may write, beside
+        those that always may. `pty_environment` is what the host adds to the variables of terminals."""
         self._runtime = runtime
-        self._credentials = credentials
-        self._hosts = hosts
-        self._origins = origins
+        self._access = Access(credentials, hosts, origins)
         self._body_limit = body_limit
         self._body_seconds = body_seconds
         self._pty_environment = pty_environment
@@ -95,21 +104,23 @@ class App:
         return PtyServer(
             self._runtime.locations,
             locate=self._location,
-            credentials=self._credentials,
-            hosts=self._hosts,
-            origins=self._origins,
+            access=self._access,
             environment=self._pty_environment or no_overlay,
         )
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = _headers(scope)
-        origin = headers.get("origin")
-        cross_origin = cors(origin, allowed=allowed_origin(origin, self._origins))
+        try:
+            head = read_head(scope)
+            self._access.check_host(head.headers)
+        except PublicFailure as failure:
+            await send_content(send, failed(failure.error), cors(None))
+            return
+        cross_origin = cors(self._readable_by(head))
         if scope["method"] == "OPTIONS":
-            await send_content(send, Content(204, b""), preflight(headers, cross_origin))
+            await send_content(send, Content(204, b""), preflight(head.headers, cross_origin))
             return
         try:
-            answer = await self._answer(scope, headers, receive)
+            answer = await self._answer(scope, head, receive)
         except Exception as error:  # noqa: BLE001 - the edge: every failure becomes a public error here
             answer = failed(to_public(error))
         if isinstance(answer, Content):
@@ -120,13 +131,23 @@ class App:
         else:
             await send_stream(answer.frames, receive, send, self._stopping, cross_origin)
 
-    async def _answer(self, scope: Scope, headers: Mapping[str, str], receive: Receive) -> Content | _Streamed:
-        query = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
-        method = scope["method"]
-        self._authorize(query, headers)
+    def _readable_by(self, head: Head) -> str | None:
+        """The origin of the page that sent this request, if the browser may show it the answer."""
+        origin = head.headers.get("origin")
+        if origin is None or not self._access.knows_origin(origin, head.headers.get("host")):
+            return None
+        return origin
+
+    async def _answer(self, scope: Scope, head: Head, receive: Receive) -> Content | _Streamed:
+        method, headers, query = scope["method"], head.headers, head.query
+        self._access.check_credentials(query, headers)
+        if (extensions := scope.get("extensions")) and AUTHENTICATED in extensions:
+            extensions[AUTHENTICATED]["report"]()
         if method not in ("GET", "HEAD"):
-            self._refuse_strangers(headers)
+            self._access.check_page(headers)
         endpoint, handler, path = self._routes.find(method, scope.get("raw_path") or scope["path"].encode())
+        if self._access.credentials is None and endpoint.group in PRIVATE_GROUPS:
+            self._access.check_page(headers)
         call = Call(
             endpoint=endpoint,
             runtime=self._runtime,
@@ -151,17 +172,6 @@ class App:
         assert call.location is not None
         return await self._runtime.location_info(call.location)
 
-    def _authorize(self, query: Mapping[str, str], headers: Mapping[str, str]) -> None:
-        if self._credentials is not None and not self._credentials.admits(query, headers):
-            raise PublicFailure(public.UnauthorizedError(message="Credentials are missing or wrong"))
-
-    def _refuse_strangers(self, headers: Mapping[str, str]) -> None:
-        """A page from elsewhere changes nothing, also when it has pointed its own name at this machine."""
-        if not allowed_origin(headers.get("origin"), self._origins):
-            raise PublicFailure(public.ForbiddenError(message="This origin may only read"))
-        if not allowed_host(headers.get("host"), self._hosts):
-            raise PublicFailure(public.ForbiddenError(message="Requests to this host name may only read"))
-
     async def _session(self, session_id: str) -> Session:
         if not is_session_id(session_id):
             raise PublicFailure(
@@ -180,10 +190,6 @@ class App:
                 public.InvalidRequestError(message="Not a workspace id", kind="Query", field="location")
             )
         return existing_location(directory or self._runtime.location.directory, workspace, kind="Query")
-
-
-def _headers(scope: Scope) -> dict[str, str]:
-    return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
 
 
 def _decoded(header: str) -> str:

@@ -3,6 +3,8 @@
 Invariants
 - Nothing is upgraded for a page of a foreign origin, or under a name that is not this server's; ticket or not.
 - A path that skips credentials because of its ticket consumes that ticket, or is refused.
+- A caller who has shown neither credentials nor a good ticket gets the same refusal whether the directory and the
+  terminal exist or not, and nothing is looked up for it.
 - One task writes to a socket, so replay, cursor, output and close keep their order. A socket that goes away leaves its
   terminal running."""
 
@@ -13,7 +15,7 @@ import logging
 import re
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Protocol
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import unquote
 
 import msgspec
 
@@ -25,8 +27,8 @@ from holdfast.schema.codec import encode
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.pattern import pattern
 from holdfast.schema.pty import PtyTicket
-from holdfast.server.auth import LOOPBACK_HOSTS, allowed_host, allowed_origin
 from holdfast.server.errors import PublicFailure
+from holdfast.server.head import read_head
 from holdfast.server.reply import failed
 from holdfast.server.tickets import LIFETIME_SECONDS, Claim, Tickets
 from holdfast.server.types import Content
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
     from holdfast.protocol import pty as protocol
     from holdfast.schema.location import Location
     from holdfast.schema.pty import Pty
-    from holdfast.server.auth import Credentials
+    from holdfast.server.auth import Access
     from holdfast.server.types import Call, Receive, Scope, Send
 
     PtyEnvironment = Callable[[str, str], Awaitable[Mapping[str, str]]]
@@ -90,18 +92,14 @@ class PtyServer:
         locations: Locations,
         *,
         locate: Locate,
-        credentials: Credentials | None = None,
-        hosts: frozenset[str] | None = LOOPBACK_HOSTS,
-        origins: frozenset[str] = frozenset(),
+        access: Access,
         environment: PtyEnvironment = no_overlay,
         tickets: Tickets | None = None,
     ) -> None:
         """`locate` finds a request's Location from its query and headers."""
         self._locations = locations
         self._locate = locate
-        self._credentials = credentials
-        self._hosts = hosts
-        self._origins = origins
+        self._access = access
         self._environment = environment
         self._tickets = tickets or Tickets()
         self._sockets: dict[asyncio.Task[Any], _Socket] = {}
@@ -138,7 +136,7 @@ class PtyServer:
             await ptys.remove(call.params.pty_id)
 
     async def connect_token(self, call: Call) -> PtyTicket:
-        if call.headers.get("x-opencode-ticket") != "1" or not self._trusts(call.headers):
+        if call.headers.get("x-opencode-ticket") != "1" or not self._access.trusts_page(call.headers):
             raise PublicFailure(public.ForbiddenError(message=NO_TICKET))
         async with self._ptys(call) as ptys:
             ptys.get(call.params.pty_id)
@@ -155,6 +153,9 @@ class PtyServer:
         await receive()
         try:
             asked = self._asked(scope)
+        except _Refused:
+            await _refuse(scope, send, Content(403, b""))
+            return
         except PublicFailure as failure:
             await _refuse(scope, send, failed(failure.error))
             return
@@ -193,27 +194,28 @@ class PtyServer:
             del self._sockets[task]
 
     def _asked(self, scope: Scope) -> _Asked | None:
-        """None when the path leads to no terminal. Raises PublicFailure."""
+        """None when the path leads to no terminal. Raises PublicFailure, and _Refused before anything is looked up for
+        somebody who may not even know whether it exists."""
+        head = read_head(scope)
+        headers, query = head.headers, head.query
+        self._access.check_host(headers)
         path = (scope.get("raw_path") or scope["path"].encode()).decode("latin-1")
-        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
-        query = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
         match, ticket = _CONNECT.fullmatch(path), query.get("ticket", "")
-        by_ticket = match is not None and ticket != ""
-        if self._credentials is not None and not by_ticket and not self._credentials.admits(query, headers):
-            raise PublicFailure(public.UnauthorizedError(message="Credentials are missing or wrong"))
+        if match is None or ticket == "":
+            self._access.check_credentials(query, headers)
         if match is None:
             return None
-        return _Asked(unquote(match[1]), self._locate(query, headers), ticket, _cursor(query.get("cursor")), headers)
+        pty_id = unquote(match[1])
+        if not self._access.authorizes(query, headers) and not self._tickets.holds(ticket, pty_id):
+            raise _Refused
+        if self._access.credentials is None and not self._access.trusts_page(headers):
+            raise _Refused
+        return _Asked(pty_id, self._locate(query, headers), ticket, _cursor(query.get("cursor")), headers)
 
     def _admits(self, asked: _Asked) -> bool:
-        if not self._trusts(asked.headers):
+        if not self._access.trusts_page(asked.headers):
             return False
         return asked.ticket == "" or self._tickets.consume(asked.ticket, Claim(asked.pty_id, asked.location))
-
-    def _trusts(self, headers: Mapping[str, str]) -> bool:
-        origin, host = headers.get("origin"), headers.get("host")
-        known = allowed_origin(origin, self._origins) or _same_host(origin, host)
-        return known and allowed_host(host, self._hosts)
 
     async def _overlay(self, call: Call, cwd: str) -> Mapping[str, str]:
         assert call.location is not None
@@ -246,6 +248,10 @@ class _Asked(Frozen):
     ticket: str
     cursor: int | None
     headers: Mapping[str, str]
+
+
+class _Refused(Exception):
+    """The upgrade is refused without a word about what it asked for."""
 
 
 class _Close(Frozen):
@@ -347,13 +353,6 @@ def _cursor(given: str | None) -> int | None:
     if given is None or _CURSOR.fullmatch(given) is None or int(given) > SAFE:
         return None
     return int(given)
-
-
-def _same_host(origin: str | None, host: str | None) -> bool:
-    if origin is None or host is None:
-        return False
-    scheme, separator, name = origin.partition("://")
-    return separator != "" and scheme in ("http", "https") and name.lower() == host.lower()
 
 
 async def _refuse(scope: Scope, send: Send, content: Content) -> None:

@@ -55,9 +55,10 @@ async def send_content(send: Send, content: Content, headers: Headers) -> None:
     await send({"type": "http.response.body", "body": content.body})
 
 
-def cors(origin: str | None, *, allowed: bool) -> Headers:
+def cors(origin: str | None) -> Headers:
+    """`origin` is that of the page which may read the answer, if any."""
     headers: Headers = [(b"vary", b"Origin")]
-    if origin is not None and allowed:
+    if origin is not None:
         headers.append((b"access-control-allow-origin", origin.encode("latin-1")))
     return headers
 

@@ -42,6 +42,11 @@ class Tickets:
         self._issued[ticket] = _Issued(claim, self._now() + LIFETIME_SECONDS)
         return ticket
 
+    def holds(self, ticket: str, pty_id: str) -> bool:
+        """Whether it is good for this terminal, in whatever Location; it stays so."""
+        issued = self._issued.get(ticket)
+        return issued is not None and issued.claim.pty_id == pty_id and issued.expires > self._now()
+
     def consume(self, ticket: str, claim: Claim) -> bool:
         """Whether it lets its bearer in; if so, it never will again."""
         issued = self._issued.get(ticket)
