@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from holdfast.schema.permission import Effect, SavedApproval
 
 DENY_EVERYTHING = (Rule(action="*", resource="*", effect="deny"),)
+WHOLE_ACTIONS = frozenset({"bash"})
+"""Actions whose first pattern to save stands for the request as a whole, not for one of its resources."""
 HOME_ACTIONS = frozenset({"external_directory", "read", "edit"})
 """Actions whose resources are paths. Elsewhere, as in a shell command, `~` is just text."""
 
@@ -44,15 +46,19 @@ def effective(
     action: str,
     resources: Sequence[str],
     *,
+    whole: str | None = None,
     saved_beats_narrower_ask: bool = False,
 ) -> Effect:
-    """What the rules and a person's saved approvals say of all resources together.
+    """What the rules and a person's saved approvals say of all resources together. `whole` is the approval that covers
+    them all; it must be the very same text, not a pattern that matches it.
 
     An approval turns `ask` into `allow` and never touches a configured `deny`. Nor does it touch a rule that asks for
     something narrower than what was approved, unless told to: approving `*` was not meant for `*.env`."""
     effect = configured(rules, action, resources)
     if effect != "ask":
         return effect
+    if whole is not None and any(matches(one.action, action) and one.resource == whole for one in saved):
+        return "allow"
     for resource in resources:
         rule = deciding(rules, action, resource)
         if rule is not None and rule.effect == "allow":
@@ -61,6 +67,11 @@ def effective(
         if not any(_covers(approval, action, resource, asks_for) for approval in saved):
             return "ask"
     return "allow"
+
+
+def whole_of(action: str, save: Sequence[str] | None) -> str | None:
+    """What covers a request as a whole, if anything does."""
+    return save[0] if save and action in WHOLE_ACTIONS else None
 
 
 def applicable(rules: Iterable[Rule], saved: Iterable[SavedApproval], action: str) -> tuple[Rule, ...]:

@@ -53,6 +53,12 @@ async def allow_outside(permissions: Authorizer, context: ToolContext, targets: 
         await permissions.allow(context, "external_directory", [boundary], save=[boundary])
 
 
+def narrowest_first(*resources: str) -> tuple[str, ...]:
+    """What may be approved for good: these resources, which is what `always` saves by itself, or everything. A resource
+    with a wildcard in its name would be saved as a pattern for others; then nothing is offered."""
+    return () if any("*" in resource or "?" in resource for resource in resources) else (*resources, "*")
+
+
 @contextmanager
 def explaining(beginning: str) -> Iterator[None]:
     """Turn what a file may refuse into a failure that the model can read; anything unexpected stays what it is."""
