@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.core.shell.hostile import SHELLS, Yard, generated, runs_unasked
+from tests.core.shell.hostile import POSIX_BASH, SHELLS, Yard, generated, runs_unasked
 
 pytestmark = [pytest.mark.prove, pytest.mark.timeout(1200)]
 
@@ -23,7 +23,8 @@ def test_what_runs_unasked_has_no_effect(
     started = time.monotonic()
     unasked = [command for command in dict.fromkeys(generated(SEED, COUNT)) if runs_unasked(command)]
     judged = time.monotonic()
-    effects = [(command, shell) for command in unasked for shell in SHELLS if yard.has_effect(command, shell)]
+    shells = (*SHELLS, POSIX_BASH)
+    effects = [(command, shell) for command in unasked for shell in shells if yard.has_effect(command, shell)]
     with capsys.disabled():
         print(
             f"\n{COUNT} commands judged in {judged - started:.0f} s, {len(unasked)} would run unasked; "

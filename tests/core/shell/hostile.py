@@ -21,7 +21,9 @@ from holdfast.core.shell.approval import approval
 from holdfast.core.shell.grammar import parse
 from holdfast.schema.permission import Rule
 
-SHELLS = ("/bin/dash", "/bin/bash")
+SHELLS = ("dash", "bash")
+POSIX_BASH = "sh"
+"""What bash is called where it is the system's shell, and then behaves as POSIX says."""
 RULES = [Rule(action="bash", resource=pattern, effect="allow") for pattern in ("cat *", "echo *")]
 SECONDS = 3.0
 
@@ -418,7 +420,8 @@ class Yard:
     def _execute(self, shell: str, command: str) -> None:
         nothing = ((os.POSIX_SPAWN_OPEN, number, "/dev/null", os.O_RDWR, 0) for number in range(3))
         arguments = (shell, "-c", command.encode("utf-8", "surrogateescape"))
-        process = os.posix_spawn(shell, arguments, self._environment, file_actions=[*nothing], setsid=True)
+        path = "/bin/bash" if shell == POSIX_BASH else f"/bin/{shell}"
+        process = os.posix_spawn(path, arguments, self._environment, file_actions=[*nothing], setsid=True)
         resource.prlimit(process, resource.RLIMIT_CPU, (2, 2))
         resource.prlimit(process, resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
         handle = os.pidfd_open(process)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from holdfast.core.permission.wildcard import matches
+from holdfast.core.permission.wildcard import has_wildcard, matches
 from holdfast.schema.permission import Rule
 
 if TYPE_CHECKING:
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 DENY_EVERYTHING = (Rule(action="*", resource="*", effect="deny"),)
 WHOLE_ACTIONS = frozenset({"bash"})
-"""Actions whose first pattern to save stands for the request as a whole, not for one of its resources."""
+"""Actions whose first pattern to save stands for the request as a whole, not for one of its resources. What is saved of
+them without a wildcard is such a whole."""
 HOME_ACTIONS = frozenset({"external_directory", "read", "edit"})
 """Actions whose resources are paths. Elsewhere, as in a shell command, `~` is just text."""
 
@@ -59,12 +60,13 @@ def effective(
         return effect
     if whole is not None and any(matches(one.action, action) and one.resource == whole for one in saved):
         return "allow"
+    patterns = saved if action not in WHOLE_ACTIONS else [one for one in saved if has_wildcard(one.resource)]
     for resource in resources:
         rule = deciding(rules, action, resource)
         if rule is not None and rule.effect == "allow":
             continue
         asks_for = None if rule is None or saved_beats_narrower_ask else rule.resource
-        if not any(_covers(approval, action, resource, asks_for) for approval in saved):
+        if not any(_covers(approval, action, resource, asks_for) for approval in patterns):
             return "ask"
     return "allow"
 

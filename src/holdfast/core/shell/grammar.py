@@ -7,7 +7,7 @@ list of what is accepted. Any other text makes the script opaque.
 Invariants
 - Unless a script is opaque, every simple command that a shell would run for it is in `commands`, every file that it
   would open by a redirection is in `outputs` or `inputs`, and nothing else in it sets a variable that has a meaning.
-- Text above a limit is opaque unread. Below it, reading takes time in proportion to the length."""
+- Text above a limit is opaque. Reading takes time in proportion to the length."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LOOP_VARIABLES = frozenset(
 
 def parse(command: str) -> Script:
     if len(command) > LONGEST_BYTES or len(command.encode("utf-8", "surrogatepass")) > LONGEST_BYTES:
-        return Script(command, opaque=True)
+        return Script(command, tuple(guessed_commands(command, MOST_COMMANDS)), opaque=True)
     found = _Found()
     parser = _Parser(Cursor(command), found)
     try:

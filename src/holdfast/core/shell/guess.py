@@ -5,13 +5,18 @@ from __future__ import annotations
 from holdfast.core.shell.script import SimpleCommand, Word
 from holdfast.schema.pattern import pattern
 
+LONGEST_GUESS = 128 * 1024
+"""Longer than any command that can be started."""
+
 
 def guessed_commands(text: str, most: int) -> list[SimpleCommand]:
     found: list[SimpleCommand] = []
-    for piece in _BETWEEN.split(text):
+    for piece in _BETWEEN.split(text[:LONGEST_GUESS]):
+        if len(found) >= most:
+            break
         words = piece.split()
         first = next((index for index, word in enumerate(words) if _PASSED_OVER.fullmatch(word) is None), len(words))
-        if first < len(words) and len(found) < most:
+        if first < len(words):
             named = tuple(Word(word, _QUOTES.sub("", word)) for word in words[first:])
             found.append(SimpleCommand(" ".join(words[first:]), (), named))
     return found
