@@ -446,7 +446,7 @@ class Yard:
 
 def _end_group(leader: int) -> None:
     """What was started in the background gets a moment to show what it does."""
-    deadline = time.monotonic() + 0.2
+    deadline = time.monotonic() + 0.1
     with suppress(ProcessLookupError):
         while time.monotonic() < deadline:
             os.killpg(leader, 0)
