@@ -245,7 +245,7 @@ class _Parser:
                 words.append(word)
             else:
                 assignments.append(word)
-            if not words[1:] and _ELEMENT.match(word.source) is not None:
+            if len(words) < 2 and _ELEMENT.match(word.source) is not None:
                 raise Unclear
         if cursor.position == start:
             raise Unclear
