@@ -79,13 +79,18 @@ def _show(terminal: Terminal, request: PermissionRequest) -> None:
 def _choices(offered: Sequence[str]) -> Iterator[tuple[str, str]]:
     yield "y", "allow it once"
     if len(offered) == 1:
-        yield "a", f"always allow {brief(visible(offered[0]))}"
+        yield "a", f"always allow {_pattern(offered[0])}"
     elif offered:
-        yield "a", "always allow all of these:"
+        narrow = any("*" not in pattern for pattern in offered)
+        yield "a", "always allow exactly this" if narrow else "always allow all of these:"
         for number, pattern in enumerate(offered, start=1):
-            yield f"a{number}", f"always allow {brief(visible(pattern))}"
+            yield f"a{number}", f"always allow {_pattern(pattern)}"
     yield "n", "no, and stop here"
     yield "n REASON", "no, and go on with that in mind"
+
+
+def _pattern(pattern: str) -> str:
+    return "exactly this command" if pattern.startswith("exact:") else brief(visible(pattern))
 
 
 def _decision(line: str, offered: Sequence[str]) -> Decision | None:

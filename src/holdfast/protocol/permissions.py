@@ -51,7 +51,8 @@ class PermissionPayload(Record):
 
 
 class PermissionReplyPayload(Record):
-    """`save` chooses among the offered patterns; without it, `always` saves them all."""
+    """`save` chooses among the offered patterns; without it, `always` saves those without a star, or all if
+    each has one."""
 
     reply: Reply
     message: str | None = None

@@ -84,6 +84,40 @@ async def test_a_person_chooses_among_the_offered_patterns(desk: Desk) -> None:
     assert [item.resource for item in await desk.permissions.saved()] == ["src/*"]
 
 
+async def test_always_alone_saves_what_was_shown(desk: Desk) -> None:
+    """TOL-362: patterns with a star are for those who choose them."""
+    task, request = await desk.wait(want("edit", "src/a.py", "b", save=("src/a.py", "b", "src/*", "*")))
+    await desk.permissions.reply(SES, request.id, "always")
+    await soon(task)
+    assert [item.resource for item in await desk.permissions.saved()] == ["src/a.py", "b"]
+
+
+async def test_a_command_is_approved_as_a_whole(desk: Desk) -> None:
+    """TOL-363, TOL-322: the very same command is allowed from then on, also one that waits; its parts are not, nor a
+    command of which it is one part, nor another action."""
+    resources, whole = ("cd b", "rm c"), "cd b && rm c"
+    task, request = await desk.wait(want("bash", *resources, save=(whole, "cd *")))
+    same, _ = await desk.wait(want("bash", *resources, save=(whole, "cd *")))
+    part, part_request = await desk.wait(want("bash", "rm c", save=("rm c",)))
+    await desk.permissions.reply(SES, request.id, "always")
+    await soon(task)
+    await soon(same)
+    assert [item.resource for item in await desk.permissions.saved()] == [whole]
+    await soon(desk.permissions.assert_allowed(want("bash", *resources, save=(whole, "cd *"))))
+    for other in (
+        want("bash", "cd b", save=("cd b",)),
+        want("bash", *resources, save=("rm c && cd b", whole)),
+        want("bash", *resources),
+        want("edit", *resources, save=(whole,)),
+    ):
+        assert (await desk.permissions.ask(other)).effect == "ask"
+    assert part_request in await desk.permissions.list()
+    assert not part.done()
+    desk.rules["build"] = [rule("deny", "bash", "rm *")]
+    with pytest.raises(Blocked):
+        await desk.permissions.assert_allowed(want("bash", *resources, save=(whole, "cd *")))
+
+
 async def test_always_releases_what_it_now_covers(desk: Desk, story: Story) -> None:
     """TOL-096, TOL-322: requests of any Session here, each wholly covered, by their own agents' rules."""
     await Story(story.database, story.log, "ses_two").begin()

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
+from tests.core.shell.hostile import HARMLESS, HOSTILE, runs_unasked
 
-from holdfast.core.permission.rules import effective, evaluate
-from holdfast.core.shell.approval import MOST_RESOURCES, OPAQUE, approval
+from holdfast.core.permission.rules import effective, evaluate, whole_of
+from holdfast.core.shell.approval import MOST_CHARACTERS, MOST_RESOURCES, OPAQUE, Approval
+from holdfast.core.shell.approval import approval as approval_of
 from holdfast.core.shell.arity import arity
-from holdfast.schema.permission import Rule, SavedApproval
+from holdfast.core.shell.grammar import DEEPEST, LONGEST_BYTES, parse
+from holdfast.core.shell.references import external_directories
+from holdfast.schema.permission import Effect, Rule, SavedApproval
+
+
+def approval(command: str) -> Approval:
+    return approval_of(parse(command))
 
 
 def rules(*allowed: str) -> list[Rule]:
@@ -25,6 +35,13 @@ def denied(command: str, pattern: str) -> bool:
     return any(evaluate(given, "bash", resource) == "deny" for resource in approval(command).resources)
 
 
+def effect_of_saved(command: str, *saved: str, rules: Sequence[Rule] = ()) -> Effect:
+    """What becomes of the command when these patterns were approved for good."""
+    resources, save = approval(command)
+    approvals = [SavedApproval(id="psv_1", project_id="p", action="bash", resource=pattern) for pattern in saved]
+    return effective(rules, approvals, "bash", resources, whole=whole_of("bash", save))
+
+
 @pytest.mark.parametrize(
     ("command", "resources"),
     [
@@ -38,19 +55,22 @@ def denied(command: str, pattern: str) -> bool:
         ("echo `rm x`", ("echo `rm x`", "rm x")),
         ("(cd a && rm x)", ("cd a", "rm x")),
         ("{ rm x; }", ("rm x",)),
-        ("f() { rm x; }; f", ("rm x", "f")),
         ("diff <(ls a) <(rm b)", ("diff <(ls a) <(rm b)", "ls a", "rm b")),
         ("if test -f a; then rm a; fi", ("test -f a", "rm a")),
         ("for i in a b; do rm $i; done", ("rm $i",)),
         ("case $x in a) rm b;; esac", ("rm b",)),
         ("while read x; do rm $x; done < list", ("read x", "rm $x")),
         ("! rm x", ("rm x",)),
-        ("echo ${x:-$(rm y)}", ("echo ${x:-$(rm y)}", "rm y")),
         ("cat <<EOF\n$(rm x)\nEOF", ("cat", "rm x")),
         ("a=$(rm x)", ("a=$(rm x)", "rm x")),
-        ("[[ -f $(rm x) ]]", ("rm x",)),
         ("export A=1", ("export A=1",)),
         ("git log 2>&1 >/dev/null", ("git log",)),
+        ("git log >/dev/null -1 x", ("git log -1 x",)),
+        ("git status - <<EOF\nx\nEOF", ("git status -",)),
+        ("git log <list", ("git log",)),
+        ("git log < /dev/tcp/127.0.0.1/9", ("git log", "< /dev/tcp/127.0.0.1/9")),
+        ("git log < $x", ("git log", "< $x")),
+        ("git commit -m \"$(cat <<'E'\nwords\nE\n)\"", ("git commit -m \"$(cat <<'E'\nwords\nE\n)\"", "cat")),
         ("git log > out", ("git log", "> out")),
         ("git log &>> 'the log'", ("git log", "> 'the log'")),
         ("X=1 git log", ("X=1 git log", "git log")),
@@ -133,8 +153,6 @@ def test_every_simple_command_is_a_resource(command: str, resources: tuple[str, 
         "git status <<EOF\n`rm -rf ~`\nEOF",
         "git status <<EOF\n${x:-`rm -rf ~`}\nEOF",
         "git status `git status \\`rm -rf ~\\``",
-        # A word that the grammar leaves out.
-        "git status - <<EOF\nx\nEOF",
         # Subscripts that a shell evaluates.
         "git status; test -v 'a[$(rm -rf ~)]'",
         "git status; [[ x -eq 'a[$(rm -rf ~)]' ]]",
@@ -185,6 +203,13 @@ def test_a_prefix_allows_nothing_else(command: str) -> None:
         "echo a | xargs rm",
         "eval true; rm x",
         "if true; then rm x",
+        "f() { rm x; }; f",
+        "[[ -f x ]] && rm x",
+        "echo $((a)) | rm x",
+        "echo 'unclosed; rm x",
+        "time X=1 rm x",
+        "true; rm x #" + "x" * LONGEST_BYTES,
+        "cat <<E\n${a:=$(rm x)}\nE",
     ],
 )
 def test_a_denial_meets_every_way_of_writing(command: str) -> None:
@@ -197,14 +222,15 @@ def test_a_denial_meets_every_way_of_writing(command: str) -> None:
     ["eval 'x y'", "$CMD x", "$(which git) status", "bash -c 'git status'", "echo 'unclosed", "sh <<E\nls\nE", "# x"],
 )
 def test_the_opaque_is_allowed_exactly_or_wholly(command: str) -> None:
-    """TOL-224: by `*`, or by the lines that were saved together; not by a pattern that is near."""
+    """TOL-224: by `*`, or by an approval of this very text; not by a pattern that is near."""
     resources, save = approval(command)
     assert resources[0] == command
     assert resources[-1].startswith(OPAQUE)
+    assert save == (command,)
     assert allowed(command, "*")
     assert not allowed(command, command[:4] + "*", "*" + command[-2:], command)
-    assert allowed(command, *save)
-    assert not allowed(command + " ", *save)
+    assert effect_of_saved(command, *save) == "allow"
+    assert effect_of_saved(command + " ", *save) == "ask"
 
 
 @pytest.mark.parametrize(
@@ -223,7 +249,9 @@ def test_the_opaque_is_allowed_exactly_or_wholly(command: str) -> None:
         "node build.js /dev/null",
         "grep -rn '\\[x\\]' src | sort | uniq -c",
         'echo ${HOME%/*} "${x:-y}" $((1 + 2))',
-        "[[ -f a && $b == c ]] && ls",
+        '[ -f a ] && [ "$b" = c ] && test -n "$c" && ls',
+        'set -euo pipefail\nexport A="$B"\nprintf \'%s\\n\' "$A"',
+        'while read -r line; do echo "$line"; done < list',
         "# why\nls",
     ],
 )
@@ -238,48 +266,180 @@ def test_ordinary_commands_are_read(command: str) -> None:
         ("git status -s", ("git status -s", "git status *")),
         ("npm run build -- --fast", ("npm run build -- --fast", "npm run build *")),
         ("docker compose up -d", ("docker compose up -d", "docker compose up *")),
-        ("ls -la; make test", ("ls -la", "make test", "ls *", "make test *")),
+        ("ls -la; make test", ("ls -la; make test", "ls *", "make test *")),
         ("git", ("git",)),
         ("git -C x push", ("git -C x push",)),
         ("python -c 'x'", ("python -c 'x'",)),
-        ("sudo ls", ("sudo ls", "ls")),
+        ("sudo ls", ("sudo ls",)),
+        ("export A=1", ("export A=1",)),
+        ("sed -n 1p x", ("sed -n 1p x",)),
+        ("cat > x", ("cat > x", "cat *")),
         ("rm x", ("rm x",)),
-        ("X=1 ls", ("X=1 ls", "ls")),
-        ("rm *.log", ()),
-        ("ls *.py", ("ls *",)),
+        ("X=1 ls", ("X=1 ls",)),
+        ("rm *.log", ("exact:b502f04e51c86064dd04312446053631",)),
+        ("ls ?.py", ("exact:19240ace43b810e84cdcc24b83af49b6", "ls *")),
+        ("exact:1", ("exact:d107444ad3770822b38556528c39ef0d", "exact:1 *")),
     ],
 )
 def test_what_may_be_saved(command: str, save: tuple[str, ...]) -> None:
-    """TOL-098, TOL-225: the exact text, unless it would be read as a pattern, and a prefix that says what it does."""
+    """TOL-098, TOL-225, TOL-363: the command as a whole first, by its digest if its text would be read as a pattern;
+    then a prefix that says what it does."""
     assert approval(command).save == save
 
 
 def test_a_saved_approval_covers_its_command_again() -> None:
-    """TOL-206, TOL-225: unmatched asks, the saved exact text allows, a configured denial wins."""
-    command = "cargo build --release && ./deploy.sh"
-    resources, save = approval(command)
-    saved = [SavedApproval(id="psv_1", project_id="p", action="bash", resource=pattern) for pattern in save]
-    assert effective([], [], "bash", resources) == "ask"
-    assert effective([], saved, "bash", resources) == "allow"
-    assert effective([], saved, "bash", approval("cargo build --debug").resources) == "allow"
-    assert effective([], saved, "bash", approval("cargo publish").resources) == "ask"
-    denial = [Rule(action="bash", resource="./deploy.sh *", effect="deny")]
-    assert effective(denial, saved, "bash", resources) == "deny"
+    """TOL-206, TOL-225, TOL-363: unmatched asks; the saved command is allowed as a whole, and none of its parts; a
+    prefix is allowed if it was chosen; a configured denial wins."""
+    command = "cd build && rm -rf ./*"
+    whole, prefix = approval("cd build && ls").save[0], "cd *"
+    assert effect_of_saved(command) == "ask"
+    assert effect_of_saved(command, *approval(command).save[:1]) == "allow"
+    assert effect_of_saved("rm -rf ./*", *approval(command).save[:1]) == "ask"
+    assert effect_of_saved("cd build", whole) == "ask"
+    assert effect_of_saved("cd build && ls", whole) == "allow"
+    assert effect_of_saved("cd build  && ls", whole) == "ask"
+    assert effect_of_saved("cd elsewhere", prefix) == "allow"
+    assert effect_of_saved("cd elsewhere && ls x", prefix, "ls x") == "ask"
+    denial = Rule(action="bash", resource="ls *", effect="deny")
+    assert effect_of_saved("cd build && ls", whole, rules=(denial,)) == "deny"
+
+
+@pytest.mark.parametrize("command", HOSTILE)
+def test_hostile_forms_are_asked_about(command: str) -> None:
+    """TOL-360: with `cat *` and `echo *` allowed, none of them runs unasked."""
+    assert not runs_unasked(command)
+
+
+@pytest.mark.parametrize("command", HARMLESS)
+def test_forms_that_shells_read_alike_are_transparent(command: str) -> None:
+    """TOL-360: what is only text, and commands that are allowed, need no question."""
+    assert runs_unasked(command)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        # Not read alike by dash, bash and zsh.
+        *("[[ -f a ]]", "f() { ls; }", "function f { ls; }", "ls |& cat", "select x in a; do ls; done", "ls $'a'"),
+        *('ls $"a"', "ls &>x y", "ls 12>x", "ls @(a)", "a=(b)", "a[0]=b ls", "ls {x}>y", "for ((;;)); do ls; done"),
+        # Evaluated, or expanded more than once.
+        *(
+            "ls $((a))",
+            "ls $((a[0]))",
+            "ls $[1]",
+            "ls ${a@P}",
+            "ls ${!a}",
+            "ls ${a:=b}",
+            "ls ${a:-$(b)}",
+            "ls ${a/b/c}",
+        ),
+        *(
+            "ls ${a[0]}",
+            "ls {a,$}b",
+            "ls $x{a,b}",
+            "ls `ls \\`ls\\``",
+            'ls "`ls`"',
+            "let a=1",
+            "((a=1))",
+            "hash -p x ls",
+        ),
+        *("test -v a", '[ "$a" "$b" ]', "[ $a = b ]", "printf -v a b", 'printf "$a"', "read $a", "declare -i a=b"),
+        *("declare -n a=b", "unset 'a[0]'", "set -k", "set -- a", "shopt -s extglob"),
+        # Variables with a meaning.
+        *("for PATH in a; do ls; done", "for path in a; do ls; done", "for LD_PRELOAD in a; do ls; done"),
+        # Characters that shells, or terminals, take for something else.
+        *("ls a\rb", "ls 'a\x01'", "ls a\u00a0b", "ls \udc80", "ls a\x7f", "ls '\x85'", 'ls "\u00e9\\"'),
+        # Here-documents that end elsewhere, or are read in another order.
+        *(
+            "cat <<E <<F\na\nE\nb\nF",
+            "cat <<E\na \\\nE\nE",
+            "cat <<E 'a\nb'\nE",
+            "cat <<E\n$(ls\n)\nE",
+            "$(cat <<E\na\nE\n)",
+        ),
+        "echo $(cat <<'E'\nit's\nE\n)",
+        "echo $(ls # )\n)",
+        "echo $(case a in a) ls;; esac)",
+    ],
+)
+def test_what_is_not_in_the_common_language_is_opaque(command: str) -> None:
+    """TOL-360: however harmless it looks."""
+    assert approval(command).resources[-1].startswith(OPAQUE)
 
 
 def test_the_number_of_resources_is_bounded() -> None:
-    """TOL-224: a longer list is one opaque thing."""
-    resources, _ = approval("; ".join(f"echo {number}" for number in range(MOST_RESOURCES + 1)))
-    assert len(resources) <= MOST_RESOURCES + 2
-    assert resources[-1].startswith(OPAQUE)
+    """TOL-224, TOL-361: a longer list is one opaque thing, also one that is long only in characters."""
+    for count in (MOST_RESOURCES, MOST_RESOURCES + 1):
+        resources, _ = approval("; ".join(f"echo {number}" for number in range(count)))
+        assert len(resources) <= MOST_RESOURCES + 2
+        assert resources[-1].startswith(OPAQUE) == (count > MOST_RESOURCES)
+    wordy, _ = approval("nice " * 15 + "x" * 7000)
+    assert sum(map(len, wordy)) < MOST_CHARACTERS
+    assert wordy[-1].startswith(OPAQUE)
 
 
-@pytest.mark.parametrize("command", ["nice " * 12_000 + "rm x", "a;" * 30_000])
-def test_a_command_cannot_take_long_to_read(command: str) -> None:
-    """TOL-224, TOL-324: wrapped in itself, or very many; without a bound the first takes half a minute."""
-    started = time.process_time()
-    assert approval(command).resources[-1].startswith(OPAQUE)
-    assert time.process_time() - started < 10
+def test_longer_commands_are_opaque() -> None:
+    """TOL-361: the limit is 8 kB of UTF-8."""
+    assert approval("echo " + "a" * (LONGEST_BYTES - 5)).resources[-1].startswith("echo ")
+    assert approval("echo " + "a" * (LONGEST_BYTES - 4)).resources[-1].startswith(OPAQUE)
+    assert approval("echo '" + "\u00e9" * (LONGEST_BYTES // 2 - 2) + "'").resources[-1].startswith(OPAQUE)
+
+
+@pytest.mark.parametrize("depth", [DEEPEST - 1, DEEPEST])
+def test_deeper_commands_are_opaque(depth: int) -> None:
+    """TOL-361: subshells and substitutions count alike."""
+    assert approval("( " * depth + "ls" + " )" * depth).resources[-1].startswith(OPAQUE) == (depth == DEEPEST)
+    assert approval("ls $(" * depth + "ls" + ")" * depth).resources[-1].startswith(OPAQUE) == (depth == DEEPEST)
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        *(
+            "a|",
+            "a;",
+            "<<E ",
+            "cat <<E\n$x\nE\n",
+            "( ",
+            "(",
+            "$(",
+            '"$(',
+            "nice ",
+            "'a'",
+            '"$x"',
+            "`a`",
+            "{a,",
+            "[",
+            " \\\n",
+        ),
+        *(
+            "\n",
+            "#\n",
+            " <(a)",
+            ">a ",
+            "$x ",
+            "/a/b ",
+            "' \" ",
+            "a=b ",
+            "if a;then ",
+            "for i in a;do ",
+            "case x in x)",
+            "\\a",
+        ),
+        *("${x%", "find . -exec ", "a[", "$", "&>a ", "ls $(a) "),
+    ],
+)
+def test_a_command_cannot_take_long_to_read(unit: str) -> None:
+    """TOL-361, TOL-324: whatever it repeats, reading and judging it takes well below 50 ms of processor time."""
+    command = (unit * LONGEST_BYTES)[:LONGEST_BYTES]
+    taken = []
+    for _ in range(5):
+        started = time.process_time()
+        script = parse(command)
+        approval_of(script)
+        external_directories(script, Path("/work"), "/home/me")
+        taken.append(time.process_time() - started)
+    assert min(taken) < 0.05
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.core.shell.grammar import parse
 from holdfast.core.shell.references import MOST_DIRECTORIES, external_directories
 
 
@@ -37,10 +38,10 @@ from holdfast.core.shell.references import MOST_DIRECTORIES, external_directorie
 )
 def test_what_is_found(command: str, directories: tuple[str, ...]) -> None:
     """TOL-207, TOL-208, TOL-209: parents of absolute arguments, redirections, `cd`, home; once; never a failure."""
-    assert external_directories(command, Path("/work"), "/home/me") == directories
+    assert external_directories(parse(command), Path("/work"), "/home/me") == directories
 
 
 def test_the_list_is_bounded() -> None:
     """TOL-208: advice has an end."""
     command = "cat " + " ".join(f"/d{number}/x" for number in range(100))
-    assert len(external_directories(command, Path("/work"), "/home/me")) == MOST_DIRECTORIES
+    assert len(external_directories(parse(command), Path("/work"), "/home/me")) == MOST_DIRECTORIES

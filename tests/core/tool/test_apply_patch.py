@@ -106,7 +106,7 @@ async def test_one_approval_for_all(shop: Workshop) -> None:
     await shop.call("apply_patch", patchText=text)
     assert shop.recorder.asked == [
         Asked("external_directory", (f"{outside}/*",), (f"{outside}/*",)),
-        Asked("edit", (f"{outside}/f", f"{outside}/new", "g", "h", "g2"), ("*",)),
+        Asked("edit", edited := (f"{outside}/f", f"{outside}/new", "g", "h", "g2"), (*edited, "*")),
     ]
     assert shop.tool("apply_patch").action == "edit"
 

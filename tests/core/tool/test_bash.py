@@ -156,13 +156,13 @@ async def test_secrets_do_not_reach_a_command(root: Path, processes: Processes, 
 
 
 async def test_what_is_asked(root: Path, processes: Processes) -> None:
-    """TOL-204, TOL-206, TOL-224: one request for all simple commands; the exact text may be saved."""
+    """TOL-204, TOL-206, TOL-224, TOL-363: one request for all simple commands; first the exact text may be saved."""
     asking = Asking()
     await made(root, processes, asking)(command="echo a | cat", workdir="sub")
     (asked,) = asking.asked
     assert asked.action == "bash"
     assert asked.resources == ("echo a", "cat")
-    assert asked.save == ("echo a", "cat", "echo *", "cat *")
+    assert asked.save == ("echo a | cat", "echo *", "cat *")
     assert asked.metadata == {"command": "echo a | cat", "workdir": "sub", "warnings": []}
 
 

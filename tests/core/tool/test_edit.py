@@ -67,7 +67,7 @@ async def test_the_result(shop: Workshop) -> None:
         "replacements": 2,
     }
     assert outcome.text == "Edited file successfully: sub/f\nReplacements: 2\n```diff\n-a\n+x\n```"
-    assert shop.recorder.asked == [Asked("edit", ("sub/f",), ("*",))]
+    assert shop.recorder.asked == [Asked("edit", ("sub/f",), ("sub/f", "*"))]
     assert shop.tool("edit").action == "edit"
 
 
@@ -131,7 +131,7 @@ async def test_order_and_denial(shop: Workshop, monkeypatch: pytest.MonkeyPatch)
     await shop.call("edit", path=str(outside / "f"), oldString="secret", newString="x")
     assert shop.recorder.asked == [
         Asked("external_directory", (f"{outside}/*",), (f"{outside}/*",)),
-        Asked("edit", (str(outside / "f"),), ("*",)),
+        Asked("edit", (str(outside / "f"),), (str(outside / "f"), "*")),
     ]
     monkeypatch.setattr("holdfast.core.tool.builtin.edit.read_file", lambda *arguments: pytest.fail("it was read"))
     (shop.root / "f").write_text("text")

@@ -390,11 +390,11 @@ async def test_approvals(shop: Workshop) -> None:
     await shop.call("read", path=str(outside))
     external = Asked("external_directory", (f"{outside}/*",), (f"{outside}/*",))
     assert shop.recorder.asked == [
-        Asked("read", ("real",), ("*",)),
+        Asked("read", ("real",), ("real", "*")),
         external,
-        Asked("read", (f"{outside}/f",), ("*",)),
+        Asked("read", (f"{outside}/f",), (f"{outside}/f", "*")),
         external,
-        Asked("read", (str(outside),), ("*",)),
+        Asked("read", (str(outside),), (str(outside), "*")),
     ]
 
 
@@ -482,7 +482,7 @@ async def test_managed_files_are_readable(root: Path) -> None:
     recorder = Recorder()
     outcome = await run(read_tool(files, recorder), path=str(managed / "tool_1"))
     assert "kept output" in outcome.text
-    assert recorder.asked == [Asked("read", (str(managed / "tool_1"),), ("*",))]
+    assert recorder.asked == [Asked("read", (str(managed / "tool_1"),), (str(managed / "tool_1"), "*"))]
 
 
 async def test_references_are_readable(root: Path) -> None:

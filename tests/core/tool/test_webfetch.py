@@ -105,13 +105,18 @@ async def test_a_bad_address_fails_before_anyone_is_asked(url: str) -> None:
 
 
 async def test_approval_names_the_address_as_given(site: Site) -> None:
-    """TOL-256: action, resource, what may be saved, and the input."""
+    """TOL-256, TOL-364: action, resource, what may be saved, and the input."""
     approvals = Approvals()
     url = site.put("/page", "x") + "#part"
     await fetched(made(site, approvals), url=url, format="text")
-    assert approvals.asked == [
-        ("webfetch", (url,), ("*", f"{site.base}/*"), {"url": url, "format": "text", "timeout": 30})
-    ]
+    assert approvals.asked == [("webfetch", (url,), (f"{site.base}/*",), {"url": url, "format": "text", "timeout": 30})]
+
+
+async def test_a_host_that_is_a_pattern_cannot_be_approved_for_good(site: Site) -> None:
+    """TOL-364: it would cover other hosts."""
+    approvals = Approvals()
+    await failure(made(site, approvals), url="http://*.invalid/x")
+    assert [save for _, _, save, _ in approvals.asked] == [()]
 
 
 async def test_a_denied_address_is_not_visited(site: Site) -> None:

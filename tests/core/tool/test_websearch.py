@@ -106,12 +106,17 @@ def test_input_is_checked(bad: dict[str, Any]) -> None:
 
 
 async def test_approval_names_query_and_provider(site: Site) -> None:
-    """TOL-267, TOL-330: the key is in none of it."""
+    """TOL-267, TOL-330, TOL-364: the key is in none of it, and what is saved by itself is this query."""
     url = site.put("/mcp", reply("found"))
     approvals = Approvals()
     await searched(exa(KEY, url), approvals=approvals, numResults=3)
     assert approvals.asked == [
-        ("websearch", ("what is new",), ("*",), {"query": "what is new", "numResults": 3, "provider": "exa"})
+        (
+            "websearch",
+            ("what is new",),
+            ("what is new", "*"),
+            {"query": "what is new", "numResults": 3, "provider": "exa"},
+        )
     ]
     with pytest.raises(Denied):
         await searched(exa(KEY, url), approvals=Approvals(deny=True))

@@ -47,7 +47,7 @@ async def test_create_and_replace(shop: Workshop) -> None:
     assert outcome.structured["files"][0]["status"] == "modified"
     assert outcome.text == "Wrote file successfully: a/b/f"
     assert (shop.root / "a/b/f").read_bytes() == b"two\n"
-    assert shop.recorder.asked == [Asked("edit", ("a/b/f",), ("*",))] * 2
+    assert shop.recorder.asked == [Asked("edit", ("a/b/f",), ("a/b/f", "*"))] * 2
     assert shop.tool("write").action == "edit"
 
 
@@ -153,7 +153,7 @@ async def test_denied_means_unwritten(shop: Workshop) -> None:
     await shop.call("write", path=str(outside / "sub/new"), content="x")
     assert shop.recorder.asked == [
         Asked("external_directory", (f"{outside}/*",), (f"{outside}/*",)),
-        Asked("edit", (f"{outside}/sub/new",), ("*",)),
+        Asked("edit", (f"{outside}/sub/new",), (f"{outside}/sub/new", "*")),
     ]
 
 

@@ -138,7 +138,7 @@ class Permissions:
         save: Sequence[str] | None = None,
     ) -> None:
         """Answer a request of this Location, whichever process asked. `save` chooses among the offered patterns;
-        without it, `always` saves them all."""
+        without it, `always` saves those without a star, or all if each has one."""
         await self._requests.uncut(self._reply(session_id, request_id, reply, message, save))
 
     async def list(self) -> tuple[PermissionRequest, ...]:
@@ -195,7 +195,7 @@ class Permissions:
             self._meet(wish.session_id)
         if not wish.resources:
             raise ValueError(f"{wish.action}: a permission needs at least one resource")
-        return await self._evaluate(wish.agent, wish.action, wish.resources)
+        return await self._evaluate(wish.agent, wish.action, wish.resources, wish.save)
 
     def _meet(self, session_id: str) -> None:
         """It exists, and what runs in it need not ask again: deleting a Session interrupts it first."""
@@ -203,7 +203,7 @@ class Permissions:
             self._met.clear()
         self._met.add(session_id)
 
-    async def _evaluate(self, agent: str, action: str, resources: Sequence[str]) -> Effect:
+    async def _evaluate(self, agent: str, action: str, resources: Sequence[str], save: Sequence[str] | None) -> Effect:
         authority = self._authority(agent)
         effect = policy.configured(authority.rules, action, resources, authority.fences)
         if effect != "ask":
@@ -214,6 +214,7 @@ class Permissions:
             action,
             resources,
             fences=authority.fences,
+            whole=policy.whole_of(action, save),
             saved_beats_narrower_ask=self._saved_beats_narrower_ask,
         )
 
@@ -324,7 +325,7 @@ class Permissions:
     async def _release_covered(self) -> None:
         """Whatever the saved approvals now allow, each judged under its own agent."""
         for other, agent in await self._requests.pending():
-            if agent is not None and await self._evaluate(agent, other.action, other.resources) == "allow":
+            if agent is not None and await self._evaluate(agent, other.action, other.resources, other.save) == "allow":
                 await self._requests.answer(other, self._replied(other, "always", "saved"))
 
     def _replied(
@@ -353,8 +354,8 @@ def _approval(row: Sequence[Value]) -> SavedApproval:
 def _chosen(request: PermissionRequest, reply: Reply, save: Sequence[str] | None) -> tuple[str, ...]:
     offered = request.save or ()
     if save is None:
-        # Nobody chose: whole families of commands are approved only by name.
-        exact = tuple(pattern for pattern in offered if not pattern.endswith(" *"))
+        # Nobody chose: more than what was shown is approved only by name.
+        exact = tuple(pattern for pattern in offered if "*" not in pattern)
         return (exact or offered) if reply == "always" else ()
     chosen = tuple(dict.fromkeys(save))
     if strange := [pattern for pattern in chosen if reply != "always" or pattern not in offered]:

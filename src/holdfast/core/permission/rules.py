@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-from holdfast.core.permission.wildcard import matches
+from holdfast.core.permission.wildcard import has_wildcard, matches
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.permission import Rule
 
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
     Fences: TypeAlias = Sequence[Sequence[Rule]]
 
+WHOLE_ACTIONS = frozenset({"bash"})
+"""Actions whose first pattern to save stands for the request as a whole, not for one of its resources. What is saved of
+them without a wildcard is such a whole."""
 HOME_ACTIONS = frozenset({"external_directory", "read", "edit"})
 """Actions whose resources are paths. Elsewhere, as in a shell command, `~` is just text."""
 
@@ -69,24 +72,34 @@ def effective(
     resources: Sequence[str],
     *,
     fences: Fences = (),
+    whole: str | None = None,
     saved_beats_narrower_ask: bool = False,
 ) -> Effect:
-    """What the rules, their fences and a person's saved approvals say of all resources together.
+    """What the rules, their fences and a person's saved approvals say of all resources together. `whole` is the
+    approval that covers them all; it must be the very same text, not a pattern that matches it.
 
     An approval turns `ask` into `allow` and never touches a configured `deny`. Nor does it touch a rule that asks for
     something narrower than what was approved, unless told to: approving `*` was not meant for `*.env`."""
     effect = configured(rules, action, resources, fences)
     if effect != "ask":
         return effect
+    if whole is not None and any(matches(one.action, action) and one.resource == whole for one in saved):
+        return "allow"
+    patterns = saved if action not in WHOLE_ACTIONS else [one for one in saved if has_wildcard(one.resource)]
     for resource in resources:
         found = deciding(rules, action, resource)
         asking = [found] if found is None or found.effect == "ask" else []
         asking += [rule for fence in fences if (rule := deciding(fence, action, resource)) and rule.effect == "ask"]
         for rule in asking:
             asks_for = None if rule is None or saved_beats_narrower_ask else rule.resource
-            if not any(_covers(approval, action, resource, asks_for) for approval in saved):
+            if not any(_covers(approval, action, resource, asks_for) for approval in patterns):
                 return "ask"
     return "allow"
+
+
+def whole_of(action: str, save: Sequence[str] | None) -> str | None:
+    """What covers a request as a whole, if anything does."""
+    return save[0] if save and action in WHOLE_ACTIONS else None
 
 
 def applicable(

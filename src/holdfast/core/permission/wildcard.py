@@ -23,6 +23,10 @@ def matches(pattern: str, text: str) -> bool:
     return _remembered(pattern, text) if len(text) <= SHORT else compile_pattern(pattern).matches(text)
 
 
+def has_wildcard(pattern: str) -> bool:
+    return "*" in pattern or "?" in pattern
+
+
 @lru_cache(maxsize=16384)
 def _remembered(pattern: str, text: str) -> bool:
     return compile_pattern(pattern).matches(text)

@@ -1,7 +1,11 @@
 """What must be allowed before a command may run, and which approvals could be kept for the next time.
 
 Every simple command is one resource, so `git status *` says nothing about what follows a semicolon. Beside the text as
-it is written stands its plain form, so that a rule against `rm *` also meets `"rm" -r`, `/bin/rm` and `X=1 rm`."""
+it is written stands its plain form, so that a rule against `rm *` also meets `"rm" -r`, `/bin/rm` and `X=1 rm`.
+
+Invariants
+- What is approved for good, unless a person chooses more, is this one text and no other: not its parts, not a pattern.
+- The resources of a command are bounded in number and in size."""
 
 from __future__ import annotations
 
@@ -9,16 +13,19 @@ import hashlib
 from typing import TYPE_CHECKING, NamedTuple
 
 from holdfast.core.shell.arity import arity
-from holdfast.core.shell.grammar import EVALUATORS, SHELLS, evaluates, is_interpreter, parse
+from holdfast.core.shell.evaluators import DECLARATIONS, EVALUATORS, SHELLS, evaluates, is_interpreter
 from holdfast.schema.pattern import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from holdfast.core.shell.grammar import SimpleCommand, Word
+    from holdfast.core.shell.script import Script, SimpleCommand, Word
 
 MOST_RESOURCES = 100
+MOST_STARTED = 16
+MOST_CHARACTERS = 64 * 1024
 OPAQUE = "opaque:"
+EXACT = "exact:"
 
 _PLAIN_WRAPPERS = """
     builtin busybox command doas env exec fakeroot ionice ltrace nice nohup pkexec prlimit setsid stdbuf strace sudo
@@ -29,42 +36,60 @@ WRAPPERS = {
     **dict.fromkeys(("chroot", "chrt", "flock", "setarch", "taskset", "timeout"), 1),
 }
 """Commands that run their arguments as a command, and how many operands come before it."""
-ASSIGNING = frozenset({"doas", "env", "sudo"})
+ASSIGNING = frozenset({"doas", "env", "sudo", "time"})
 """Those of them that take assignments first, to variables of any name."""
 
 OBEYING = frozenset({"ed", "ex", "mysql", "psql", "sqlite3", "ssh"})
 """Commands that carry out what they read."""
-PROGRAMMED = frozenset({"awk", "gawk"})
+PROGRAMMED = frozenset({"awk", "gawk", "sed"})
 FINAL = frozenset({"dd", "find", "mkfs", "rm", "rsync", "shred"})
-ANYTHING = SHELLS | EVALUATORS | WRAPPERS.keys() | OBEYING | PROGRAMMED | FINAL
+ANYTHING = SHELLS | EVALUATORS | DECLARATIONS | WRAPPERS.keys() | OBEYING | PROGRAMMED | FINAL
 """A prefix of one of these, or of an interpreter, would approve anything, or what cannot be taken back."""
+READABLE_DEVICES = frozenset({"/dev/null", "/dev/stdin"})
 
 
 class Approval(NamedTuple):
     resources: tuple[str, ...]
+    """All of them must be allowed."""
     save: tuple[str, ...]
+    """What may be approved for good: this command as a whole first, then patterns that cover more."""
 
 
-def approval(command: str) -> Approval:
-    script = parse(command)
+def approval(script: Script) -> Approval:
+    digest = hashlib.sha256(script.text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
     inner = [wrapped(one.words) for one in script.commands]
     started = [words for found in inner if found is not None for words in found]
-    resources = [text for one in script.commands for text in _forms(one)]
-    resources += map(_plain, started)
-    resources += [f"> {target.source}" for target in script.outputs]
+    resources = list(dict.fromkeys(_resources(script, started)))
+    if sum(map(len, resources)) > MOST_CHARACTERS:
+        resources = []
     obeyed = script.fed and any(
         _name(words) in OBEYING for words in (*(one.words for one in script.commands), *started)
     )
-    if script.opaque or obeyed or None in inner or not 0 < len(resources) <= MOST_RESOURCES:
-        # A rule must match all lines: `*` does, or those that were saved together; no prefix matches the digest.
-        digest = hashlib.sha256(command.encode("utf-8", "surrogateescape")).hexdigest()[:32]
-        resources = [command, *resources[:MOST_RESOURCES], f"{OPAQUE}{digest}"]
-        prefixes: list[str] = []
-    else:
-        prefixes = [prefix for one in script.commands if (prefix := _prefix(one)) is not None]
-    # A text with a wildcard in it would be saved as a pattern for more than itself.
-    exact = [resource for resource in resources if "*" not in resource and "?" not in resource]
-    return Approval(tuple(dict.fromkeys(resources)), tuple(dict.fromkeys([*exact, *prefixes])))
+    opaque = script.opaque or obeyed or None in inner or not 0 < len(resources) <= MOST_RESOURCES
+    if opaque:
+        # No pattern but `*` matches all of these lines: none other matches the digest.
+        resources = [script.text, *resources[:MOST_RESOURCES], f"{OPAQUE}{digest}"]
+    whole = f"{EXACT}{digest}" if _NOT_LITERAL.search(script.text) else script.text
+    prefixes = () if opaque else filter(None, map(_prefix, script.commands))
+    return Approval(tuple(dict.fromkeys(resources)), tuple(dict.fromkeys([whole, *prefixes])))
+
+
+def _resources(script: Script, started: Sequence[Sequence[Word]]) -> Iterator[str]:
+    for one in script.commands:
+        yield from _forms(one)
+    yield from map(_plain, started)
+    for target in script.outputs:
+        yield f"> {target.source}"
+    for target in script.inputs:
+        if not _is_readable(target):
+            yield f"< {target.source}"
+
+
+def _is_readable(target: Word) -> bool:
+    """Whether opening it does nothing else. In bash `/dev/tcp/host/port` is a connection; other devices act as well."""
+    if target.value is None:
+        return target.source.startswith("<(")
+    return not target.value.startswith("/dev") or target.value in READABLE_DEVICES
 
 
 def wrapped(words: Sequence[Word]) -> list[Sequence[Word]] | None:
@@ -76,7 +101,7 @@ def wrapped(words: Sequence[Word]) -> list[Sequence[Word]] | None:
         name = _name(words)
         starts = list(_executed(words)) if name == "find" else [_behind(name, words)] if name in WRAPPERS else []
         for started in filter(None, starts):
-            if evaluates(started) or (started[0].value or "").startswith("-") or len(found) > MOST_RESOURCES:
+            if evaluates(started) or (started[0].value or "").startswith("-") or len(found) >= MOST_STARTED:
                 return None
             found.append(started)
             waiting.append(started)
@@ -140,3 +165,5 @@ def _prefix(command: SimpleCommand) -> str | None:
 
 
 _PLAIN_WORD = pattern(r"[\w./:@+][\w./:@+-]*")
+# As a saved approval such a text would be a pattern for more than itself, or stand for another command.
+_NOT_LITERAL = pattern(rf"[*?]|\A{EXACT}")

@@ -1,285 +1,345 @@
-"""A shell command taken apart by a real grammar: the simple commands in it, wherever they stand, what they are
-redirected into, and whether there is more to it than reading can tell.
+"""A shell command taken apart: the simple commands in it, wherever they stand, what they are redirected into, and
+whether there may be more to it than that.
+
+This is no complete shell grammar. It is the part of the language that dash and bash read in the same way, written as a
+list of what is accepted. Any other text makes the script opaque.
 
 Invariants
-- Every simple command is found: in lists, pipes, substitutions, subshells, function bodies, here-documents.
-- When in doubt a script is opaque. Opaque means: what it runs is not wholly written in what is approved.
-- What shells read differently, or the grammar reads otherwise than they do, is in doubt: a quote that ends elsewhere
-  would hide whatever follows it."""
+- Unless a script is opaque, every simple command that a shell would run for it is in `commands`, every file that it
+  would open by a redirection is in `outputs` or `inputs`, and nothing else in it sets a variable that has a meaning.
+- Text above a limit is opaque. Reading takes time in proportion to the length."""
 
 from __future__ import annotations
 
-import re
-from functools import cache
-from itertools import pairwise
-from typing import TYPE_CHECKING
-
+from holdfast.core.shell.evaluators import evaluates, has_subscript
+from holdfast.core.shell.guess import guessed_commands
+from holdfast.core.shell.script import Script, SimpleCommand, Word
+from holdfast.core.shell.words import Cursor, Unclear, WordReader
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.pattern import pattern
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tree_sitter import Node, Parser
-
-PARSED_BYTES = 64 * 1024
-MOST_COMMANDS = 500
-SHELLS = frozenset({"ash", "bash", "csh", "dash", "fish", "ksh", "mksh", "rbash", "sh", "tcsh", "zsh"})
-EVALUATORS = frozenset(
+LONGEST_BYTES = 8 * 1024
+MOST_COMMANDS = 200
+DEEPEST = 16
+LOOP_VARIABLES = frozenset(
     """
-    . alias bind compgen complete coproc enable eval fc mapfile parallel readarray runuser script source su trap watch
+    a arg b branch c commit d dir e entry f file filename folder g h host i id idx index item j k key l line m module n
+    name num number o p package pkg port q r repo s size step t tag target test token u url user v val value var version
+    w word x y z
     """.split()  # noqa: SIM905 - a list of words reads best as words
 )
-"""Commands whose arguments are shell text."""
-INTERPRETERS = frozenset({"bun", "deno", "lua", "node", "perl", "php", "python", "ruby", "tclsh"})
-"""Without a program to run they read one."""
-
-_PLAIN_NAME = pattern(r"[\w./+:@%,=-]+|\[")
-_NOT_FILES = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"})
-
-
-class Word(Frozen):
-    source: str
-    value: str | None
-    """What the shell makes of it; None if that is known only when it runs."""
-
-
-class SimpleCommand(Frozen):
-    source: str
-    """As it is written, with assignments before it and without redirections."""
-    assignments: tuple[Word, ...]
-    words: tuple[Word, ...]
-    """The name and its arguments; none for a statement that only assigns."""
-
-
-class Script(Frozen):
-    commands: tuple[SimpleCommand, ...]
-    outputs: tuple[Word, ...]
-    """Files that something is redirected into."""
-    inputs: tuple[Word, ...]
-    fed: bool
-    """Whether text of the script is the input of one of its commands."""
-    opaque: bool
+"""Names without a meaning to shells and programs. A `for` loop sets its variable unasked, so `PATH` must not be one."""
 
 
 def parse(command: str) -> Script:
-    source = command.encode("utf-8", "surrogateescape")
-    if len(source) > PARSED_BYTES:
-        return Script((), (), (), fed=False, opaque=True)
-    root = _parser().parse(source).root_node
-    reader = _Reader(source)
-    for node in _walk(root):
-        reader.read(node)
-        if len(reader.commands) > MOST_COMMANDS:
-            reader.opaque = True
-            break
+    if len(command) > LONGEST_BYTES or len(command.encode("utf-8", "surrogatepass")) > LONGEST_BYTES:
+        return Script(command, tuple(guessed_commands(command, MOST_COMMANDS)), opaque=True)
+    found = _Found()
+    parser = _Parser(Cursor(command), found)
+    try:
+        if _UNREADABLE.search(command) is not None:
+            raise Unclear
+        parser.commands("")
+    except Unclear:
+        found.opaque = True
+        found.commands += guessed_commands(command[parser.begun :], MOST_COMMANDS - len(found.commands))
     return Script(
-        tuple(reader.commands),
-        tuple(reader.outputs),
-        tuple(reader.inputs),
-        reader.fed,
-        opaque=reader.opaque or root.has_error,
+        command,
+        tuple(found.commands),
+        tuple(found.outputs),
+        tuple(found.inputs),
+        found.fed,
+        opaque=found.opaque or any(map(_is_opaque, found.commands)),
     )
 
 
-class _Reader:
-    def __init__(self, source: bytes) -> None:
-        self._source = source
+def _is_opaque(command: SimpleCommand) -> bool:
+    return evaluates(command.words) or any(has_subscript(word.value or "") for word in command.words)
+
+
+class _Found:
+    def __init__(self) -> None:
         self.commands: list[SimpleCommand] = []
         self.outputs: list[Word] = []
         self.inputs: list[Word] = []
         self.fed = False
         self.opaque = False
 
-    def read(self, node: Node) -> None:
-        self.opaque = self.opaque or self._is_doubtful(node)
-        match node.type:
-            case "command":
-                self._command(node)
-            case "declaration_command" | "unset_command":
-                self._statement(node)
-            case "variable_assignment" if node.parent is not None and node.parent.type not in _HOLDS_ASSIGNMENTS:
-                word = self._word(node)
-                self.commands.append(SimpleCommand(word.source, (word,), ()))
-            case "file_redirect":
-                self._redirect(node)
-            case "heredoc_redirect" | "herestring_redirect":
-                self.fed = True
 
-    def _is_doubtful(self, node: Node) -> bool:
-        """Whether another reader could see something else here."""
-        match node.type:
-            case "ansi_c_string":
-                # In a POSIX shell, a plain quote behind a dollar sign, which a backslash does not keep open.
-                return True
-            case "expansion":
-                # Shells disagree about quotes in there.
-                return any(character in self._text(node) for character in "'`\\")
-            case "command_substitution" if (text := self._text(node)).startswith("`"):
-                # Read twice: what was escaped the first time counts the second time.
-                return "\\" in text
-            case "comment":
-                # Blanks of the grammar that are none to a shell would make it a part of the word before it.
-                return _BEFORE_COMMENT.fullmatch(self._source[max(node.start_byte - 2, 0) : node.start_byte]) is None
-            case "word" if _LINE_END.search(self._text(node)):
-                return True
-            case "raw_string" | "string_content" | "word":
-                return _SUBSCRIPT.search(self._text(node)) is not None
-            case "heredoc_redirect":
-                return not self._is_plain_heredoc(node)
+class _HereDocument(Frozen):
+    delimiter: str
+    quoted: bool
+    indented: bool
+
+
+class _Parser:
+    def __init__(self, cursor: Cursor, found: _Found, level: int = 0, *, nested: bool = False) -> None:
+        """`nested` is the inside of a substitution, which older shells search for its end without parsing it."""
+        self._cursor = cursor
+        self._found = found
+        self._level = level
+        self._nested = nested
+        self._words = WordReader(cursor, self._read_substitution)
+        self._heredoc: _HereDocument | None = None
+        self.begun = 0
+        """Where the latest simple command begins."""
+
+    def commands(self, *ends: str) -> str:
+        """Read commands up to the first of `ends`, step over it and return it. An empty string is the end of the
+        text."""
+        self._level += 1
+        if self._level > DEEPEST:
+            raise Unclear
+        end = self._read_to_end(ends)
+        self._level -= 1
+        return end
+
+    def _read_to_end(self, ends: tuple[str, ...]) -> str:
+        cursor = self._cursor
+        while True:
+            self._skip_separators()
+            if (reserved := cursor.take(_RESERVED)) is not None:
+                if reserved[0] in ends:
+                    return reserved[0]
+                self._compound(reserved[0])
+                continue
+            match cursor.peek():
+                case "" | ")" as end:
+                    if end not in ends or (self._heredoc is not None and (self._nested or not end)):
+                        raise Unclear
+                    cursor.position += len(end)
+                    return end
+                case ";" if ";;" in ends and cursor.take(_CASE_END) is not None:
+                    return ";;"
+                case "(":
+                    self._subshell()
+                case _:
+                    self._simple()
+
+    # -- between commands ----------------------------------------------------------------------------------------
+
+    def _skip_separators(self) -> None:
+        """Which of them it is makes no difference: any may or may not run what follows."""
+        cursor = self._cursor
+        while True:
+            self._skip_lines()
+            if cursor.take(_BOTH_OUTPUTS) is not None:
+                self._redirect_both()
+            elif cursor.take(_SEPARATOR) is None:
+                return
+
+    def _skip_lines(self) -> None:
+        cursor = self._cursor
+        while True:
+            cursor.take(_BLANKS)
+            match cursor.peek():
+                case "\n":
+                    cursor.position += 1
+                    if self._heredoc is not None:
+                        self._read_heredoc(self._heredoc)
+                        self._heredoc = None
+                case "#" if not self._nested:
+                    cursor.take(_COMMENT)
+                case _:
+                    return
+
+    def _redirect_both(self) -> None:
+        """`&>file` redirects both outputs in bash. In dash `&` ends the command, and words behind the file are the next
+        one."""
+        self._cursor.take(_BLANKS)
+        self._add_output(self._words.read())
+        self._expect_command_end()
+
+    def _expect_command_end(self) -> None:
+        self._cursor.take(_BLANKS)
+        if self._cursor.peek() not in _COMMAND_END:
+            raise Unclear
+
+    # -- compound commands ---------------------------------------------------------------------------------------
+
+    def _compound(self, reserved: str) -> None:
+        match reserved:
+            case "!":
+                return
+            case "if":
+                self.commands("then")
+                while (end := self.commands("elif", "else", "fi")) == "elif":
+                    self.commands("then")
+                if end == "else":
+                    self.commands("fi")
+            case "while" | "until":
+                self.commands("do")
+                self.commands("done")
+            case "for":
+                self._for()
+            case "case" if not self._nested:
+                self._case()
+            case "{":
+                self.commands("}")
             case _:
-                return self._has_gap(node)
+                raise Unclear
+        self._after_compound()
 
-    def _has_gap(self, node: Node) -> bool:
-        """Whether the grammar passed over something that separates what it has joined, or joined what is separate."""
-        if node.type in _FREE_TEXT:
-            return False
-        between = _BLANKS.get(node.type, _SPACE)
-        return any(
-            between.fullmatch(self._source, before.end_byte, after.start_byte) is None
-            for before, after in pairwise(node.children)
-        )
+    def _subshell(self) -> None:
+        self._cursor.position += 1
+        if self._cursor.peek() == "(":
+            raise Unclear  # arithmetic, to some shells
+        self.commands(")")
+        self._after_compound()
 
-    def _is_plain_heredoc(self, node: Node) -> bool:
-        """One that ends for every shell where it ends for the grammar, and holds no commands that the grammar misses.
-        Words behind the delimiter would be arguments."""
-        children = {child.type: child for child in node.children}
-        if self._has_gap(node) or not {"heredoc_start", "heredoc_end"} <= children.keys():
-            return False
-        start, end = children["heredoc_start"], children["heredoc_end"]
-        opening = _DELIMITER.fullmatch(self._text(start))
-        rest = _REST_OF_LINE.match(self._source, start.end_byte)
-        if opening is None or rest is None or any(child.type in _ARGUMENTS for child in node.named_children):
-            return False
-        *body, indent = self._source[rest.end() : end.start_byte].split(b"\n")
-        tabs = b"\t" if "<<-" in children else b""
-        delimiter = opening["name"].encode()
-        followed = self._source[end.end_byte : end.end_byte + 1]
-        if indent.strip(tabs) or self._text(end) != opening["name"] or followed not in (b"", b"\n"):
-            return False
-        if any(line.strip(b"\t ") == delimiter for line in body):
-            return False
-        return bool(opening["quote"]) or not any(b"`" in line or line.endswith(b"\\") for line in body)
+    def _for(self) -> None:
+        cursor = self._cursor
+        head = cursor.take(_FOR)
+        if head is None or head[1] not in LOOP_VARIABLES:
+            raise Unclear
+        while cursor.take(_BLANKS) is not None and cursor.peek() not in ("\n", ";"):
+            self._words.read()
+        self.commands("do")
+        self.commands("done")
 
-    def _command(self, node: Node) -> None:
-        name = node.child_by_field_name("name")
+    def _case(self) -> None:
+        cursor = self._cursor
+        cursor.take(_BLANKS)
+        self._words.read()
+        self._skip_lines()
+        if cursor.take(_IN) is None:
+            raise Unclear
+        while True:
+            self._skip_lines()
+            if cursor.take(_ESAC) is not None:
+                return
+            cursor.take(_OPEN_PATTERN)
+            self._words.read()
+            while cursor.take(_NEXT_PATTERN) is not None:
+                self._words.read()
+            if cursor.take(_CLOSE_PATTERN) is None:
+                raise Unclear
+            if self.commands(";;", "esac") == "esac":
+                return
+
+    def _after_compound(self) -> None:
+        self._cursor.take(_BLANKS)
+        while self._redirection():
+            self._cursor.take(_BLANKS)
+        self._expect_command_end()
+
+    # -- simple commands -----------------------------------------------------------------------------------------
+
+    def _simple(self) -> None:
+        cursor, found = self._cursor, self._found
+        self.begun = start = cursor.position
+        place = len(found.commands)
         assignments: list[Word] = []
         words: list[Word] = []
-        for child in node.named_children:
-            if child.type == "variable_assignment":
-                assignments.append(self._word(child))
-            elif name is not None and child == name:
-                words.append(self._word(child.named_children[0] if child.named_child_count else child))
-            elif child.type not in ("file_redirect", "heredoc_redirect", "herestring_redirect", "comment"):
-                words.append(self._word(child))
-        self.commands.append(SimpleCommand(self._text(node), tuple(assignments), tuple(words)))
-        self.opaque = self.opaque or evaluates(words)
-
-    def _statement(self, node: Node) -> None:
-        """`export`, `unset` and their like: words of the grammar, commands to us."""
-        keyword = node.children[0]
-        words = [Word(self._text(keyword), self._text(keyword)), *map(self._word, node.named_children)]
-        self.commands.append(SimpleCommand(self._text(node), (), tuple(words)))
-
-    def _redirect(self, node: Node) -> None:
-        destination = node.child_by_field_name("destination")
-        operator = next((child.type for child in node.children if not child.is_named), ">")
-        if destination is None:
+        end, whole = start, True
+        while cursor.take(_BLANKS) is not None and cursor.peek() not in _COMMAND_END:
+            position = cursor.position
+            if self._redirection():
+                continue
+            word = self._words.read()
+            if cursor.text[position] in "<>" and cursor.text[position - 1 : position] not in (" ", "\t", ""):
+                raise Unclear
+            whole = whole and _BLANKS.fullmatch(cursor.text, end, position) is not None
+            end = cursor.position
+            if words or _ASSIGNMENT.match(word.source) is None:
+                words.append(word)
+            else:
+                assignments.append(word)
+            if len(words) < 2 and _ELEMENT.match(word.source) is not None:
+                raise Unclear
+        if cursor.position == start:
+            raise Unclear
+        if not (assignments or words):
             return
-        word = self._word(destination)
-        if operator.startswith("<") and operator != "<>":
-            self.inputs.append(word)
-        elif not (operator == ">&" and (word.source.isdigit() or word.source == "-")) and word.value not in _NOT_FILES:
-            self.outputs.append(word)
+        source = cursor.text[start:end] if whole else " ".join(word.source for word in (*assignments, *words))
+        found.commands.insert(place, SimpleCommand(source, tuple(assignments), tuple(words)))
+        if len(found.commands) > MOST_COMMANDS:
+            raise Unclear
 
-    def _word(self, node: Node) -> Word:
-        word = Word(self._text(node), self._value(node))
-        self.opaque = self.opaque or _SUBSCRIPT.search(word.value or "") is not None
-        return word
+    def _redirection(self) -> bool:
+        cursor = self._cursor
+        redirection = cursor.take(_REDIRECTION)
+        if redirection is None:
+            if cursor.take(_DESCRIPTOR) is not None:
+                raise Unclear  # one with two digits is an argument to dash
+            return False
+        operator = redirection[1]
+        cursor.take(_BLANKS)
+        if operator in ("<<", "<<-"):
+            self._begin_heredoc(indented=operator == "<<-")
+            return True
+        target = self._words.read()
+        if operator == "<<<":
+            self._found.fed = True
+        elif operator in ("<&", ">&") and _OPEN_DESCRIPTOR.fullmatch(target.source) is not None:
+            pass
+        elif operator in ("<", "<&"):
+            self._found.inputs.append(target)
+        else:
+            self._add_output(target)
+        return True
 
-    def _value(self, node: Node) -> str | None:
-        match node.type:
-            case "word" | "number" | "test_operator" | "variable_name":
-                return re.sub(r"\\(?:\n|(.))", lambda found: found[1] or "", self._text(node), flags=re.DOTALL)
-            case "raw_string":
-                return self._text(node)[1:-1]
-            case "string" if all(child.type == "string_content" for child in node.named_children):
-                return re.sub(r'\\(["\\$`])|\\\n', lambda found: found[1] or "", self._text(node)[1:-1])
-            case "concatenation":
-                parts = [self._value(child) for child in node.named_children]
-                return None if None in parts else "".join(part for part in parts if part is not None)
-            case _:
-                return None
+    def _add_output(self, target: Word) -> None:
+        if target.value not in _NOT_FILES:
+            self._found.outputs.append(target)
 
-    def _text(self, node: Node) -> str:
-        return self._source[node.start_byte : node.end_byte].decode("utf-8", "surrogateescape")
+    def _read_substitution(self, cursor: Cursor) -> None:
+        _Parser(cursor, self._found, self._level, nested=True).commands(")")
+
+    # -- here-documents ------------------------------------------------------------------------------------------
+
+    def _begin_heredoc(self, *, indented: bool) -> None:
+        delimiter = self._cursor.take(_DELIMITER)
+        rest = _REST_OF_LINE.match(self._cursor.text, self._cursor.position)
+        if delimiter is None or rest is None or (self._nested and (not delimiter[1] or ")" in rest[0])):
+            raise Unclear
+        self._found.fed = True
+        self._heredoc = _HereDocument(delimiter[2], bool(delimiter[1]), indented)
+
+    def _read_heredoc(self, heredoc: _HereDocument) -> None:
+        cursor = self._cursor
+        while (line := cursor.take(_LINE)) is not None:
+            text = line[1].lstrip("\t") if heredoc.indented else line[1]
+            if text == heredoc.delimiter:
+                return
+            if not line[0].endswith("\n") or line[1].strip("\t ") == heredoc.delimiter:
+                raise Unclear
+            if not heredoc.quoted:
+                WordReader(Cursor(line[1]), self._read_substitution).read_quoted("")
+            elif self._nested and (_MARKED.search(line[1]) or text.startswith(heredoc.delimiter)):
+                raise Unclear
+        raise Unclear
 
 
-_ARGUMENTS = frozenset({"word", "string", "raw_string", "concatenation", "simple_expansion", "expansion", "number"})
-_HOLDS_ASSIGNMENTS = frozenset({"command", "declaration_command"})
-_FREE_TEXT = frozenset({"heredoc_body", "regex", "string"})
-_BEFORE_COMMENT = pattern(rb"|[ \t\n;&|()<>`]|[^\\][ \t\n;&|()<>`]", re.DOTALL)
-_LINE_END = pattern(r"(?<!\\)\n")
-_SPACE = pattern(rb"(?:[ \t\n]|\\\n)*")
-_WORDS_APART = pattern(rb"(?:\\\n)*[ \t](?:[ \t]|\\\n)*")
-_NOTHING = pattern(b"")
-_NO_LINE_END = pattern(rb"(?:[ \t]|\\\n)*")
-_BLANKS = {
-    **dict.fromkeys(("command", "declaration_command", "unset_command"), _WORDS_APART),
-    **dict.fromkeys(("concatenation", "simple_expansion", "variable_assignment"), _NOTHING),
-    **dict.fromkeys(("file_redirect", "herestring_redirect", "redirected_statement"), _NO_LINE_END),
-}
-"""What may stand between the parts of a node that ends with its line."""
-_DELIMITER = pattern(r"(?P<quote>['\"]?)(?P<name>[\w.-]+)(?P=quote)", re.ASCII)
+_NOT_FILES = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"})
+_COMMAND_END = frozenset(("", "\n", ";", "&", "|", ")", "#"))
+# Control characters, halves of characters, and what a shell in another encoding would take for a part of a character.
+_UNREADABLE = pattern(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]|[^\x00-\x7f][\\`]")
+# Elsewhere than behind a blank, a continued line joins the words around it.
+_BLANKS = pattern(r"(?:[ \t]+(?:\\\n|[ \t])*+)?")
+_COMMENT = pattern(r"#[^\n]*+")
+_SEPARATOR = pattern(r"&&|\|\||\|(?!&)|&|;(?![;&])")
+_BOTH_OUTPUTS = pattern(r"&>>?")
+_RESERVED = pattern(
+    r"(?:if|then|elif|else|fi|while|until|for|do|done|case|esac|select|function|coproc|repeat|foreach|\[\[|\})"
+    r"(?![^ \t\n;&|()<>])|[{!](?=[ \t\n])"
+)
+_FOR = pattern(r"[ \t]+([A-Za-z]+)[ \t]+in(?=[ \t\n;])")
+_IN = pattern(r"in(?=[ \t\n])")
+_ESAC = pattern(r"esac(?![^ \t\n;&|()<>])")
+_CASE_END = pattern(r";;(?![;&])")
+_OPEN_PATTERN = pattern(r"(?:\([ \t]*+(?!esac))?")
+_NEXT_PATTERN = pattern(r"[ \t]*+\|[ \t]*+")
+_CLOSE_PATTERN = pattern(r"[ \t]*+\)")
+_ASSIGNMENT = pattern(r"[A-Za-z_][A-Za-z0-9_]*+\+?=")
+# `name[subscript]=value`: the subscript is evaluated.
+_ELEMENT = pattern(r"[A-Za-z_][A-Za-z0-9_]*+\[")
+_REDIRECTION = pattern(r"[0-9]?(<<<|<<-|<<|<>|<&|<(?!\()|>>|>&|>\||>(?!\())")
+_DESCRIPTOR = pattern(r"[0-9]+(?=[<>])")
+_OPEN_DESCRIPTOR = pattern(r"[0-9]|-")
+_DELIMITER = pattern(r"(['\"]?)([A-Za-z0-9_][A-Za-z0-9_.-]*+)\1(?![^ \t\n;&|)<>])")
 # Nothing that could carry the line on, nor a second here-document.
-_REST_OF_LINE = pattern(rb"[^'\"`\\(<\n]*\n")
-# Where a shell takes text for the name of a variable, it runs the substitutions in its subscript.
-_SUBSCRIPT = pattern(r"\[.*(?:\$\(|`)", re.DOTALL)
-
-
-def evaluates(words: Sequence[Word]) -> bool:
-    """Whether this runs text that is not part of the script, or a program whose name cannot be read."""
-    if not words:
-        return False
-    name = words[0].value
-    if name is None or _PLAIN_NAME.fullmatch(name) is None:
-        return True
-    name = name.rpartition("/")[2]
-    if name in EVALUATORS:
-        return True
-    if name in SHELLS:
-        # As good as any program while it runs a file; told `-c`, or nothing, it runs text from elsewhere.
-        first = next((word.value for word in words[1:] if word.value is None or not word.value.startswith("+")), None)
-        return first is None or first.startswith(("-", "/dev/", "/proc/"))
-    if is_interpreter(name):
-        given = [word.value or "" for word in words[1:]]
-        program = next((value for value in given if value == "-" or not value.startswith("-")), None)
-        if program is None:
-            return not _ABOUT_ITSELF.intersection(given)
-        return program == "-" or program.startswith(("/dev/", "/proc/"))
-    return False
-
-
-def is_interpreter(name: str) -> bool:
-    """Whatever its version."""
-    return name.rstrip("0123456789.") in INTERPRETERS
-
-
-_ABOUT_ITSELF = frozenset({"--help", "--version", "-V", "-h", "-v"})
-
-
-def _walk(root: Node) -> Iterator[Node]:
-    """In the order of the text; without recursion, for a command may be nested deeper than Python's stack."""
-    waiting = [root]
-    while waiting:
-        node = waiting.pop()
-        yield node
-        waiting.extend(reversed(node.named_children))
-
-
-@cache
-def _parser() -> Parser:
-    import tree_sitter
-    import tree_sitter_bash
-
-    return tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
+_REST_OF_LINE = pattern(r"[^'\"`\\(<#\n]*+\n")
+_LINE = pattern(r"([^\n]*+)(?:\n|(?<=[^\n])\Z)")
+# What a shell that only looks for the closing parenthesis of a substitution would count.
+_MARKED = pattern(r"['\"`()\\]")

@@ -4,27 +4,26 @@ check, for a command can reach any file without naming it."""
 from __future__ import annotations
 
 import os
-import re
 from typing import TYPE_CHECKING
 
 from holdfast.core.filesystem.location_path import below
-from holdfast.core.shell.grammar import parse
+from holdfast.core.shell.grammar import LONGEST_BYTES
+from holdfast.schema.pattern import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from holdfast.core.shell.grammar import Script, Word
+    from holdfast.core.shell.script import Script, Word
 
 MOST_DIRECTORIES = 20
 LONGEST_PATH = 4096
 
 
-def external_directories(command: str, workdir: Path, home: str) -> tuple[str, ...]:
-    """In the order of their mention, each once."""
-    script = parse(command)
+def external_directories(script: Script, workdir: Path, home: str) -> tuple[str, ...]:
+    """In the order of their mention, each once. Of an opaque script only the beginning is searched."""
     found: dict[str, None] = {}
-    for text, is_directory in (*_mentions(script), *(_tokens(command) if script.opaque else ())):
+    for text, is_directory in (*_mentions(script), *(_tokens(script.text) if script.opaque else ())):
         path = _absolute(text, home)
         if path is not None and not below(path, str(workdir)):
             found[path if is_directory else os.path.dirname(path)] = None
@@ -48,14 +47,20 @@ def _unquoted(word: Word) -> str:
     return word.value if word.value is not None else word.source.strip("\"'")
 
 
-def _tokens(command: str) -> Iterator[tuple[str, bool]]:
+def _tokens(text: str) -> Iterator[tuple[str, bool]]:
     """For what the grammar cannot read."""
-    for token in re.findall(r"""(?:[^\s"']|"[^"]*"|'[^']*')+""", command):
+    for token in _TOKEN.findall(text[:LONGEST_BYTES]):
         yield token.rstrip(";,|&").strip("\"'"), False
 
 
 def _absolute(text: str, home: str) -> str | None:
-    text = re.sub(r"^(?:~|\$HOME|\$\{HOME\})(?=/|$)", lambda found: home, text)
-    if not text.startswith("/") or len(text) > LONGEST_PATH or re.search(r"[\0$`]", text):
+    if not text.startswith("/"):
+        text = _HOME.sub(lambda found: home, text)
+    if not text.startswith("/") or len(text) > LONGEST_PATH or _DYNAMIC.search(text):
         return None
     return os.path.normpath(text).replace("//", "/")
+
+
+_TOKEN = pattern(r"""(?:[^\s"']|"[^"]*"|'[^']*')+""")
+_HOME = pattern(r"^(?:~|\$HOME|\$\{HOME\})(?=/|$)")
+_DYNAMIC = pattern(r"[\0$`]")

@@ -16,7 +16,7 @@ from holdfast.core.filesystem.location_path import Target
 from holdfast.core.filesystem.mutation import MAX_FILE_BYTES, FileMutations
 from holdfast.core.filesystem.text import decode
 from holdfast.core.filesystem.transaction import Change, ChangesFailed
-from holdfast.core.tool.builtin.authorize import Authorizer, allow_outside, explaining
+from holdfast.core.tool.builtin.authorize import Authorizer, allow_outside, explaining, narrowest_first
 from holdfast.core.tool.builtin.hunk import HunkError, apply_chunks
 from holdfast.core.tool.builtin.patch import AddFile, DeleteFile, Operation, PatchError, UpdateFile, parse
 from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure
@@ -81,7 +81,7 @@ def apply_patch_tool(files: LocationFiles, permissions: Authorizer) -> Tool[Patc
         targets = [target for one in located for target in (one.target, one.destination) if target is not None]
         await allow_outside(permissions, context, targets)
         resources = list(dict.fromkeys(target.resource for target in targets))
-        await permissions.allow(context, "edit", resources, save=["*"])
+        await permissions.allow(context, "edit", resources, save=narrowest_first(*resources))
         steps = await asyncio.to_thread(_rehearse, located)
         output = await asyncio.to_thread(_report, steps)
         await (_together(files, steps) if settings.patch_atomic else _one_by_one(files, steps))

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from holdfast.core.filesystem.errors import FileError
+from holdfast.core.permission.wildcard import has_wildcard
 from holdfast.core.tool.tool import ToolContext, ToolFailure
 
 if TYPE_CHECKING:
@@ -51,6 +52,12 @@ async def allow_outside(permissions: Authorizer, context: ToolContext, targets: 
     """The approvals that come before a tool's own: one for each directory outside the Location."""
     for boundary in dict.fromkeys(target.boundary for target in targets if target.boundary is not None):
         await permissions.allow(context, "external_directory", [boundary], save=[boundary])
+
+
+def narrowest_first(*resources: str) -> tuple[str, ...]:
+    """What may be approved for good: these resources, which is what `always` saves by itself, or everything. A resource
+    with a wildcard in its name would be saved as a pattern for others; then nothing is offered."""
+    return () if any(map(has_wildcard, resources)) else (*resources, "*")
 
 
 @contextmanager

@@ -14,7 +14,8 @@ from holdfast.core.filesystem.errors import PathError
 from holdfast.core.filesystem.location_path import LocationPaths, Target
 from holdfast.core.process.environment import child_environment
 from holdfast.core.process.process import TREE_LIMIT, Ended, ProcessError, Processes
-from holdfast.core.shell.approval import approval
+from holdfast.core.shell.approval import Approval, approval
+from holdfast.core.shell.grammar import parse
 from holdfast.core.shell.output import CommandOutput
 from holdfast.core.shell.references import external_directories
 from holdfast.core.shell.select import command_shell
@@ -31,6 +32,8 @@ LONGEST_TIMEOUT = 600_000
 PROGRESS_SECONDS = 2.0
 PROGRESS_BYTES = 2048
 SHOWN_COMMAND = 500
+QUICK_CHARACTERS = 512
+"""Commands up to this length are examined on the event loop, in about a millisecond."""
 
 DESCRIPTION = (
     "Run a command in a shell and return its output and exit code. This is no sandbox: the command has the full "
@@ -121,12 +124,12 @@ class _Bash:
         self._host = host
         self._settings = settings
         self._store = store
+        self._examining = asyncio.Lock()
 
     async def execute(self, given: BashInput, context: ToolContext) -> BashOutput:
         settings = self._settings()
         workdir = self._workdir(given, settings)
-        warnings = self._warnings(given.command, workdir.path)
-        await self._authorize(given.command, workdir, warnings, context)
+        warnings = await self._authorize(given.command, workdir, context)
         # Approval may have taken hours.
         _check_directory(given.command, workdir)
         output = CommandOutput(self._store)
@@ -152,18 +155,28 @@ class _Bash:
             raise _unable(given.command, f"{path}: {problem}") from problem
         return target
 
-    def _warnings(self, command: str, workdir: Path) -> list[str]:
-        home = self._host.get("HOME", "/")
-        return [OUTSIDE.format(directory=found.rstrip("/")) for found in external_directories(command, workdir, home)]
-
-    async def _authorize(self, command: str, workdir: Target, warnings: list[str], context: ToolContext) -> None:
+    async def _authorize(self, command: str, workdir: Target, context: ToolContext) -> list[str]:
+        """Returns the warnings that were shown with the request."""
         if workdir.boundary is not None:
             boundary = (workdir.boundary,)
             await self._authorizer.allow(context, "external_directory", boundary, save=boundary)
         _check_directory(command, workdir)
-        resources, save = approval(command)
+        (resources, save), warnings = await self._examine(command, workdir.path)
         metadata = {"command": visible(command), "workdir": workdir.resource, "warnings": warnings}
         await self._authorizer.allow(context, "bash", resources, save=save, metadata=metadata)
+        return warnings
+
+    async def _examine(self, command: str, workdir: Path) -> tuple[Approval, list[str]]:
+        """A long command takes some 20 ms. Parallel calls would add up on the event loop, or in several threads."""
+        if len(command) <= QUICK_CHARACTERS:
+            return self._examined(command, workdir)
+        async with self._examining:
+            return await asyncio.to_thread(self._examined, command, workdir)
+
+    def _examined(self, command: str, workdir: Path) -> tuple[Approval, list[str]]:
+        script = parse(command)
+        outside = external_directories(script, workdir, self._host.get("HOME", "/"))
+        return approval(script), [OUTSIDE.format(directory=found.rstrip("/")) for found in outside]
 
     async def _run(
         self, command: str, workdir: Path, timeout: int, settings: BashSettings, output: CommandOutput
@@ -195,6 +208,8 @@ def _checkpoints(output: CommandOutput) -> Iterator[None]:
 
 def visible(command: str) -> str:
     """For a prompt: what a reader cannot see, or what would change the order of what he sees, is spelled out."""
+    if command.replace("\n", "").replace("\t", "").isprintable():
+        return command
     return "".join(
         f"\\u{{{ord(char):x}}}" if unicodedata.category(char) in _UNSEEN and char not in "\n\t" else char
         for char in command

@@ -13,7 +13,7 @@ from holdfast.core.filesystem.location_files import LocationFiles
 from holdfast.core.filesystem.location_path import Target
 from holdfast.core.filesystem.mutation import MAX_FILE_BYTES
 from holdfast.core.filesystem.text import decode
-from holdfast.core.tool.builtin.authorize import Authorizer, allow_outside, explaining
+from holdfast.core.tool.builtin.authorize import Authorizer, allow_outside, explaining, narrowest_first
 from holdfast.core.tool.builtin.replacement import Mismatch, replace
 from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure
 from holdfast.schema.frozen import Frozen
@@ -57,7 +57,7 @@ def edit_tool(files: LocationFiles, permissions: Authorizer) -> Tool[EditInput, 
         with explaining(unable):
             target = files.resolve(given.path, "write")
         await allow_outside(permissions, context, [target])
-        await permissions.allow(context, "edit", [target.resource], save=["*"])
+        await permissions.allow(context, "edit", [target.resource], save=narrowest_first(target.resource))
         with explaining(unable):
             edit = await asyncio.to_thread(_prepare, target, given)
             try:

@@ -17,7 +17,7 @@ from holdfast.core.filesystem.location_files import FileSettings, LocationFiles
 from holdfast.core.filesystem.location_path import Target
 from holdfast.core.filesystem.page import Page, Room, binary, lines_of_file, malformed, page_of, page_of_text
 from holdfast.core.filesystem.text import SAMPLE_BYTES, UTF8, Encoding, decode, guess_encoding, is_binary, marked
-from holdfast.core.tool.builtin.authorize import Authorizer, allow_outside, explaining
+from holdfast.core.tool.builtin.authorize import Authorizer, allow_outside, explaining, narrowest_first
 from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.record import Record
@@ -79,7 +79,7 @@ def read_tool(
         with explaining(f"Unable to read {given.path}"):
             target = files.resolve(given.path, kind="directory")
         await allow_outside(permissions, context, [target])
-        await permissions.allow(context, "read", [target.resource], save=["*"])
+        await permissions.allow(context, "read", [target.resource], save=narrowest_first(target.resource))
         with explaining(f"Unable to read {given.path}"):
             output, found = await _read(_Reading(given, target, files.settings()))
         if found is not None:

@@ -59,7 +59,8 @@ def webfetch_tool(
 
     async def execute(given: WebfetchInput, context: ToolContext) -> Fetched:
         async def allow(url: str) -> None:
-            save = ("*", f"{parse_url(url).origin()}/*")
+            origin = str(parse_url(url).origin())
+            save = () if "*" in origin else (f"{origin}/*",)
             await authorizer.allow(context, ACTION, (url,), save=save, metadata=msgspec.to_builtins(given))
 
         def exempt(url: str) -> bool:

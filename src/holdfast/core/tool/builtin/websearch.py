@@ -59,8 +59,9 @@ def websearch_tool(
 
     async def execute(given: WebsearchInput, context: ToolContext) -> SearchResult:
         backend = backends[zlib.crc32(context.session_id.encode()) % len(backends)]
+        save = () if "*" in given.query else (given.query, "*")
         metadata = {**msgspec.to_builtins(given), "provider": backend.name}
-        await authorizer.allow(context, ACTION, (given.query,), save=("*",), metadata=metadata)
+        await authorizer.allow(context, ACTION, (given.query,), save=save, metadata=metadata)
         try:
             text = find_text(await _ask(fetcher, backend, given, context))
         except FetchFailed as failure:

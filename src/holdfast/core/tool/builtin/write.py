@@ -10,7 +10,7 @@ from holdfast.core.filesystem.diff import FileDiff, file_diff
 from holdfast.core.filesystem.location_files import LocationFiles
 from holdfast.core.filesystem.mutation import MAX_FILE_BYTES
 from holdfast.core.filesystem.text import encode_like
-from holdfast.core.tool.builtin.authorize import Authorizer, allow_outside, explaining
+from holdfast.core.tool.builtin.authorize import Authorizer, allow_outside, explaining, narrowest_first
 from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure
 from holdfast.schema.record import Record
 from holdfast.schema.session_message import TextContent
@@ -44,7 +44,7 @@ def write_tool(files: LocationFiles, permissions: Authorizer) -> Tool[WriteInput
         with explaining(unable):
             target = files.resolve(given.path, "write")
         await allow_outside(permissions, context, [target])
-        await permissions.allow(context, "edit", [target.resource], save=["*"])
+        await permissions.allow(context, "edit", [target.resource], save=narrowest_first(target.resource))
         settings = files.settings()
         if settings.stale_guard and files.marks.is_stale(context.session_id, target.path):
             raise ToolFailure(CHANGED_SINCE_READ)
