@@ -10,6 +10,7 @@ from holdfast.core.session.runner.turn import Limits
 from holdfast.core.session.settings import CompactionSettings, SessionSettings
 from holdfast.core.tool.builtin.bash import BashSettings
 from holdfast.core.tool.preview import OutputLimits
+from holdfast.llm.limits import AnswerLimits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -76,7 +77,10 @@ def session_settings(config: Config, environment: Mapping[str, str]) -> SessionS
     snapshots = config.latest("snapshots")
     return SessionSettings(
         compaction=CompactionSettings(**compaction),
-        limits=Limits(**_given(config, "holdfast", only=Limits._fields)),
+        limits=Limits(
+            **_given(config, "holdfast", only=("running_calls", "calls", "repeated_calls")),
+            answer=AnswerLimits(**_given(config, "holdfast", "answer")),
+        ),
         snapshots=snapshots is not False,
         **_given(config, "holdfast", only=("titles", "recovery", "turns")),
     )
