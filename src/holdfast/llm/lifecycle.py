@@ -81,16 +81,18 @@ class Emitter:
 
     def text(self, id: str, text: str) -> None:
         if text:
-            if id not in self._texts:
+            blocks = self._texts
+            if id not in blocks:
                 self.open_text(id)
             size = len(text) if text.isascii() else byte_length(text)
-            total = self._texts[id] + size
-            if total > self._part_limit or size > self._room:
+            total = blocks[id] + size
+            room = self._room - size
+            if total > self._part_limit or room < 0:
                 if kept := cut(text, min(size - total + self._part_limit, self._room)):
                     self._out.append(ev.TextDelta(id, kept))
                 self._too_large("a text", "part_bytes", size)
-            self._texts[id] = total
-            self._room -= size
+            blocks[id] = total
+            self._room = room
             self._out.append(ev.TextDelta(id, text))
 
     def close_text(self, id: str, metadata: ProviderMetadata | None = None) -> None:
@@ -107,16 +109,18 @@ class Emitter:
 
     def reasoning(self, id: str, text: str) -> None:
         if text:
-            if id not in self._reasonings:
+            blocks = self._reasonings
+            if id not in blocks:
                 self.open_reasoning(id)
             size = len(text) if text.isascii() else byte_length(text)
-            total = self._reasonings[id] + size
-            if total > self._part_limit or size > self._room:
+            total = blocks[id] + size
+            room = self._room - size
+            if total > self._part_limit or room < 0:
                 if kept := cut(text, min(size - total + self._part_limit, self._room)):
                     self._out.append(ev.ReasoningDelta(id, kept))
                 self._too_large("a reasoning part", "part_bytes", size)
-            self._reasonings[id] = total
-            self._room -= size
+            blocks[id] = total
+            self._room = room
             self._out.append(ev.ReasoningDelta(id, text))
 
     def close_reasoning(self, id: str, metadata: ProviderMetadata | None = None) -> None:

@@ -238,9 +238,10 @@ class Decoding:
     def events(self, frames: Sequence[bytes], *, last: bool = False) -> tuple[list[Event], LLMError | None]:
         """The events up to the failure, if there is one: how bytes were grouped on their way may not matter."""
         events: list[Event] = []
+        feed = self._decoder.feed
         try:
             for frame in frames:
-                if batch := self._decoder.feed(frame):
+                if batch := feed(frame):
                     events += batch
                 else:
                     self._count_silent(len(frame))

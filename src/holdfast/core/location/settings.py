@@ -77,10 +77,8 @@ def session_settings(config: Config, environment: Mapping[str, str]) -> SessionS
     snapshots = config.latest("snapshots")
     return SessionSettings(
         compaction=CompactionSettings(**compaction),
-        limits=Limits(
-            **_given(config, "holdfast", only=("running_calls", "calls", "repeated_calls")),
-            answer=AnswerLimits(**_given(config, "holdfast", "answer")),
-        ),
+        limits=Limits(**_given(config, "holdfast", only=Limits._fields)),
+        answer=AnswerLimits(**_given(config, "holdfast", "answer")),
         snapshots=snapshots is not False,
         **_given(config, "holdfast", only=("titles", "recovery", "turns")),
     )

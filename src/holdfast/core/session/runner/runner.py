@@ -323,9 +323,17 @@ class _Drain:
         price = ready.resolved.price
         publisher = TurnPublisher(around.log, self._outbox, of, around.ids, around.clock, price)
         limits = ready.settings.limits
-        pace = Pace(lambda: around.ownership.executing > 1)
         turn = Turn(
-            of, publisher, self._outbox, ready.tools, around.authorizer, self._interrupt, self._allowance, limits, pace
+            of,
+            publisher,
+            self._outbox,
+            ready.tools,
+            around.authorizer,
+            self._interrupt,
+            self._allowance,
+            limits,
+            ready.settings.answer,
+            Pace(lambda: around.ownership.executing > 1),
         )
         if ready.settings.snapshots:
             self._trees.begin()

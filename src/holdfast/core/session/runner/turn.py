@@ -57,7 +57,6 @@ class Limits(NamedTuple):
     """Of one turn; what is over is recorded and fails."""
     repeated_calls: int = 100
     """The same call in a row; then the drain stops."""
-    answer: AnswerLimits = DEFAULT_LIMITS
 
 
 class Outcome(Frozen):
@@ -86,6 +85,7 @@ class Turn:
         interrupt: Interrupt,
         allowance: Allowance,
         limits: Limits,
+        answer: AnswerLimits = DEFAULT_LIMITS,
         pace: Pace | None = None,
     ) -> None:
         self._of = of
@@ -96,6 +96,7 @@ class Turn:
         self._interrupt = interrupt
         self._allowance = allowance
         self._limits = limits
+        self._answer_limits = answer
         self._pace = pace
         self._slots = asyncio.Semaphore(limits.running_calls)
         self._running: set[asyncio.Task[None]] = set()
@@ -186,7 +187,7 @@ class Turn:
             prepared,
             retry=retry,
             before=self._dispatched,
-            limits=self._limits.answer,
+            limits=self._answer_limits,
             pace=self._pace,
         )
         async with aclosing(sending) as batches:
