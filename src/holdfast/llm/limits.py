@@ -55,7 +55,7 @@ class AnswerTooLarge(LLMError):
             shown += " times what was received"
         super().__init__(
             "InvalidProviderOutput",
-            f"The answer was cut off: {what} exceeds the limit of {shown} ({SETTINGS}.{setting}). "
+            f"The answer was cut off: {what} may not exceed {shown} ({SETTINGS}.{setting}). "
             "What arrived before the limit is kept; the connection was closed.",
             kind="limit",
         )

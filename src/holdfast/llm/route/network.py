@@ -200,19 +200,20 @@ class _Inflation:
     def __init__(self, bits: int, ratio: int) -> None:
         self._inflater = zlib.decompressobj(bits)
         self._ratio = ratio
-        self._received = 0
+        self._consumed = 0
         self._given = 0
 
     def pieces(self, data: bytes) -> Iterator[bytes]:
         """What follows from these bytes; none are the end."""
         if not data and not self._inflater.eof:
             raise zlib.error("the compressed body is not whole")
-        self._received += len(data)
         while data and not self._inflater.eof:
-            if piece := self._inflater.decompress(data, INFLATED):
-                self._given += len(piece)
-                if self._given > INFLATION_FLOOR and self._given > self._received * self._ratio:
-                    raise AnswerTooLarge("the decompression of the body", self._ratio, "inflation")
+            piece = self._inflater.decompress(data, INFLATED)
+            self._given += len(piece)
+            self._consumed += len(data) - len(self._inflater.unconsumed_tail)
+            if self._given > INFLATION_FLOOR and self._given > self._consumed * self._ratio:
+                raise AnswerTooLarge("the decompressed body", self._ratio, "inflation")
+            if piece:
                 yield piece
             data = self._inflater.unconsumed_tail
 
