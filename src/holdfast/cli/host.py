@@ -87,6 +87,7 @@ class Host(Holdfast):
                 *services.agents.diagnostics(),
                 *services.commands.diagnostics(),
                 *services.catalog.diagnostics(),
+                *services.snapshots.diagnostics(),
             )
             problems = (
                 Problem(

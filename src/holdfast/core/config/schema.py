@@ -257,6 +257,13 @@ class Answer(Section):
     inflation: PositiveInt | None = None
 
 
+class SnapshotLimits(Section):
+    """Limits on the snapshots of a project (SES-222)."""
+
+    file_bytes: PositiveInt | None = None
+    files: PositiveInt | None = None
+
+
 class Holdfast(Section):
     """What only this runtime knows."""
 
@@ -269,6 +276,7 @@ class Holdfast(Section):
     calls: PositiveInt | None = None
     repeated_calls: PositiveInt | None = None
     answer: Answer | None = None
+    snapshot: SnapshotLimits | None = None
     environment: list[str] | None = None
     """Variables of the host that commands get beyond the usual ones."""
     external_paths: Literal["ask", "deny"] | None = None

@@ -3,12 +3,15 @@
 Invariants
 - A tree is content: taking one changes no file, and two equal states give the same tree.
 - Every path that is restored lies inside the worktree; git itself refuses anything else.
-- The store is shared by every Location and process that works on the project; an index is not."""
+- The store is shared by every Location and process that works on the project; an index is not.
+- Taking a tree is bounded in file size, number of files and time; a project beyond that has no snapshots, and a person
+  is told."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import os
 import secrets
 import time
@@ -18,11 +21,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from holdfast.core.process.git import Git, GitFailed, literal, names
 from holdfast.core.process.which import which
 from holdfast.core.snapshot.errors import Operation, SnapshotError
+from holdfast.core.snapshot.selection import SETTINGS, LeftOut, SnapshotLimits, TooMuch, check_entries, left_out
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from holdfast.core.config.document import Diagnostic
     from holdfast.core.location.project import Project
 
 PATCH_LIMIT = 256 * 1024
@@ -32,6 +37,11 @@ PATCHED_FILES = 500
 FROM_INPUT = ("--pathspec-from-file=-", "--pathspec-file-nul")
 LEFT_SECONDS = 24 * 60 * 60
 """After which an index that nobody used was left by a process that died."""
+SLOW_SECONDS = 5.0
+SLOW_CAPTURES = 2
+"""In a row that failed or were given up after SLOW_SECONDS; then there are no more."""
+
+log = logging.getLogger(__name__)
 
 
 class FileChange(NamedTuple):
@@ -46,7 +56,7 @@ class FileChange(NamedTuple):
 class Snapshots:
     """Of one project, for one Location. Its captures take turns."""
 
-    def __init__(self, project: Project, folder: Path) -> None:
+    def __init__(self, project: Project, folder: Path, limits: Callable[[], SnapshotLimits] = SnapshotLimits) -> None:
         self._worktree = project.directory
         name = hashlib.sha256(str(project.directory).encode()).hexdigest()[:20]
         self._store = folder / name
@@ -54,20 +64,53 @@ class Snapshots:
         self._runner = Git(os.environ)
         self._turn = asyncio.Lock()
         self._ready = False
-        self.possible = project.store is not None and which("git") is not None
-        """Without a repository there is no saying which files matter."""
+        self._limits = limits
+        self._left_out = LeftOut(self._store / "left-out")
+        self._slow = 0
+        self._off: SnapshotLimits | None = None
+        """The limits that the project exceeds."""
+        self._available = project.store is not None and which("git") is not None
+
+    @property
+    def possible(self) -> bool:
+        """Without a repository there is no saying which files matter. Other limits are another chance."""
+        return self._available and self._off != self._limits()
+
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """Why this project has no snapshots, as far as this process or an earlier one has found out."""
+        from holdfast.core.config.document import Diagnostic
+
+        try:
+            return (Diagnostic(str(self._worktree), self._problem_file.read_text(encoding="utf-8")),)
+        except OSError:
+            return ()
 
     async def capture(self) -> str:
-        """The tree of everything that git does not ignore and can read, right now."""
+        """The tree of everything that git does not ignore and can read, right now, without files that are too large."""
         async with self._turn:
-            await self._prepare()
-            await self._add_all()
-            return (await self._git("capture", "write-tree")).decode("ascii").strip()
+            limits, began = self._limits(), time.monotonic()
+            try:
+                await self._prepare()
+                large = await self._select(limits)
+                tree = (await self._git("capture", "write-tree")).decode("ascii").strip()
+                if large:
+                    await asyncio.to_thread(self._left_out.note, tree, large)
+            except TooMuch as error:
+                self._switch_off(limits, str(error))
+                raise SnapshotError("capture", str(error)) from error
+            except (asyncio.CancelledError, SnapshotError):
+                if time.monotonic() - began >= SLOW_SECONDS:
+                    self._count_slow(limits)
+                raise
+            self._slow = 0
+            self._problem_file.unlink(missing_ok=True)
+            return tree
 
     async def files(self, before: str, after: str) -> list[str]:
-        """Paths that differ, relative to the worktree."""
+        """Paths that differ, relative to the worktree. What was left out of either tree counts as unchanged."""
         out = await self._git("files", "diff-tree", "-r", "-z", "--no-renames", "--name-only", before, after)
-        return names(out)
+        hidden = await asyncio.to_thread(self._left_out.of, before, after)
+        return [name for name in names(out) if name not in hidden]
 
     async def diff(self, before: str, after: str, paths: Sequence[str]) -> list[FileChange]:
         """Of these paths, those that differ."""
@@ -100,6 +143,8 @@ class Snapshots:
             await self._prepare()
             listed = await self._git("restore", "ls-tree", "-r", "-z", "--name-only", "--full-tree", tree)
             known = set(names(listed))
+            hidden = await asyncio.to_thread(self._left_out.of, tree)
+            paths = [path for path in paths if path not in hidden]
             present = [path for path in paths if path in known]
             if present:
                 await self._git("restore", "checkout", tree, *FROM_INPUT, given=as_input(present))
@@ -160,19 +205,52 @@ class Snapshots:
                 if left.stat().st_mtime < time.time() - LEFT_SECONDS:
                     left.unlink()
 
-    async def _add_all(self) -> None:
+    async def _select(self, limits: SnapshotLimits) -> list[str]:
+        """Bring the index up to date; the files that were too large for that. Raises TooMuch."""
+        listing = ("ls-files", "-z", "--others", "--modified", "--deleted", "--exclude-standard")
+        listed = await self._git("capture", *listing)
+        if listed.count(0) > 2 * limits.files:  # a path that was deleted is there twice
+            raise TooMuch(f"more than {limits.files} of its files are new or changed ({SETTINGS}.files)")
+        changed = names(listed)
+        large = await asyncio.to_thread(left_out, self._worktree, changed, limits)
+        if len(changed) > len(large):
+            await self._add_all(large)
+            check_entries(self._index, limits)
+        return large
+
+    async def _add_all(self, but: Sequence[str]) -> None:
         """What git cannot add is left out alone: a file that nobody may read, a repository without a commit."""
-        everything = ("add", "--all", "--ignore-errors", "--", ".")
+        everything = ("add", "--all", "--ignore-errors", *FROM_INPUT)
+        excluded = [f":(exclude,top,literal){path}" for path in but]
         try:
-            await self._git("capture", *everything)
+            await self._git("capture", *everything, given=_pathspecs([".", *excluded]))
         except SnapshotError as error:
             # Such a repository takes with it what is named together with it.
             listed = await self._git("capture", "ls-files", "-z", "--others", "--exclude-standard")
             below = [f":(exclude,top,literal){path}" for path in names(listed) if path.endswith("/")]
             if below:
-                await self._git("capture", *everything, *below)
+                await self._git("capture", *everything, given=_pathspecs([".", *excluded, *below]))
             elif not _left_out(error.message):
                 raise
+
+    def _count_slow(self, limits: SnapshotLimits) -> None:
+        self._slow += 1
+        if self._slow >= SLOW_CAPTURES:
+            self._switch_off(
+                limits, f"{SLOW_CAPTURES} attempts in a row took longer than {SLOW_SECONDS:g} s and failed"
+            )
+
+    def _switch_off(self, limits: SnapshotLimits, reason: str) -> None:
+        self._off = limits
+        self._slow = 0
+        text = f"this project has no snapshots, so changes of its files cannot be reverted: {reason}"
+        log.error("%s: %s", self._worktree, text)
+        with suppress(OSError):
+            self._problem_file.write_text(text, encoding="utf-8")
+
+    @property
+    def _problem_file(self) -> Path:
+        return self._store / "problem"
 
     async def _git(self, operation: Operation, *arguments: str, given: bytes = b"") -> bytes:
         own = {
@@ -189,7 +267,11 @@ class Snapshots:
 
 def as_input(paths: Sequence[str]) -> bytes:
     """Exactly these paths for FROM_INPUT; as arguments, many of them would be more than a command line holds."""
-    return b"\0".join(map(os.fsencode, literal(paths)))
+    return _pathspecs(literal(paths))
+
+
+def _pathspecs(specs: Sequence[str]) -> bytes:
+    return b"\0".join(map(os.fsencode, specs))
 
 
 def _left_out(said: str) -> bool:
