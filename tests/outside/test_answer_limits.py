@@ -5,15 +5,17 @@ from __future__ import annotations
 
 import gzip
 import json
+import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler
 
 import pytest
-from tests.cli.conftest import Machine, Provider, frame
+from tests.cli.conftest import Machine, Provider, Server, eventually, frame
 
-from holdfast import Holdfast, PromptInput
+from holdfast import Holdfast, PromptInput, connect_sync
 from holdfast.schema.session_message import AssistantMessage, TextPart, ToolError, ToolPart
 
 pytestmark = pytest.mark.anyio
@@ -212,3 +214,25 @@ async def test_a_wrong_limit_is_reported_and_not_used(holdfast: Machine) -> None
     """LLM-390, CAT-030: nothing is accepted in silence."""
     holdfast.configure_user(holdfast={"answer": {"part_bytes": 0}})
     assert "holdfast: answer.part_bytes: Expected `int` >= 1; ignored" in holdfast("doctor").err
+
+
+def test_sigterm_in_the_middle_of_a_flood_ends_the_server(
+    holdfast: Machine, provider: Provider, serve: Callable[..., Server]
+) -> None:
+    """SES-221: within 5 seconds, and what was received is recorded as an interrupted turn."""
+    flood = provider.behave = Flood(piece=frame({"content": "ab"}) * 200, most=1024 * MIB)
+    configure(holdfast, provider)
+    server = serve("--no-auth")
+    with connect_sync(server.url) as client:
+        session = client.sessions.create()
+        client.sessions.prompt(session.id, prompt=PromptInput(text="go"))
+        eventually(lambda: flood.sent > MIB)
+    began = time.monotonic()
+    server.process.send_signal(signal.SIGTERM)
+    server.process.wait(10)
+    assert time.monotonic() - began < 5
+    _, (_, answer) = holdfast.look(session.id)
+    assert isinstance(answer, AssistantMessage)
+    assert answer.error is not None
+    assert answer.error.message == "Provider turn interrupted"
+    assert holdfast.healthy()
