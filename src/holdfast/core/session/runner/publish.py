@@ -2,7 +2,7 @@
 
 Invariants
 - The assistant message starts with the first content or with a failure, and ends with exactly one terminal event.
-- What one network read completed is one commit.
+- What one network read completed, or one slice of a large read, is one commit.
 - A delta is announced only after the start of its block has been, and never after its end."""
 
 from __future__ import annotations
