@@ -16,6 +16,6 @@ class SubscriberOverflow(Exception):
 
     def __init__(self, capacity: int) -> None:
         super().__init__(
-            f"the subscriber fell more than {capacity} events or 32 MiB behind; refresh and subscribe again"
+            f"the subscriber fell more than {capacity} events or 32 MiB behind; subscribe again"
         )
         self.capacity = capacity
