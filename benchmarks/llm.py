@@ -14,13 +14,17 @@ from typing import TYPE_CHECKING
 import aiohttp
 import httpx2
 
+from holdfast.llm.event import TextDelta
+from holdfast.llm.lifecycle import Emitter
+from holdfast.llm.limits import DEFAULT_LIMITS
 from holdfast.llm.model import Model
 from holdfast.llm.protocols.anthropic_messages import AnthropicMessages
+from holdfast.llm.protocols.chat_stream import ChatDecoder
 from holdfast.llm.protocols.openai_chat import OpenAIChat
 from holdfast.llm.request import Message, TextPart, ToolCallPart, assistant, make_request, tool_result, user
 from holdfast.llm.route.network import NetworkTransport
 from holdfast.llm.route.route import Route
-from holdfast.llm.stream import prepare, stream
+from holdfast.llm.stream import Decoding, prepare, stream
 from holdfast.schema.codec import encode
 
 if TYPE_CHECKING:
@@ -125,6 +129,33 @@ async def many_streams(url: str) -> float:
     return ours / other
 
 
+class _Uncounted(Emitter):
+    """As if an answer had no limits."""
+
+    def text(self, id: str, text: str) -> None:
+        if text:
+            self.open_text(id)
+            self._out.append(TextDelta(id, text))
+
+
+async def limits_cost(url: str) -> float:
+    """CPU per text delta through the decoder, with its size counted against the limits, over the same without."""
+    frames = [_frame(f"word{index} ")[6:-2] for index in range(DELTAS)]
+    counted: list[float] = []
+    uncounted: list[float] = []
+    for _ in range(5 * ROUNDS):
+        for emitter, times in ((Emitter(), counted), (_Uncounted(), uncounted)):
+            decoder = ChatDecoder("bench")
+            decoder._emit = emitter
+            decoding = Decoding(decoder, DEFAULT_LIMITS)
+            started = time.process_time()
+            for start in range(0, DELTAS, 100):
+                decoding.events(frames[start : start + 100])
+            times.append(time.process_time() - started)
+    print(f"    {min(counted) / DELTAS * 1e6:.2f} us a delta, without counting {min(uncounted) / DELTAS * 1e6:.2f}")
+    return min(counted) / min(uncounted)
+
+
 async def _read_bare(session: aiohttp.ClientSession, url: str) -> None:
     async with session.post(url, data=b"{}") as response:
         async for _ in response.content.iter_any():
@@ -192,6 +223,7 @@ def _model(protocol: WireProtocol, url: str) -> Model:
 
 SCENARIOS: tuple[tuple[str, Callable[[str], Awaitable[float]], float], ...] = (
     ("CPU per text delta against a bare aiohttp read", delta_cost, 3.0),
+    ("CPU per text delta in the decoder, with limits against without", limits_cost, 1.2),
     ("200 paced streams, decoded, against httpx2 reading them", many_streams, 1.0),
     ("encoding what is new at turn 500 against turn 10", turn_cost, 1.3),
 )

@@ -14,6 +14,7 @@ from tests.llm.lifecycle_checker import LifecycleChecker, check_lifecycle
 from holdfast.llm import event as ev
 from holdfast.llm.errors import LLMError
 from holdfast.llm.lifecycle import Emitter, OpenCall, truncated
+from holdfast.llm.limits import AnswerLimits
 from holdfast.llm.request import ToolResult
 
 
@@ -306,7 +307,7 @@ def test_a_failure_ends_what_is_open() -> None:
 
 def test_many_blocks_and_calls_of_one_name_cost_no_more_than_others() -> None:
     """LLM-364: what a provider repeats may not make decoding quadratic."""
-    emit = Emitter()
+    emit = Emitter(AnswerLimits(blocks=50_000))
     ids = [emit.open_call("c", "f").id for _ in range(20_000)]
     assert len(set(ids)) == 20_000
     assert ids[:3] == ["c", "c~1", "c~2"]

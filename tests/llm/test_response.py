@@ -140,7 +140,7 @@ async def test_an_answer_without_an_end_is_no_response() -> None:
         def __getattr__(self, name: str) -> Any:
             return getattr(chat_model().route.protocol, name)
 
-        def decoder(self, model: Any, request: Any) -> Mute:
+        def decoder(self, model: Any, request: Any, limits: Any) -> Mute:
             return Mute()
 
     model = chat_model()

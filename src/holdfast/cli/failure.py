@@ -28,6 +28,7 @@ def execute(
     import logging
 
     logging.basicConfig(level=logging.ERROR, format="error: %(message)s")
+    _show_upgrades()
     # The writer thread shares the interpreter with the loop; shorter turns let commits answer sooner.
     sys.setswitchinterval(0.0005)
     try:
@@ -39,6 +40,19 @@ def execute(
         if type(error).__module__.startswith("holdfast."):
             return fail(str(error))
         raise
+
+
+def _show_upgrades() -> None:
+    """A large database takes seconds to upgrade; nobody should think that the command hangs."""
+    import logging
+
+    log = logging.getLogger("holdfast.core.database.sqlite")
+    log.setLevel(logging.WARNING)
+    log.propagate = False
+    if not log.handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("holdfast: %(message)s"))
+        log.addHandler(handler)
 
 
 def fail(message: str) -> int:

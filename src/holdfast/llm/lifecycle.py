@@ -1,19 +1,22 @@
-"""Keeps the order of canonical events, so that a decoder cannot get it wrong: blocks open and close once."""
+"""Keeps the order of canonical events, so that a decoder cannot get it wrong: blocks open and close once. Counts what
+they hold against the limits of an answer."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
 from holdfast.llm import event as ev
 from holdfast.llm.errors import BODY_LIMIT, LLMError, classify, excerpt, invalid_output, retry_info
+from holdfast.llm.limits import DEFAULT_LIMITS, AnswerLimits, AnswerTooLarge, byte_length, cut
 from holdfast.schema.codec import encode
 
 if TYPE_CHECKING:
     from holdfast.llm.request import ProviderMetadata, ToolResult
 
 CODE_LIMIT = 100
+NAME_LIMIT = 100
 _OBJECT = msgspec.json.Decoder(dict[str, Any])
 
 
@@ -25,15 +28,24 @@ class OpenCall:
         self.name = name
         self.hosted = hosted
         self.pieces: list[str] = []
+        self.size = 0
+        """Bytes of arguments so far."""
         self.metadata: ProviderMetadata | None = None
 
 
 class Emitter:
-    def __init__(self) -> None:
+    """Raises AnswerTooLarge, with the events that were not taken yet, when the answer exceeds a limit."""
+
+    def __init__(self, limits: AnswerLimits = DEFAULT_LIMITS) -> None:
+        self._limits = limits
+        self._part_limit = limits.part_bytes
+        self._room = limits.turn_bytes
+        """Bytes that the answer may still grow by."""
         self._out: list[ev.Event] = []
         self._started = False
-        self._texts: dict[str, None] = {}
-        self._reasonings: dict[str, None] = {}
+        self._texts: dict[str, int] = {}
+        self._reasonings: dict[str, int] = {}
+        """Open blocks, with how many bytes they have."""
         self._calls: dict[str, OpenCall] = {}
         self._doubtful: list[OpenCall] = []
         self._awaited: set[str] = set()
@@ -63,34 +75,58 @@ class Emitter:
 
     def open_text(self, id: str, metadata: ProviderMetadata | None = None) -> None:
         if id not in self._texts:
-            self._begin(id)
-            self._texts[id] = None
+            self._begin(id, metadata)
+            self._texts[id] = 0
             self._out.append(ev.TextStart(id, metadata))
 
     def text(self, id: str, text: str) -> None:
         if text:
-            self.open_text(id)
+            blocks = self._texts
+            if id not in blocks:
+                self.open_text(id)
+            size = len(text) if text.isascii() else byte_length(text)
+            total = blocks[id] + size
+            room = self._room - size
+            if total > self._part_limit or room < 0:
+                if kept := cut(text, min(size - total + self._part_limit, self._room)):
+                    self._out.append(ev.TextDelta(id, kept))
+                self._too_large("a text", "part_bytes", size)
+            blocks[id] = total
+            self._room = room
             self._out.append(ev.TextDelta(id, text))
 
     def close_text(self, id: str, metadata: ProviderMetadata | None = None) -> None:
         if id in self._texts:
             del self._texts[id]
+            self._count(metadata)
             self._out.append(ev.TextEnd(id, metadata))
 
     def open_reasoning(self, id: str, metadata: ProviderMetadata | None = None) -> None:
         if id not in self._reasonings:
-            self._begin(id)
-            self._reasonings[id] = None
+            self._begin(id, metadata)
+            self._reasonings[id] = 0
             self._out.append(ev.ReasoningStart(id, metadata))
 
     def reasoning(self, id: str, text: str) -> None:
         if text:
-            self.open_reasoning(id)
+            blocks = self._reasonings
+            if id not in blocks:
+                self.open_reasoning(id)
+            size = len(text) if text.isascii() else byte_length(text)
+            total = blocks[id] + size
+            room = self._room - size
+            if total > self._part_limit or room < 0:
+                if kept := cut(text, min(size - total + self._part_limit, self._room)):
+                    self._out.append(ev.ReasoningDelta(id, kept))
+                self._too_large("a reasoning part", "part_bytes", size)
+            blocks[id] = total
+            self._room = room
             self._out.append(ev.ReasoningDelta(id, text))
 
     def close_reasoning(self, id: str, metadata: ProviderMetadata | None = None) -> None:
         if id in self._reasonings:
             del self._reasonings[id]
+            self._count(metadata)
             self._out.append(ev.ReasoningEnd(id, metadata))
 
     def close_reasonings(self) -> None:
@@ -107,13 +143,23 @@ class Emitter:
     def open_call(self, id: str, name: str, *, hosted: bool = False) -> OpenCall:
         """Under its id, or a variant of it when another call of the turn has that."""
         call = OpenCall(self.fresh(id), name, hosted=hosted)
-        self._begin(call.id)
+        self._begin(call.id, name)
         self._calls[call.id] = call
         self._out.append(ev.ToolInputStart(call.id, name))
         return call
 
     def call_delta(self, call: OpenCall, text: str) -> None:
         if text:
+            size = byte_length(text)
+            call.size += size
+            if call.size > self._limits.argument_bytes or size > self._room:
+                room = size - call.size + self._limits.argument_bytes
+                if kept := cut(text, min(room, self._room)):
+                    self._out.append(ev.ToolInputDelta(call.id, call.name, kept))
+                self._too_large(
+                    f"the arguments of a call of {excerpt(call.name, limit=NAME_LIMIT)}", "argument_bytes", size
+                )
+            self._room -= size
             call.pieces.append(text)
             self._out.append(ev.ToolInputDelta(call.id, call.name, text))
 
@@ -131,6 +177,9 @@ class Emitter:
         if call.id not in self._calls:
             return
         raw = "".join(call.pieces) if arguments is None else arguments
+        if arguments is not None and byte_length(arguments) > self._limits.argument_bytes:
+            self._too_large(_arguments_of(call), "argument_bytes", 0)
+        self._count(call.metadata)
         self.drop_call(call)
         if cut and not raw.strip():
             return  # cut before the first argument, which is not a call without any
@@ -182,6 +231,7 @@ class Emitter:
         self._close_doubtful()
         if id in self._awaited:
             self._awaited.discard(id)
+            self._count((result, metadata))
             self._out.append(ev.ToolResultEvent(id, name, result, metadata=metadata))
 
     # -- the end -------------------------------------------------------------------------------------------------
@@ -195,6 +245,7 @@ class Emitter:
         self._drop_calls()
         if reason == "stop" and self.called:
             reason = "tool-calls"
+        self._count((usage, metadata))
         self.ended = True
         self._out.append(ev.StepFinish(reason, usage, metadata=metadata))
         self._out.append(ev.Finish(reason, usage, metadata))
@@ -229,12 +280,29 @@ class Emitter:
             )
         )
 
-    def _begin(self, id: str) -> None:
+    def _begin(self, id: str, beside: object) -> None:
         if id in self._used:
             raise invalid_output(f"block {id} was opened twice")
+        if len(self._used) >= self._limits.blocks:
+            raise AnswerTooLarge("the number of texts and calls", self._limits.blocks, "blocks", self.take())
+        self._count((id, beside))
         self._used.add(id)
         self._start()
         self._close_doubtful()
+
+    def _count(self, value: object) -> None:
+        """Count what is stored beside texts and arguments: ids, names, metadata, results of hosted calls."""
+        if value is None:
+            return
+        size = len(encode(value))
+        if size > self._room:
+            self._too_large("the answer", "turn_bytes", size)
+        self._room -= size
+
+    def _too_large(self, what: str, setting: str, size: int) -> NoReturn:
+        if size > self._room:
+            raise AnswerTooLarge("the answer", self._limits.turn_bytes, "turn_bytes", self.take())
+        raise AnswerTooLarge(what, getattr(self._limits, setting), setting, self.take())
 
     def _close_doubtful(self) -> None:
         """Something else began, so the limit did not cut them."""
@@ -252,6 +320,10 @@ class Emitter:
         if not self._started:
             self._started = True
             self._out.append(ev.StepStart())
+
+
+def _arguments_of(call: OpenCall) -> str:
+    return f"the arguments of a call of {excerpt(call.name, limit=NAME_LIMIT)}"
 
 
 def _is_object(text: str) -> bool:

@@ -15,6 +15,7 @@ from holdfast.llm.request import (
     ToolCallPart,
     ToolResultPart,
 )
+from holdfast.llm.text_buffer import TextBuffer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,62 +42,77 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
 class _Block:
     def __init__(self, kind: str, metadata: ProviderMetadata | None) -> None:
         self.kind = kind
-        self.pieces: list[str] = []
+        self.text = TextBuffer()
         self.metadata = metadata
 
 
+class Fold:
+    """Events in, a response out; deltas are not kept. Parts are in order of their first start; metadata at the end of a
+    block wins over that at its start."""
+
+    def __init__(self) -> None:
+        self._items: list[_Block | Part] = []
+        self._blocks: dict[str, _Block] = {}
+        self._usage: ev.Usage | None = None
+        self._error: ev.ProviderError | None = None
+        self.reason: str | None = None
+        self.metadata: ProviderMetadata | None = None
+
+    def add(self, events: Iterable[ev.Event]) -> None:
+        for event in events:
+            match event:
+                case ev.TextStart(id, given) | ev.ReasoningStart(id, given):
+                    block = _Block("text" if isinstance(event, ev.TextStart) else "reasoning", given)
+                    self._blocks[id] = block
+                    self._items.append(block)
+                case ev.TextDelta(id, text) | ev.ReasoningDelta(id, text):
+                    self._blocks[id].text.add(text)
+                case ev.TextEnd(id, given) | ev.ReasoningEnd(id, given):
+                    self._blocks[id].metadata = given or self._blocks[id].metadata
+                case ev.ToolCall():
+                    self._items.append(
+                        ToolCallPart(
+                            id=event.id,
+                            name=event.name,
+                            input=event.input,
+                            provider_executed=event.provider_executed,
+                            provider_metadata=event.metadata,
+                        )
+                    )
+                case ev.ToolResultEvent():
+                    self._items.append(
+                        ToolResultPart(
+                            id=event.id,
+                            name=event.name,
+                            result=event.result,
+                            provider_executed=event.provider_executed,
+                            provider_metadata=event.metadata,
+                        )
+                    )
+                case ev.StepFinish():
+                    self._usage = event.usage or self._usage
+                case ev.Finish():
+                    self._usage = event.usage or self._usage
+                    self.reason, self.metadata = event.reason, event.metadata
+                case ev.ProviderError():
+                    self._usage = event.usage or self._usage
+                    self.reason, self._error = self.reason or "error", event
+                case _:
+                    pass
+
+    def response(self) -> Response:
+        parts = tuple(_part(item) if isinstance(item, _Block) else item for item in self._items)
+        return Response(parts=parts, reason=self.reason, usage=self._usage, error=self._error, metadata=self.metadata)
+
+
 def fold(events: Iterable[ev.Event]) -> Response:
-    """Parts in order of their first start; metadata at the end of a block wins over that at its start."""
-    items: list[_Block | Part] = []
-    open_blocks: dict[str, _Block] = {}
-    reason: str | None = None
-    usage: ev.Usage | None = None
-    error: ev.ProviderError | None = None
-    metadata: ProviderMetadata | None = None
-    for event in events:
-        match event:
-            case ev.TextStart(id, given) | ev.ReasoningStart(id, given):
-                block = _Block("text" if isinstance(event, ev.TextStart) else "reasoning", given)
-                open_blocks[id] = block
-                items.append(block)
-            case ev.TextDelta(id, text) | ev.ReasoningDelta(id, text):
-                open_blocks[id].pieces.append(text)
-            case ev.TextEnd(id, given) | ev.ReasoningEnd(id, given):
-                open_blocks[id].metadata = given or open_blocks[id].metadata
-            case ev.ToolCall():
-                items.append(
-                    ToolCallPart(
-                        id=event.id,
-                        name=event.name,
-                        input=event.input,
-                        provider_executed=event.provider_executed,
-                        provider_metadata=event.metadata,
-                    )
-                )
-            case ev.ToolResultEvent():
-                items.append(
-                    ToolResultPart(
-                        id=event.id,
-                        name=event.name,
-                        result=event.result,
-                        provider_executed=event.provider_executed,
-                        provider_metadata=event.metadata,
-                    )
-                )
-            case ev.StepFinish():
-                usage = event.usage or usage
-            case ev.Finish():
-                reason, usage, metadata = event.reason, event.usage or usage, event.metadata
-            case ev.ProviderError():
-                reason, error, usage = reason or "error", event, event.usage or usage
-            case _:
-                pass
-    parts = tuple(_part(item) if isinstance(item, _Block) else item for item in items)
-    return Response(parts=parts, reason=reason, usage=usage, error=error, metadata=metadata)
+    folding = Fold()
+    folding.add(events)
+    return folding.response()
 
 
 def _part(block: _Block) -> Part:
-    text = "".join(block.pieces)
+    text = block.text.whole()
     if block.kind == "text":
         return TextPart(text=text, provider_metadata=block.metadata)
     return ReasoningPart(text=text, provider_metadata=block.metadata)

@@ -12,8 +12,9 @@ import msgspec
 
 from holdfast.llm.errors import LLMError, classify, excerpt, invalid_output, invalid_request, redact, sent_secrets
 from holdfast.llm.event import Finish, ProviderError
+from holdfast.llm.limits import DEFAULT_LIMITS, AnswerLimits, AnswerTooLarge
 from holdfast.llm.model import Model, resolve
-from holdfast.llm.response import Response, fold
+from holdfast.llm.response import Fold, Response
 from holdfast.llm.route.auth import refresh
 from holdfast.llm.route.executor import DEFAULT_RETRY, Retry, exchange, read_bounded
 from holdfast.llm.route.transport import HttpRequest, HttpResponse, Transport, content_type
@@ -22,15 +23,17 @@ from holdfast.schema.frozen import Frozen
 from holdfast.schema.sse import FrameTooLarge, SSEFrames
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 
     from holdfast.llm.body import Draft
     from holdfast.llm.event import Event, Usage
+    from holdfast.llm.pace import Pace
     from holdfast.llm.protocols.base import Decoder
     from holdfast.llm.request import Message, Request
     from holdfast.llm.route.eventstream import AwsFrames
 
-FRAME_LIMIT = 16 * 1024 * 1024
+SLICE = 16 * 1024
+"""Decoded at once, which takes about half a millisecond; then other tasks may run."""
 STREAM_TYPES = {
     "sse": ("text/event-stream", "application/octet-stream", ""),
     "aws-eventstream": ("application/vnd.amazon.eventstream", "application/octet-stream", ""),
@@ -92,11 +95,14 @@ def stream(
     *,
     retry: Retry = DEFAULT_RETRY,
     before: Callable[[], Awaitable[None]] | None = None,
+    limits: AnswerLimits = DEFAULT_LIMITS,
+    pace: Pace | None = None,
 ) -> AsyncGenerator[list[Event], None]:
-    """Events in order, grouped by network read. Closing the iterator, or cancelling, releases the connection.
-    `before` is awaited when everything is ready; nothing is sent until it returns."""
+    """Events in order, grouped by network read, or by slices of a large one. Closing the iterator, or cancelling,
+    releases the connection. `before` is awaited when everything is ready; nothing is sent until it returns. An answer
+    that exceeds `limits` raises AnswerTooLarge after the events before it; `pace` says how fast it is read."""
     prepared = request if isinstance(request, Prepared) else prepare(model, request)
-    batches = _stream(transport, prepared, retry, before)
+    batches = _stream(transport, prepared, retry, before, limits, pace)
     total = model.route.timeouts.total
     return batches if total is None else _limited(batches, total)
 
@@ -122,22 +128,27 @@ async def _limited(batches: AsyncGenerator[list[Event], None], total: float) -> 
 
 async def generate(transport: Transport, model: Model, request: Request, *, retry: Retry = DEFAULT_RETRY) -> Response:
     """The whole answer at once."""
-    events: list[Event] = []
+    folding = Fold()
     async with aclosing(stream(transport, model, request, retry=retry)) as batches:
         async for batch in batches:
-            events += batch
-    response = fold(events)
+            folding.add(batch)
+    response = folding.response()
     if response.reason is None:
         raise LLMError("InvalidProviderOutput", "the answer ended without a terminal finish event")
     return response
 
 
 async def _stream(
-    transport: Transport, prepared: Prepared, retry: Retry, before: Callable[[], Awaitable[None]] | None
+    transport: Transport,
+    prepared: Prepared,
+    retry: Retry,
+    before: Callable[[], Awaitable[None]] | None,
+    limits: AnswerLimits,
+    pace: Pace | None,
 ) -> AsyncGenerator[list[Event], None]:
     model, route = prepared.model, prepared.model.route
     await refresh(route.auth)
-    request = http_request(prepared)
+    request = http_request(prepared, limits)
     secrets = (*route.auth.secrets(), *sent_secrets(request.url, request.headers))
     if before is not None:
         await before()
@@ -145,7 +156,7 @@ async def _stream(
         from holdfast.llm.route.websocket import socket_turn
 
         try:
-            async with aclosing(socket_turn(transport, prepared, request)) as batches:
+            async with aclosing(socket_turn(transport, prepared, request, pace)) as batches:
                 async for batch in batches:
                     yield _redacted(batch, secrets)
             return
@@ -155,27 +166,33 @@ async def _stream(
                 raise
             # There was no socket and nothing was sent: this turn goes over HTTP.
     response = await exchange(transport, request, secrets, retry)
-    decoder = route.protocol.decoder(model, prepared.request)
+    decoder = route.protocol.decoder(model, prepared.request, limits)
+    decoding = Decoding(decoder, limits)
     try:
         await _check_type(route.protocol.framing, response)
-        frames = _frames(route.protocol.framing)
+        frames = _frames(route.protocol.framing, limits.frame_bytes)
         async with aclosing(response.chunks()) as chunks:  # type: ignore[type-var]
             async for chunk in chunks:
-                events, failed = _decoded(decoder, frames.feed(chunk))
-                if events:
-                    yield _redacted(events, secrets)
-                if failed is not None:
-                    raise failed
-                if decoder.done:
-                    response.release()
-                    return
-        events, failed = _decoded(decoder, frames.finish(), last=True)
+                for piece in _slices(chunk):
+                    decoding.received(len(piece))
+                    events, failed = decoding.events(frames.feed(piece))
+                    if events:
+                        yield _redacted(events, secrets)
+                    if failed is not None:
+                        raise failed
+                    if decoder.done:
+                        response.release()
+                        return
+                    wait = pace.wait_after(len(piece)) if pace is not None else 0.0
+                    if wait or len(piece) == SLICE:
+                        await asyncio.sleep(wait)
+        events, failed = decoding.events(frames.finish(), last=True)
         if events:
             yield _redacted(events, secrets)
         if failed is not None:
             raise failed
     except FrameTooLarge as error:
-        raise LLMError("InvalidProviderOutput", f"{route.protocol.name}: {error}") from error
+        raise AnswerTooLarge("one event of the stream", limits.frame_bytes, "frame_bytes") from error
     except LLMError as error:
         if error.kind == "read":
             error.message = f"Failed to read {model.provider}/{route.id} stream: {error.message}"
@@ -187,25 +204,59 @@ async def _stream(
         await response.close()
 
 
-def _frames(framing: str) -> SSEFrames | AwsFrames:
+def _frames(framing: str, limit: int) -> SSEFrames | AwsFrames:
     if framing == "sse":
-        return SSEFrames(FRAME_LIMIT)
+        return SSEFrames(limit)
     from holdfast.llm.route.eventstream import AwsFrames
 
-    return AwsFrames(FRAME_LIMIT)
+    return AwsFrames(limit)
 
 
-def _decoded(decoder: Decoder, frames: Sequence[bytes], *, last: bool = False) -> tuple[list[Event], LLMError | None]:
-    """The events up to the failure, if there is one: how bytes were grouped on their way may not matter."""
-    events: list[Event] = []
-    try:
-        for frame in frames:
-            events += decoder.feed(frame)
-        if last:
-            events += decoder.finish()
-    except LLMError as error:
-        return events, error
-    return events, None
+def _slices(chunk: bytes) -> Iterator[bytes]:
+    if len(chunk) <= SLICE:
+        yield chunk
+    else:
+        for start in range(0, len(chunk), SLICE):
+            yield chunk[start : start + SLICE]
+
+
+class Decoding:
+    """A decoder with the limits on what it reads: all bytes, and those of frames that add nothing to the answer, which
+    a decoder may hold on to."""
+
+    def __init__(self, decoder: Decoder, limits: AnswerLimits) -> None:
+        self._decoder = decoder
+        self._limits = limits
+        self._received = 0
+        self._silent = 0
+
+    def received(self, size: int) -> None:
+        self._received += size
+        if self._received > self._limits.stream_bytes:
+            raise AnswerTooLarge("the stream", self._limits.stream_bytes, "stream_bytes")
+
+    def events(self, frames: Sequence[bytes], *, last: bool = False) -> tuple[list[Event], LLMError | None]:
+        """The events up to the failure, if there is one: how bytes were grouped on their way may not matter."""
+        events: list[Event] = []
+        feed = self._decoder.feed
+        try:
+            for frame in frames:
+                if batch := feed(frame):
+                    events += batch
+                else:
+                    self._count_silent(len(frame))
+            if last:
+                events += self._decoder.finish()
+        except AnswerTooLarge as error:
+            return events + error.events, error
+        except LLMError as error:
+            return events, error
+        return events, None
+
+    def _count_silent(self, size: int) -> None:
+        self._silent += size
+        if self._silent > self._limits.turn_bytes:
+            raise AnswerTooLarge("what adds nothing to the answer", self._limits.turn_bytes, "turn_bytes")
 
 
 def _used(decoder: Decoder) -> Usage | None:
@@ -225,7 +276,7 @@ def _redacted(batch: list[Event], secrets: tuple[str, ...]) -> list[Event]:
     return [*batch[:-1], msgspec.structs.replace(last, message=redact(last.message, secrets), code=code)]
 
 
-def http_request(prepared: Prepared) -> HttpRequest:
+def http_request(prepared: Prepared, limits: AnswerLimits = DEFAULT_LIMITS) -> HttpRequest:
     """Headers of the route, then of the request, then the credential over the exact bytes."""
     model, route = prepared.model, prepared.model.route
     overlay = prepared.request.http
@@ -235,7 +286,7 @@ def http_request(prepared: Prepared) -> HttpRequest:
     own = {"content-type": "application/json"}
     headers = _lower({"accept": accept}, dict(route.headers), (overlay and overlay.headers) or {}, own)
     headers = _lower(headers, route.auth.headers(url, headers, body), own)
-    return HttpRequest(url, headers, body, route.timeouts)
+    return HttpRequest(url, headers, body, route.timeouts, limits)
 
 
 def _lower(*layers: Mapping[str, str]) -> dict[str, str]:

@@ -14,6 +14,7 @@ class FaultyDisk(apsw.VFS):
     def __init__(self) -> None:
         super().__init__("holdfast-test-disk", "unix", makedefault=True)
         self.wal_syncs = 0
+        self.bytes_read = 0
         self.heal()
 
     def heal(self) -> None:
@@ -42,6 +43,7 @@ class _File(apsw.VFSFile):
     def xRead(self, amount: int, offset: int) -> bytes:
         if self._disk.read_fails:
             raise apsw.IOError("input/output error")
+        self._disk.bytes_read += amount
         return super().xRead(amount, offset)
 
     def xSync(self, flags: int) -> None:

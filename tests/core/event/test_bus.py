@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from tests.core.event.samples import SES, Story, follow, raw, seqs
 
+from holdfast.core.event import bus
 from holdfast.core.event.bus import Announcement, Subscription
 from holdfast.core.event.errors import SubscriberOverflow
 from holdfast.schema.live_event import SessionIdle, TextDelta
@@ -190,6 +191,27 @@ async def test_the_default_buffer_holds_256_events(story: Story) -> None:
     with pytest.raises(SubscriberOverflow) as overflow:
         await live.next()
     assert overflow.value.capacity == 256
+
+
+async def test_a_buffer_is_bounded_in_bytes_and_takes_any_single_event(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """EVT-074"""
+    monkeypatch.setattr(bus, "BUFFER_BYTES", 10_000)
+    large = msgspec.structs.replace(DELTA, delta="x" * 20_000)
+    medium = msgspec.structs.replace(DELTA, delta="x" * 4_500)
+    live = story.log.bus.subscribe()
+    for _ in range(3):
+        story.log.announce(large)
+        assert len(await live.next()) == 1
+        for _ in range(2):
+            story.log.announce(medium)
+        assert len(await live.next()) == 2, "what was taken does not count any more"
+    for _ in range(3):
+        story.log.announce(medium)
+    assert len(await live.next()) == 2
+    with pytest.raises(SubscriberOverflow):
+        await live.next()
 
 
 async def test_a_subscription_ends_when_the_log_closes(story: Story) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import socket
 import ssl
+import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
@@ -16,6 +17,7 @@ from tests.llm.support import HELLO_CHAT, HELLO_CLAUDE, KEY, Naps, chat_model, c
 
 from holdfast.llm import event as ev
 from holdfast.llm.errors import LLMError
+from holdfast.llm.limits import INFLATION_FLOOR
 from holdfast.llm.model import Model
 from holdfast.llm.request import Request, make_request
 from holdfast.llm.route.auth import KeyAuth
@@ -398,6 +400,53 @@ async def test_a_connection_lost_after_the_calls_does_not_lose_them(transport: N
 
 async def test_a_compressed_stream_is_read(transport: NetworkTransport) -> None:
     packed = gzip.compress(HELLO_CHAT)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-encoding: gzip\r\n"
+        writer.write(head + b"content-length: %d\r\n\r\n" % len(packed) + packed)
+        await writer.drain()
+
+    async with raw_server(serve) as base:
+        events = await turn(transport, chat_model(base_url=base))
+    assert isinstance(events[-1], ev.Finish)
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
+@pytest.mark.parametrize("status", [200, 500])
+async def test_a_body_that_becomes_far_too_large_is_not_decompressed(
+    transport: NetworkTransport, encoding: str, status: int
+) -> None:
+    """LLM-396: neither as an answer nor as an error, and the connection is closed."""
+    filler = b": " + b"x" * (64 * 1024 * 1024) + b"\n\n"
+    packed = gzip.compress(filler) if encoding == "gzip" else zlib.compress(filler)
+    closed = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        head = b"HTTP/1.1 %d OK\r\ncontent-type: text/event-stream\r\ncontent-encoding: %s\r\n\r\n"
+        writer.write(head % (status, encoding.encode()) + packed[: len(packed) // 2])
+        await writer.drain()
+        await reader.read()
+        closed.set()
+
+    async with raw_server(serve) as base:
+        error = await failed(transport, chat_model(base_url=base))
+        async with asyncio.timeout(5):
+            await closed.wait()
+    if status == 200:
+        assert error.kind == "limit"
+        assert "200 times what was received (holdfast.answer.inflation)" in error.message
+    else:
+        assert error.status == 500
+
+
+async def test_a_stream_that_compresses_well_is_read(transport: NetworkTransport) -> None:
+    """LLM-396: deltas of one shape become about ten times smaller."""
+    frame = b'data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"%d "}}]}\n\n'
+    body = b"".join(frame % index for index in range(30_000)) + HELLO_CHAT
+    packed = gzip.compress(body)
+    assert len(body) > 2 * INFLATION_FLOOR
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_request(reader)

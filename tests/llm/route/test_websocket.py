@@ -14,6 +14,7 @@ from aiohttp import web
 
 from holdfast.llm import event as ev
 from holdfast.llm.errors import LLMError
+from holdfast.llm.limits import DEFAULT_LIMITS, AnswerLimits, AnswerTooLarge
 from holdfast.llm.model import Model
 from holdfast.llm.offline import ScriptedTransport
 from holdfast.llm.protocols.openai_chat import OpenAIChat
@@ -153,9 +154,9 @@ def says(events: Iterable[Frame]) -> Answer:
     return answer
 
 
-async def run(transport: Transport, model: Model, request: Request) -> Response:
+async def run(transport: Transport, model: Model, request: Request, limits: AnswerLimits = DEFAULT_LIMITS) -> Response:
     events: list[ev.Event] = []
-    async with asyncio.timeout(10), aclosing(stream(transport, model, request)) as batches:
+    async with asyncio.timeout(10), aclosing(stream(transport, model, request, limits=limits)) as batches:
         async for batch in batches:
             events += batch
     return fold(events)
@@ -767,15 +768,28 @@ async def test_limits(provider: Provider, transport: NetworkTransport, limits: T
     await provider.gone(1)
 
 
-async def test_a_frame_has_a_limit(
-    provider: Provider, transport: NetworkTransport, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_frame_has_a_limit(provider: Provider, transport: NetworkTransport) -> None:
     """LLM-363."""
-    monkeypatch.setattr(websocket, "FRAME_LIMIT", 1000)
     provider.answers = [says(spoken("x" * 2000))]
-    with pytest.raises(LLMError, match="larger than 1000 bytes") as caught:
-        await run(transport, model(provider), ask(user("hi")))
-    assert caught.value.reason == "InvalidProviderOutput"
+    with pytest.raises(AnswerTooLarge, match="1000 bytes") as caught:
+        await run(transport, model(provider), ask(user("hi")), AnswerLimits(frame_bytes=1000))
+    assert (caught.value.reason, caught.value.setting) == ("InvalidProviderOutput", "frame_bytes")
+    await provider.gone(1)
+
+
+async def test_an_answer_on_a_socket_has_the_same_limits(provider: Provider, transport: NetworkTransport) -> None:
+    """LLM-390: what arrived up to the limit is handed out, and the socket is closed."""
+    provider.answers = [says(spoken("x" * 2000))]
+    texts: list[str] = []
+
+    async def read() -> None:
+        async for batch in stream(transport, model(provider), ask(user("hi")), limits=AnswerLimits(part_bytes=1500)):
+            texts.extend(event.text for event in batch if isinstance(event, ev.TextDelta))
+
+    with pytest.raises(AnswerTooLarge, match=r"holdfast\.answer\.part_bytes"):
+        await read()
+    assert "".join(texts) == "x" * 1500
+    await provider.gone(1)
 
 
 async def test_a_frame_that_is_no_event(provider: Provider, transport: NetworkTransport) -> None:

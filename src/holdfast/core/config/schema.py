@@ -245,6 +245,25 @@ class Experimental(Section):
     policies: list[Statement] | None = None
 
 
+class Answer(Section):
+    """Limits on one answer of a provider (LLM-390)."""
+
+    part_bytes: PositiveInt | None = None
+    argument_bytes: PositiveInt | None = None
+    turn_bytes: PositiveInt | None = None
+    blocks: PositiveInt | None = None
+    frame_bytes: PositiveInt | None = None
+    stream_bytes: PositiveInt | None = None
+    inflation: PositiveInt | None = None
+
+
+class SnapshotLimits(Section):
+    """Limits on the snapshots of a project (SES-222)."""
+
+    file_bytes: PositiveInt | None = None
+    files: PositiveInt | None = None
+
+
 class Holdfast(Section):
     """What only this runtime knows."""
 
@@ -256,6 +275,8 @@ class Holdfast(Section):
     running_calls: PositiveInt | None = None
     calls: PositiveInt | None = None
     repeated_calls: PositiveInt | None = None
+    answer: Answer | None = None
+    snapshot: SnapshotLimits | None = None
     environment: list[str] | None = None
     """Variables of the host that commands get beyond the usual ones."""
     external_paths: Literal["ask", "deny"] | None = None

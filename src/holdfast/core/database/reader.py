@@ -1,6 +1,8 @@
 """Reading: a connection for short reads on the loop, and one named thread for everything else.
 
-A read on the loop never waits for a lock: where SQLite would, the same read moves to the thread."""
+Invariants
+- A read on the loop never waits for a lock: where SQLite would, the same read moves to the thread.
+- A read on the loop copies no large value: where one is met, the same read moves to the thread."""
 
 from __future__ import annotations
 
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from holdfast.core.database.unit import Row, Value
 
 
+VALUE_BYTES = 256 * 1024
+"""The largest value that is read on the loop, which takes about 0.1 ms."""
 # How long after a write SQLite is asked at every look, and how often it is asked in any case.
 RECENT_SECONDS = 1.0
 ASK_SECONDS = 0.15
@@ -32,6 +36,7 @@ class Reader:
         self._sql = queries
         self._near = connect(path, BusyWait(), readonly=True)
         self._near.set_busy_handler(None)
+        self._near.limit(apsw.SQLITE_LIMIT_LENGTH, VALUE_BYTES)
         self._far: apsw.Connection | None = None
         self._closed = False
         self._stamp = 0
@@ -43,7 +48,7 @@ class Reader:
         """A short indexed read."""
         try:
             return self._near.execute(self._sql[name], params).fetchall()
-        except apsw.BusyError:
+        except (apsw.BusyError, apsw.TooBigError):
             return await self.fetch_large(name, params)
         except apsw.Error as error:
             raise translate(error, self.path) from error

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 BATCH_LIMIT = 256
+BATCH_BYTES = 1024 * 1024
+"""Of the events of one commit. A larger unit is committed alone, so that no others wait for its pages to be synced."""
 CHECKPOINT_PAGES = 1_000
 TRUNCATE_PAGES = 16_000
 ROOM_PAGES = CHECKPOINT_PAGES + 100
@@ -55,6 +57,8 @@ class Writer:
         self._wal_pages = _left_behind(path)
         self._connection.set_wal_hook(self._note_wal)
         self._closed = False
+        self._postponed: Job | None = None
+        """Taken from the queue, and first in the next batch."""
         self._roomy = False
         self._thread = threading.Thread(target=self._work, name="holdfast-writer", daemon=True)
         self._thread.start()
@@ -87,7 +91,7 @@ class Writer:
             batch, running = self._next_batch()
             if batch:
                 self._commit(batch)
-            if self._jobs.empty() and self._wal_pages > CHECKPOINT_PAGES:
+            if self._postponed is None and self._jobs.empty() and self._wal_pages > CHECKPOINT_PAGES:
                 self._checkpoint()
         try:
             self._connection.close()
@@ -98,7 +102,7 @@ class Writer:
         job = self._next_job()
         if job is None:
             return [], False
-        batch = [job]
+        batch, size = [job], job.unit.size
         while len(batch) < BATCH_LIMIT and not batch[-1].unit.rebuild:
             try:
                 job = self._jobs.get_nowait()
@@ -106,10 +110,17 @@ class Writer:
                 break
             if job is None:
                 return batch, False
+            size += job.unit.size
+            if size > BATCH_BYTES:
+                self._postponed = job
+                break
             batch.append(job)
         return batch, True
 
     def _next_job(self) -> Job | None:
+        if self._postponed is not None:
+            job, self._postponed = self._postponed, None
+            return job
         if not self._roomy:
             try:
                 return self._jobs.get(timeout=IDLE_SECONDS)

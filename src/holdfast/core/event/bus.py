@@ -13,6 +13,8 @@ from holdfast.core.event.errors import SubscriberOverflow
 from holdfast.schema.frozen import Frozen
 
 CAPACITY = 256
+BUFFER_BYTES = 32 * 1024 * 1024
+"""Of what waits in one buffer; a single event may be larger, because it is never refused for its size alone."""
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +37,7 @@ class Subscription:
         self._types = types
         self._capacity = capacity
         self._buffer: deque[Announcement] = deque()
+        self._size = 0
         self._ready = asyncio.Event()
         self._overflowed = False
         self._closed = False
@@ -42,7 +45,8 @@ class Subscription:
     def offer(self, announcement: Announcement) -> None:
         if self._overflowed or (self._types is not None and announcement.type not in self._types):
             return
-        if len(self._buffer) >= self._capacity:
+        self._size += len(announcement.wire)
+        if self._buffer and (len(self._buffer) >= self._capacity or self._size > BUFFER_BYTES):
             self._overflowed = True
             self._bus.drop(self)
         else:
@@ -60,6 +64,7 @@ class Subscription:
             await self._ready.wait()
         taken = list(self._buffer)
         self._buffer.clear()
+        self._size = 0
         return taken
 
     async def __aiter__(self) -> AsyncIterator[Announcement]:

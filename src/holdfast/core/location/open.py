@@ -17,7 +17,13 @@ from holdfast.core.config.reload import LiveConfig
 from holdfast.core.context.registry import SystemContextRegistry
 from holdfast.core.lazy import Lazy
 from holdfast.core.location.services import LocationServices
-from holdfast.core.location.settings import output_limits, pty_settings, remembered, session_settings
+from holdfast.core.location.settings import (
+    output_limits,
+    pty_settings,
+    remembered,
+    session_settings,
+    snapshot_limits,
+)
 from holdfast.core.location.surface import Surface
 from holdfast.core.location.toolbox import register_tools
 from holdfast.core.permission.permission import Permissions
@@ -147,7 +153,9 @@ async def open_location(commons: Commons, location: Location, project: Project) 
         settings = remembered(config, pty_settings)
         return Ptys(location, commons.environment, ids=commons.ids, announce=announce, settings=settings)
 
-    snapshots = Snapshots(project, commons.directories.data / "snapshot", commons.environment)
+    snapshots = Snapshots(
+        project, commons.directories.data / "snapshot", commons.environment, remembered(config, snapshot_limits)
+    )
 
     def agent_of(session: Session) -> Agent:
         selection = agents.select(session.agent)

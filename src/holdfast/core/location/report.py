@@ -18,6 +18,7 @@ def config_report(services: LocationServices) -> ConfigReport:
         *services.agents.diagnostics(),
         *services.commands.diagnostics(),
         *services.catalog.diagnostics(),
+        *services.snapshots.diagnostics(),
     )
     problems = [
         ConfigProblem(

@@ -8,8 +8,10 @@ from holdfast.core.filesystem.image import ImageLimits
 from holdfast.core.filesystem.location_files import FileSettings
 from holdfast.core.session.runner.turn import Limits
 from holdfast.core.session.settings import CompactionSettings, SessionSettings
+from holdfast.core.snapshot.limits import SnapshotLimits
 from holdfast.core.tool.builtin.bash import BashSettings
 from holdfast.core.tool.preview import OutputLimits
+from holdfast.llm.limits import AnswerLimits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -77,9 +79,14 @@ def session_settings(config: Config, environment: Mapping[str, str]) -> SessionS
     return SessionSettings(
         compaction=CompactionSettings(**compaction),
         limits=Limits(**_given(config, "holdfast", only=Limits._fields)),
+        answer=AnswerLimits(**_given(config, "holdfast", "answer")),
         snapshots=snapshots is not False,
         **_given(config, "holdfast", only=("titles", "recovery", "turns")),
     )
+
+
+def snapshot_limits(config: Config) -> SnapshotLimits:
+    return SnapshotLimits(**_given(config, "holdfast", "snapshot"))
 
 
 def _given(config: Config, *path: str, only: tuple[str, ...] | None = None) -> dict[str, Any]:

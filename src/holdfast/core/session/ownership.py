@@ -122,6 +122,11 @@ class Ownership:
         """`obey(kind, session_id)` does what another process asks: `wake` or `interrupt`."""
         self._obey = obey
 
+    @property
+    def executing(self) -> int:
+        """How many Sessions this process drains right now."""
+        return len(self._held)
+
     async def acquire(
         self, session_id: str, interrupt: Interrupt, wanted: Callable[[], Awaitable[bool]]
     ) -> Lease | None:

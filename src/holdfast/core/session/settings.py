@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from holdfast.core.session.runner.turn import Limits
+from holdfast.llm.limits import DEFAULT_LIMITS, AnswerLimits
 from holdfast.schema.frozen import Frozen
 
 RecoveryPolicy = Literal["ask", "continue", "abandon"]
@@ -20,6 +21,7 @@ class CompactionSettings(Frozen):
 class SessionSettings(Frozen):
     compaction: CompactionSettings = CompactionSettings()
     limits: Limits = Limits()
+    answer: AnswerLimits = DEFAULT_LIMITS
     snapshots: bool = True
     titles: bool = True
     recovery: RecoveryPolicy = "ask"

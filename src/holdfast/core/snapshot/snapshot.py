@@ -5,12 +5,15 @@ Invariants
 - Every path that is restored lies inside the worktree; git itself refuses anything else.
 - Nothing of the repository's or the user's configuration is read: no filter runs and no line ending changes, so that
   what is restored is byte for byte what was there. Repositories below the worktree are no part of a tree.
-- The store is shared by every Location and process that works on the project; an index is not."""
+- The store is shared by every Location and process that works on the project; an index is not.
+- Taking a tree is bounded in file size, number of files and time; a project beyond that has no snapshots, and a person
+  is told."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import os
 import re
 import secrets
@@ -22,13 +25,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from holdfast.core.process.git import Git, GitFailed, literal, names
 from holdfast.core.process.git_directory import create_git_directory
 from holdfast.core.snapshot.errors import Operation, SnapshotError
+from holdfast.core.snapshot.limits import LeftOut, SnapshotLimits, TooMuch, check_entries, left_out
 from holdfast.core.snapshot.selection import select_files
 from holdfast.schema.pattern import pattern
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from holdfast.core.config.document import Diagnostic
     from holdfast.core.location.project import Project
 
 PATCH_LIMIT = 256 * 1024
@@ -50,6 +55,11 @@ ATTRIBUTES = "* -text !filter !ident !working-tree-encoding\n"
 GITLINK = b"160000"
 LEFT_SECONDS = 24 * 60 * 60
 """After which an index that nobody used was left by a process that died."""
+SLOW_SECONDS = 5.0
+SLOW_CAPTURES = 2
+"""In a row that failed or were given up after SLOW_SECONDS; then there are no more."""
+
+log = logging.getLogger(__name__)
 
 
 class FileChange(NamedTuple):
@@ -64,7 +74,13 @@ class FileChange(NamedTuple):
 class Snapshots:
     """Of one project, for one Location. Its captures take turns."""
 
-    def __init__(self, project: Project, folder: Path, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        project: Project,
+        folder: Path,
+        environment: Mapping[str, str] | None = None,
+        limits: Callable[[], SnapshotLimits] = SnapshotLimits,
+    ) -> None:
         self._worktree = project.directory
         name = hashlib.sha256(str(project.directory).encode()).hexdigest()[:20]
         self._store = folder / name
@@ -75,22 +91,54 @@ class Snapshots:
         self._ready = False
         self._tree: str | None = None
         """Of the index as it is."""
-        self.possible = project.store is not None and self._runner.program(self._worktree) is not None
-        """Without a repository there is no saying which files matter."""
+        self._limits = limits
+        self._left_out = LeftOut(self._store / "left-out")
+        self._slow = 0
+        self._off: SnapshotLimits | None = None
+        """The limits that the project exceeds."""
+        self._available = project.store is not None and self._runner.program(self._worktree) is not None
+
+    @property
+    def possible(self) -> bool:
+        """Without a repository there is no saying which files matter. Other limits are another chance."""
+        return self._available and self._off != self._limits()
+
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        """Why this project has no snapshots, as far as this process or an earlier one has found out."""
+        from holdfast.core.config.document import Diagnostic
+
+        try:
+            return (Diagnostic(str(self._worktree), self._problem_file.read_text(encoding="utf-8")),)
+        except OSError:
+            return ()
 
     async def capture(self) -> str:
-        """The tree of everything that git does not ignore and can read, right now."""
+        """The tree of everything that git does not ignore and can read, right now, without files that are too large."""
         async with self._turn:
-            await self._prepare()
-            await self._update_index()
-            if self._tree is None:
-                self._tree = (await self._git("capture", "write-tree")).decode("ascii").strip()
+            limits, began = self._limits(), time.monotonic()
+            try:
+                await self._prepare()
+                large = await self._update_index(limits)
+                if self._tree is None:
+                    self._tree = (await self._git("capture", "write-tree")).decode("ascii").strip()
+                if large:
+                    await asyncio.to_thread(self._left_out.note, self._tree, large)
+            except TooMuch as error:
+                self._switch_off(limits, str(error))
+                raise SnapshotError("capture", str(error)) from error
+            except (asyncio.CancelledError, SnapshotError):
+                if time.monotonic() - began >= SLOW_SECONDS:
+                    self._count_slow(limits)
+                raise
+            self._slow = 0
+            self._problem_file.unlink(missing_ok=True)
             return self._tree
 
     async def files(self, before: str, after: str) -> list[str]:
-        """Paths that differ, relative to the worktree."""
+        """Paths that differ, relative to the worktree. What was left out of either tree counts as unchanged."""
         out = await self._git("files", "diff-tree", "-r", "-z", "--no-renames", "--name-only", before, after)
-        return names(out)
+        hidden = await asyncio.to_thread(self._left_out.of, before, after)
+        return [name for name in names(out) if name not in hidden]
 
     async def diff(self, before: str, after: str, paths: Sequence[str]) -> list[FileChange]:
         """Of these paths, those that differ."""
@@ -126,7 +174,8 @@ class Snapshots:
             entries = [entry.partition(b"\t") for entry in listed.split(b"\0") if entry]
             below = {os.fsdecode(path) for kind, _, path in entries if kind.startswith(GITLINK)}
             known = {os.fsdecode(path) for _, _, path in entries}
-            paths = [path for path in paths if path not in below]  # recorded by an earlier version
+            below |= await asyncio.to_thread(self._left_out.of, tree)
+            paths = [path for path in paths if path not in below]  # repositories were recorded by an earlier version
             present = [path for path in paths if path in known]
             if present:
                 await self._git("restore", "checkout", tree, *FROM_INPUT, given=as_input(present))
@@ -201,14 +250,20 @@ class Snapshots:
                 if left.stat().st_mtime < time.time() - LEFT_SECONDS:
                     left.unlink()
 
-    async def _update_index(self) -> None:
+    async def _update_index(self, limits: SnapshotLimits) -> list[str]:
+        """Bring the index up to date; the files that were too large for that. Raises TooMuch."""
         selection = await select_files(partial(self._git, "capture"), self._worktree)
-        if selection.gone or selection.changed or not self._index.exists():
+        large = await asyncio.to_thread(left_out, self._worktree, selection.changed, limits)
+        hidden = frozenset(large)
+        changed = [path for path in selection.changed if path not in hidden]
+        if selection.gone or changed or not self._index.exists():
             self._tree = None
         if selection.gone:
             await self._git("capture", *LEAVE_OUT, given=separated(selection.gone))
-        if selection.changed:
-            await self._take_in(selection.changed)
+        if changed:
+            await self._take_in(changed)
+            check_entries(self._index, limits)
+        return large
 
     async def _take_in(self, paths: Sequence[str]) -> None:
         """git stops at a file that fails; the others are taken in without it."""
@@ -222,6 +277,25 @@ class Snapshots:
                 if failed is None or failed[1] not in left or attempt == UNUSABLE_FILES:
                     raise
                 del left[failed[1]]
+
+    def _count_slow(self, limits: SnapshotLimits) -> None:
+        self._slow += 1
+        if self._slow >= SLOW_CAPTURES:
+            self._switch_off(
+                limits, f"{SLOW_CAPTURES} attempts in a row took longer than {SLOW_SECONDS:g} s and failed"
+            )
+
+    def _switch_off(self, limits: SnapshotLimits, reason: str) -> None:
+        self._off = limits
+        self._slow = 0
+        text = f"this project has no snapshots, so changes of its files cannot be reverted: {reason}"
+        log.error("%s: %s", self._worktree, text)
+        with suppress(OSError):
+            self._problem_file.write_text(text, encoding="utf-8")
+
+    @property
+    def _problem_file(self) -> Path:
+        return self._store / "problem"
 
     async def _git(self, operation: Operation, *arguments: str, given: bytes = b"") -> bytes:
         try:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.llm.body import Draft
 from holdfast.llm.errors import invalid_request
+from holdfast.llm.limits import DEFAULT_LIMITS, AnswerLimits
 from holdfast.llm.media import NO_IMAGE, PDF, read_media, unsupported
 from holdfast.llm.model import Model, effort, options, output_limit
 from holdfast.llm.protocols.base import (
@@ -175,10 +176,10 @@ class AnthropicMessages(Frozen):
             case _:
                 return None
 
-    def decoder(self, model: Model, request: Request) -> MessagesDecoder:
+    def decoder(self, model: Model, request: Request, limits: AnswerLimits = DEFAULT_LIMITS) -> MessagesDecoder:
         from holdfast.llm.protocols.anthropic_stream import MessagesDecoder
 
-        return MessagesDecoder()
+        return MessagesDecoder(limits)
 
 
 class _State:

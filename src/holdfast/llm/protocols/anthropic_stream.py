@@ -9,6 +9,7 @@ import msgspec
 from holdfast.llm import event as ev
 from holdfast.llm.errors import invalid_output
 from holdfast.llm.lifecycle import Emitter, OpenCall, truncated
+from holdfast.llm.limits import DEFAULT_LIMITS, AnswerLimits
 from holdfast.llm.protocols.anthropic_messages import SERVER_TOOL
 from holdfast.llm.protocols.base import compact, read_frame
 from holdfast.llm.request import ToolResult
@@ -40,8 +41,8 @@ class _Thinking:
 
 
 class MessagesDecoder:
-    def __init__(self) -> None:
-        self._emit = Emitter()
+    def __init__(self, limits: AnswerLimits = DEFAULT_LIMITS) -> None:
+        self._emit = Emitter(limits)
         self._blocks: dict[int, OpenCall | _Thinking | str | None] = {}
         self._citations: dict[str, list[Any]] = {}
         self._hosted: dict[str, OpenCall] = {}

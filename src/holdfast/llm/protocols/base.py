@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import msgspec
 
 from holdfast.llm.errors import invalid_output, invalid_request
+from holdfast.llm.limits import DEFAULT_LIMITS, AnswerLimits
 from holdfast.llm.request import (
     MediaPart,
     Message,
@@ -92,7 +93,7 @@ class WireProtocol(Protocol):
     def markers(self, draft: Draft, request: Request) -> tuple[bytes, int]:
         """The cache marker of this protocol and how many of the newest messages get one."""
 
-    def decoder(self, model: Model, request: Request) -> Decoder: ...
+    def decoder(self, model: Model, request: Request, limits: AnswerLimits = DEFAULT_LIMITS) -> Decoder: ...
 
 
 def checked(protocol: WireProtocol, messages: Iterable[Message], *, visible: bool = False) -> list[Message]:

@@ -16,6 +16,7 @@ import msgspec
 
 from holdfast.llm.body import Draft
 from holdfast.llm.errors import invalid_request
+from holdfast.llm.limits import DEFAULT_LIMITS, AnswerLimits
 from holdfast.llm.media import NO_IMAGE, Media, read_media, unsupported
 from holdfast.llm.model import Model, deep_merge, options
 from holdfast.llm.protocols.base import (
@@ -217,10 +218,10 @@ class BedrockConverse(Frozen):
             case _:
                 return None
 
-    def decoder(self, model: Model, request: Request) -> ConverseDecoder:
+    def decoder(self, model: Model, request: Request, limits: AnswerLimits = DEFAULT_LIMITS) -> ConverseDecoder:
         from holdfast.llm.protocols.bedrock_stream import ConverseDecoder
 
-        return ConverseDecoder()
+        return ConverseDecoder(limits)
 
 
 class _State:

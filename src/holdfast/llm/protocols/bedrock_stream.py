@@ -11,6 +11,7 @@ import msgspec
 from holdfast.llm import event as ev
 from holdfast.llm.errors import invalid_output
 from holdfast.llm.lifecycle import Emitter, OpenCall, truncated
+from holdfast.llm.limits import DEFAULT_LIMITS, AnswerLimits
 from holdfast.llm.protocols.base import compact, read_frame
 from holdfast.llm.request import ToolResult
 
@@ -140,8 +141,8 @@ class _Result:
 
 
 class ConverseDecoder:
-    def __init__(self) -> None:
-        self._emit = Emitter()
+    def __init__(self, limits: AnswerLimits = DEFAULT_LIMITS) -> None:
+        self._emit = Emitter(limits)
         self._blocks: dict[int, OpenCall | _Text | _Thinking | _Result] = {}
         self._called: set[str] = set()
         self._hosted: dict[str, OpenCall] = {}

@@ -9,6 +9,7 @@ import msgspec
 from holdfast.llm import event as ev
 from holdfast.llm.errors import invalid_output
 from holdfast.llm.lifecycle import Emitter, OpenCall, truncated
+from holdfast.llm.limits import DEFAULT_LIMITS, AnswerLimits
 from holdfast.llm.protocols.base import compact, read_frame
 from holdfast.llm.protocols.openai_chat import join_details
 from holdfast.schema.codec import encode as to_json
@@ -59,9 +60,9 @@ _CHUNK = msgspec.json.Decoder(_Chunk)
 
 
 class ChatDecoder:
-    def __init__(self, namespace: str) -> None:
+    def __init__(self, namespace: str, limits: AnswerLimits = DEFAULT_LIMITS) -> None:
         self._namespace = namespace
-        self._emit = Emitter()
+        self._emit = Emitter(limits)
         self._text = self._reasoning = ""
         self._details: list[Any] = []
         self._calls: dict[int, OpenCall] = {}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from holdfast.llm.body import Draft
+from holdfast.llm.limits import DEFAULT_LIMITS, AnswerLimits
 from holdfast.llm.media import IMAGES, NO_IMAGE, PDF, read_media, unsupported
 from holdfast.llm.model import Model, options
 from holdfast.llm.protocols.base import (
@@ -105,10 +106,10 @@ class Gemini(Frozen):
     def markers(self, draft: Draft, request: Request) -> tuple[bytes, int]:
         return b"", 0
 
-    def decoder(self, model: Model, request: Request) -> GeminiDecoder:
+    def decoder(self, model: Model, request: Request, limits: AnswerLimits = DEFAULT_LIMITS) -> GeminiDecoder:
         from holdfast.llm.protocols.gemini_stream import GeminiDecoder
 
-        return GeminiDecoder(self.fresh)
+        return GeminiDecoder(self.fresh, limits)
 
 
 class _State:

@@ -9,6 +9,7 @@ import msgspec
 from holdfast.llm import event as ev
 from holdfast.llm.errors import invalid_output
 from holdfast.llm.lifecycle import Emitter, truncated
+from holdfast.llm.limits import DEFAULT_LIMITS, AnswerLimits
 from holdfast.llm.protocols.base import compact, read_frame
 from holdfast.llm.protocols.gemini import NAMESPACE
 from holdfast.schema.pattern import pattern
@@ -79,9 +80,9 @@ _CHUNK = msgspec.json.Decoder(_Chunk)
 class GeminiDecoder:
     """Every chunk has whole parts. A reason may come with any of them, so the finish waits for the end."""
 
-    def __init__(self, fresh: Callable[[], str]) -> None:
+    def __init__(self, fresh: Callable[[], str], limits: AnswerLimits = DEFAULT_LIMITS) -> None:
         self._fresh = fresh
-        self._emit = Emitter()
+        self._emit = Emitter(limits)
         self._text = self._reasoning = ""
         self._signature: str | None = None
         """Of the open reasoning block."""

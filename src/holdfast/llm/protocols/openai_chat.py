@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from holdfast.llm.body import Draft
+from holdfast.llm.limits import DEFAULT_LIMITS, AnswerLimits
 from holdfast.llm.media import NO_IMAGE, Media, read_media, unsupported
 from holdfast.llm.model import Model, effort, options
 from holdfast.llm.protocols.base import (
@@ -140,10 +141,10 @@ class OpenAIChat(Frozen):
             **_openrouter(given if self.namespace == "openrouter" else {}),
         }
 
-    def decoder(self, model: Model, request: Request) -> ChatDecoder:
+    def decoder(self, model: Model, request: Request, limits: AnswerLimits = DEFAULT_LIMITS) -> ChatDecoder:
         from holdfast.llm.protocols.chat_stream import ChatDecoder
 
-        return ChatDecoder(self.namespace)
+        return ChatDecoder(self.namespace, limits)
 
 
 def join_details(fragments: Iterable[Any]) -> list[Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from holdfast.llm.body import Draft
+from holdfast.llm.limits import DEFAULT_LIMITS, AnswerLimits
 from holdfast.llm.media import NO_IMAGE, PDF, read_media, unsupported
 from holdfast.llm.model import Model, effort, options
 from holdfast.llm.protocols.base import (
@@ -176,10 +177,10 @@ class OpenAIResponses(Frozen):
                     pass  # reasoning that the provider could not verify is refused, so it is left out
         return [item for item in items if item.get("type") != "reasoning" or item["encrypted_content"]]
 
-    def decoder(self, model: Model, request: Request) -> ResponsesDecoder:
+    def decoder(self, model: Model, request: Request, limits: AnswerLimits = DEFAULT_LIMITS) -> ResponsesDecoder:
         from holdfast.llm.protocols.responses_stream import ResponsesDecoder
 
-        return ResponsesDecoder(self.namespace, stored=self._stored(request))
+        return ResponsesDecoder(self.namespace, stored=self._stored(request), limits=limits)
 
 
 class _State:

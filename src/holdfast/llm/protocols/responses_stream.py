@@ -9,6 +9,7 @@ import msgspec
 from holdfast.llm import event as ev
 from holdfast.llm.errors import LLMError, invalid_output
 from holdfast.llm.lifecycle import Emitter, OpenCall, truncated
+from holdfast.llm.limits import DEFAULT_LIMITS, AnswerLimits
 from holdfast.llm.protocols.base import compact, nonempty, repaired
 from holdfast.llm.request import ToolResult
 from holdfast.schema.codec import encode as to_json
@@ -160,10 +161,12 @@ _OBJECT = msgspec.json.Decoder(dict[str, Any])
 
 
 class ResponsesDecoder:
-    def __init__(self, namespace: str = "openai", *, stored: bool = False) -> None:
+    def __init__(
+        self, namespace: str = "openai", *, stored: bool = False, limits: AnswerLimits = DEFAULT_LIMITS
+    ) -> None:
         self._namespace = namespace
         self._stored = stored
-        self._emit = Emitter()
+        self._emit = Emitter(limits)
         self._frame = b""
         self._messages: dict[str, _Message] = {}
         self._speaking: _Message | None = None

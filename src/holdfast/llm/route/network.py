@@ -9,6 +9,7 @@ import zlib
 from typing import TYPE_CHECKING
 
 from holdfast.llm.errors import LLMError
+from holdfast.llm.limits import INFLATION_FLOOR, AnswerTooLarge
 from holdfast.llm.route.dial import Proxy, Unsendable, dial, parse
 from holdfast.schema.pattern import pattern
 
@@ -26,7 +27,7 @@ KEEP_SECONDS = 60.0
 STALE_SECONDS = 1.0
 """A kept connection that ends sooner than this, without a word, had been let go of before it was used."""
 ADDRESSES = 256
-INFLATED = 1024 * 1024
+INFLATED = 64 * 1024
 """Of a compressed body at once, however well it was compressed."""
 UNFIT = pattern(r"[\x00\r\n]")
 NAME = pattern(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -43,13 +44,13 @@ class NetworkTransport:
         self._sockets: Sockets | None = None
 
     async def send(self, request: HttpRequest) -> NetworkResponse:
-        limits = request.timeouts
+        timeouts = request.timeouts
         try:
             address = self._address(request.url)
             head = _head(request, address)
             answer = await self._ask(address.origin, head, request)
         except TimeoutError as error:
-            raise _late("first-byte", limits.first_byte, "the provider did not answer") from error
+            raise _late("first-byte", timeouts.first_byte, "the provider did not answer") from error
         except OSError as error:  # some of which are ValueErrors too
             lasting = isinstance(error, ssl.SSLCertVerificationError)
             text = f"could not reach the provider: {error}"
@@ -57,7 +58,7 @@ class NetworkTransport:
         except ValueError as error:  # an address or a header that cannot be sent
             shown = f": {error}" if isinstance(error, Unsendable) else f" ({type(error).__name__})"
             raise LLMError("InvalidRequest", f"the request cannot be sent{shown}") from error
-        return NetworkResponse(answer, limits)
+        return NetworkResponse(answer, timeouts, request.limits.inflation)
 
     @property
     def sockets(self) -> Sockets:
@@ -160,19 +161,20 @@ class NetworkTransport:
 
 
 class NetworkResponse:
-    def __init__(self, answer: Answer, limits: Timeouts) -> None:
+    def __init__(self, answer: Answer, timeouts: Timeouts, inflation: int) -> None:
         self._answer = answer
-        self._limits = limits
+        self._timeouts = timeouts
+        self._inflation = inflation
         self.status = answer.status
         self.headers = answer.headers
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        inflate = _inflation(self.headers.get("content-encoding", "identity"))
-        limit, name, what = self._limits.first_byte, "first-byte", "the provider sent no body"
+        inflate = _inflation(self.headers.get("content-encoding", "identity"), self._inflation)
+        limit, name, what = self._timeouts.first_byte, "first-byte", "the provider sent no body"
         try:
             while True:
                 data = await self._answer.read(limit)
-                limit, name, what = self._limits.idle, "inactivity", "the provider fell silent"
+                limit, name, what = self._timeouts.idle, "inactivity", "the provider fell silent"
                 if inflate is not None:
                     for piece in inflate.pieces(data):
                         yield piece
@@ -193,27 +195,37 @@ class NetworkResponse:
 
 
 class _Inflation:
-    def __init__(self, bits: int) -> None:
+    """Decompresses as data arrives. `ratio` bounds how much larger the body may become, beyond INFLATION_FLOOR."""
+
+    def __init__(self, bits: int, ratio: int) -> None:
         self._inflater = zlib.decompressobj(bits)
+        self._ratio = ratio
+        self._consumed = 0
+        self._given = 0
 
     def pieces(self, data: bytes) -> Iterator[bytes]:
         """What follows from these bytes; none are the end."""
         if not data and not self._inflater.eof:
             raise zlib.error("the compressed body is not whole")
         while data and not self._inflater.eof:
-            if piece := self._inflater.decompress(data, INFLATED):
+            piece = self._inflater.decompress(data, INFLATED)
+            self._given += len(piece)
+            self._consumed += len(data) - len(self._inflater.unconsumed_tail)
+            if self._given > INFLATION_FLOOR and self._given > self._consumed * self._ratio:
+                raise AnswerTooLarge("the decompressed body", self._ratio, "inflation")
+            if piece:
                 yield piece
             data = self._inflater.unconsumed_tail
 
 
-def _inflation(encoding: str) -> _Inflation | None:
+def _inflation(encoding: str, ratio: int) -> _Inflation | None:
     match encoding.strip().lower():
         case "identity" | "":
             return None
         case "gzip" | "x-gzip":
-            return _Inflation(16 + zlib.MAX_WBITS)
+            return _Inflation(16 + zlib.MAX_WBITS, ratio)
         case "deflate":
-            return _Inflation(zlib.MAX_WBITS)
+            return _Inflation(zlib.MAX_WBITS, ratio)
         case other:
             raise LLMError("InvalidProviderOutput", f"the answer is encoded as {other[:20]}, which nobody asked for")
 

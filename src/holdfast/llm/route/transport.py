@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from holdfast.llm.errors import LLMError
+from holdfast.llm.limits import DEFAULT_LIMITS, AnswerLimits
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class HttpRequest(Frozen):
     headers: Mapping[str, str]
     body: Sequence[bytes]
     timeouts: Timeouts = Timeouts()
+    limits: AnswerLimits = DEFAULT_LIMITS
 
     @property
     def length(self) -> int:

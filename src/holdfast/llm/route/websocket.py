@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 import msgspec
 
 from holdfast.llm.errors import LLMError, excerpt, invalid_request
-from holdfast.llm.event import Finish, ProviderError
+from holdfast.llm.event import ProviderError
+from holdfast.llm.limits import DEFAULT_LIMITS, AnswerLimits, AnswerTooLarge
 from holdfast.llm.protocols.openai_responses import CLOSING, OPENING, OpenAIResponses
 from holdfast.llm.request import MediaPart, TextPart
-from holdfast.llm.response import fold
+from holdfast.llm.response import Fold
 from holdfast.llm.route.transport import SchemeTransport
+from holdfast.llm.stream import Decoding
 from holdfast.schema.codec import decode_any
 from holdfast.schema.codec import encode as to_json
 from holdfast.schema.frozen import Frozen
@@ -29,11 +31,11 @@ if TYPE_CHECKING:
     import aiohttp
 
     from holdfast.llm.event import Event
+    from holdfast.llm.pace import Pace
     from holdfast.llm.request import Part
     from holdfast.llm.route.transport import HttpRequest, Timeouts, Transport
     from holdfast.llm.stream import Prepared
 
-FRAME_LIMIT = 16 * 1024 * 1024
 # The provider ends a connection after an hour; one that might not last a turn is not used for another.
 AGE_SECONDS = 50 * 60
 IDLE_SECONDS = 10 * 60
@@ -48,18 +50,18 @@ LOST = ("previous_response_not_found", "websocket_connection_limit_reached")
 
 
 async def socket_turn(
-    transport: Transport, prepared: Prepared, request: HttpRequest
+    transport: Transport, prepared: Prepared, request: HttpRequest, pace: Pace | None = None
 ) -> AsyncGenerator[list[Event], None]:
     """One turn. Raises Transport `open`, before anything was sent, when there is no socket to be had."""
     sockets = sockets_of(transport, request.url)
     try:
-        async with aclosing(_turn(sockets, prepared, request, fresh=False)) as batches:
+        async with aclosing(_turn(sockets, prepared, request, pace, fresh=False)) as batches:
             async for batch in batches:
                 yield batch
         return
     except _Stale:
         pass
-    async with aclosing(_turn(sockets, prepared, request, fresh=True)) as batches:
+    async with aclosing(_turn(sockets, prepared, request, pace, fresh=True)) as batches:
         async for batch in batches:
             yield batch
 
@@ -69,23 +71,31 @@ class _Stale(Exception):
 
 
 async def _turn(
-    sockets: Sockets, prepared: Prepared, request: HttpRequest, *, fresh: bool
+    sockets: Sockets, prepared: Prepared, request: HttpRequest, pace: Pace | None, *, fresh: bool
 ) -> AsyncGenerator[list[Event], None]:
     conversation = _Conversation.of(prepared, request)
-    decoder = conversation.protocol.decoder(prepared.model, prepared.request)
+    decoder = conversation.protocol.decoder(prepared.model, prepared.request, request.limits)
+    decoding = Decoding(decoder, request.limits)
     place = Place(address(request.url), _handshake(request))
-    socket: Socket | None = await sockets.take(place, request.timeouts, conversation, fresh=fresh)
+    socket: Socket | None = await sockets.take(place, request.timeouts, request.limits, conversation, fresh=fresh)
     assert socket is not None
     try:
         await socket.send(conversation.frame(socket.chain))
-        heard: list[Event] = []
+        heard = Fold()
         while (frame := await socket.receive(request.timeouts)) is not None:
-            batch = decoder.feed(frame)
-            heard += batch
+            decoding.received(len(frame))
+            batch, failed = decoding.events((frame,))
+            heard.add(batch)
+            if failed is not None:
+                if batch:
+                    yield batch
+                raise failed
             if decoder.done:
                 break
             if batch:
                 yield batch
+            if pace is not None and (wait := pace.wait_after(len(frame))):
+                await asyncio.sleep(wait)
         else:
             decoder.finish()  # which says that there was no end
         if not isinstance(batch[-1], ProviderError):
@@ -122,14 +132,13 @@ class _Conversation(Frozen):
         head = self.body[len(OPENING) : self.start]
         return b'{"type":"response.create","previous_response_id":%s,%s%s' % (previous, head, rest)
 
-    def chain(self, heard: list[Event]) -> Chain | None:
+    def chain(self, heard: Fold) -> Chain | None:
         """What the next request may build on, if this turn ended as it should."""
-        finish = heard[-1]
-        native = (finish.metadata or {}).get(self.protocol.namespace, {}) if isinstance(finish, Finish) else {}
+        native = (heard.metadata or {}).get(self.protocol.namespace, {})
         response_id = native.get("responseId")
         if native.get("finishReason") != "completed" or not response_id:
             return None
-        parts = fold(heard).parts
+        parts = heard.response().parts
         # History may come back without native details, of its texts or of everything: it is the same turn still.
         versions = (parts, _plain(parts, TextPart), _plain(parts, object))
         replays = tuple(
@@ -175,7 +184,11 @@ class Place(Frozen):
 
 class Socket:
     def __init__(
-        self, place: Place, connection: aiohttp.ClientWebSocketResponse[Literal[False]], opened: float
+        self,
+        place: Place,
+        connection: aiohttp.ClientWebSocketResponse[Literal[False]],
+        opened: float,
+        frame_limit: int,
     ) -> None:
         self.place = place
         self.opened = opened
@@ -183,6 +196,7 @@ class Socket:
         self.watch: asyncio.Task[None] | None = None
         self.reused = False
         self._connection = connection
+        self._frame_limit = frame_limit
         self._heard = False
 
     async def send(self, frame: bytes) -> None:
@@ -228,7 +242,7 @@ class Socket:
                 reason = f" ({excerpt(message.extra, limit=200)})" if message.extra else ""
                 raise LLMError("Transport", f"the provider closed the socket with {code}{reason}", kind="close")
             case aiohttp.WSMsgType.ERROR if getattr(message.data, "code", None) == TOO_BIG:
-                raise LLMError("InvalidProviderOutput", f"a frame is larger than {FRAME_LIMIT} bytes")
+                raise AnswerTooLarge("one event of the stream", self._frame_limit, "frame_bytes")
             case _:
                 raise LLMError("Transport", "the socket broke without a close", kind="close")
 
@@ -253,7 +267,13 @@ class Sockets:
         self._closing: set[asyncio.Task[None]] = set()
 
     async def take(
-        self, place: Place, limits: Timeouts, conversation: _Conversation | None = None, *, fresh: bool = False
+        self,
+        place: Place,
+        timeouts: Timeouts,
+        limits: AnswerLimits = DEFAULT_LIMITS,
+        conversation: _Conversation | None = None,
+        *,
+        fresh: bool = False,
     ) -> Socket:
         """One that knows the conversation, else any that is free, else another."""
         free = [] if fresh else [socket for socket in self._idle if self._serves(socket, place)]
@@ -263,7 +283,7 @@ class Sockets:
         for socket in reversed(knowing or free):
             if await self._wake(socket):
                 return socket
-        return await self._open(place, limits)
+        return await self._open(place, timeouts, limits.frame_bytes)
 
     async def park(self, socket: Socket) -> None:
         """Keep it for the next turn; the longest unused one goes when there are too many."""
@@ -284,18 +304,18 @@ class Sockets:
     def _serves(self, socket: Socket, place: Place) -> bool:
         return socket.place == place and self._now() - socket.opened < AGE_SECONDS
 
-    async def _open(self, place: Place, limits: Timeouts) -> Socket:
+    async def _open(self, place: Place, timeouts: Timeouts, frame_limit: int) -> Socket:
         import aiohttp
 
         if self._refused.get(place.address, 0.0) > self._now():
             raise LLMError("Transport", "the provider refused a WebSocket a short while ago", kind="open")
         try:
-            async with asyncio.timeout(limits.connect):
+            async with asyncio.timeout(timeouts.connect):
                 connection = await self._session().ws_connect(
                     place.address,
                     headers=dict(place.headers),
                     timeout=aiohttp.ClientWSTimeout(ws_close=CLOSE_SECONDS),
-                    max_msg_size=FRAME_LIMIT,
+                    max_msg_size=frame_limit,
                     decode_text=False,
                 )
         except (aiohttp.ClientError, OSError) as error:  # a TimeoutError is an OSError
@@ -305,7 +325,7 @@ class Sockets:
             )
             raise LLMError("Transport", f"no WebSocket to the provider: {shown}", kind="open") from error
         self._refused.pop(place.address, None)
-        return Socket(place, connection, self._now())
+        return Socket(place, connection, self._now(), frame_limit)
 
     async def _wake(self, socket: Socket) -> bool:
         """Take it out of the idle ones; False when it has just ended by itself."""

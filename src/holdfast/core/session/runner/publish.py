@@ -2,7 +2,7 @@
 
 Invariants
 - The assistant message starts with the first content or with a failure, and ends with exactly one terminal event.
-- What one network read completed is one commit.
+- What one network read completed, or one slice of a large read, is one commit.
 - A delta is announced only after the start of its block has been, and never after its end."""
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import msgspec
 from holdfast.core.session.runner.answer import Answer
 from holdfast.llm import event as llm
 from holdfast.llm.errors import excerpt
+from holdfast.llm.text_buffer import TextBuffer
 from holdfast.schema import session_event as ev
 from holdfast.schema.codec import encode
 from holdfast.schema.frozen import Frozen
@@ -51,21 +52,6 @@ class TurnOf(Frozen):
     model: ModelRef
 
 
-class _Fragment:
-    """A block that is still open: everything received, and what of it has not been announced yet."""
-
-    def __init__(self) -> None:
-        self.pieces: list[str] = []
-        self.announced = 0
-
-    def take_new(self) -> str:
-        new, self.announced = "".join(self.pieces[self.announced :]), len(self.pieces)
-        return new
-
-    def whole(self) -> str:
-        return "".join(self.pieces)
-
-
 class TurnPublisher:
     def __init__(
         self,
@@ -82,9 +68,10 @@ class TurnPublisher:
         self._ids = ids
         self._clock = clock
         self._price = price
-        self._texts: dict[str, _Fragment] = {}
-        self._reasonings: dict[str, _Fragment] = {}
-        self._inputs: dict[str, _Fragment] = {}
+        self._texts: dict[str, TextBuffer] = {}
+        """Open blocks: what was received, and which of it has not been announced yet."""
+        self._reasonings: dict[str, TextBuffer] = {}
+        self._inputs: dict[str, TextBuffer] = {}
         self._flush: asyncio.TimerHandle | None = None
         self._names: dict[str, str] = {}
         self._calls: set[str] = set()
@@ -104,14 +91,14 @@ class TurnPublisher:
             return
         match event:
             case llm.TextDelta(id, text):
-                _opened(self._texts, id).pieces.append(text)
+                _opened(self._texts, id).add(text)
                 self._schedule_flush()
             case llm.ReasoningDelta(id, text):
-                _opened(self._reasonings, id).pieces.append(text)
+                _opened(self._reasonings, id).add(text)
                 self._schedule_flush()
             case llm.ToolInputDelta(id, name, text):
                 self._check_name(id, name)
-                _opened(self._inputs, id).pieces.append(text)
+                _opened(self._inputs, id).add(text)
                 self._schedule_flush()
             case llm.TextStart(id):
                 _open(self._texts, id)
@@ -330,16 +317,16 @@ class TurnPublisher:
             self._flush = None
 
 
-def _opened(fragments: dict[str, _Fragment], id: str) -> _Fragment:
+def _opened(fragments: dict[str, TextBuffer], id: str) -> TextBuffer:
     if id not in fragments:
         raise ValueError(f"the provider went on with block {id}, which is not open")
     return fragments[id]
 
 
-def _open(fragments: dict[str, _Fragment], id: str) -> None:
+def _open(fragments: dict[str, TextBuffer], id: str) -> None:
     if id in fragments:
         raise ValueError(f"the provider started block {id} twice")
-    fragments[id] = _Fragment()
+    fragments[id] = TextBuffer()
 
 
 def stored_tokens(usage: llm.Usage | None) -> Tokens:

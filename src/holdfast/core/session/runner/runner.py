@@ -28,6 +28,7 @@ from holdfast.core.session.runner.retries import reported
 from holdfast.core.session.runner.stillness import Stillness
 from holdfast.core.session.runner.trees import StepSnapshots
 from holdfast.core.session.runner.turn import Outcome, Turn
+from holdfast.llm.pace import Pace
 from holdfast.llm.request import Generation, HttpOverlay, SystemPart, choice, update
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.session_event import TurnAbandoned
@@ -326,7 +327,16 @@ class _Drain:
         publisher = TurnPublisher(around.log, self._outbox, of, around.ids, around.clock, price)
         limits = ready.settings.limits
         turn = Turn(
-            of, publisher, self._outbox, ready.tools, around.authorizer, self._interrupt, self._allowance, limits
+            of,
+            publisher,
+            self._outbox,
+            ready.tools,
+            around.authorizer,
+            self._interrupt,
+            self._allowance,
+            limits,
+            ready.settings.answer,
+            Pace(lambda: around.ownership.executing > 1),
         )
         if ready.settings.snapshots:
             self._trees.begin()

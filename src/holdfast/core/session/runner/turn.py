@@ -22,6 +22,7 @@ from holdfast.core.tool.stop import Stopped
 from holdfast.core.tool.tool import ToolContext, ToolFailure
 from holdfast.llm.errors import LLMError
 from holdfast.llm.event import ProviderError
+from holdfast.llm.limits import DEFAULT_LIMITS, AnswerLimits
 from holdfast.llm.stream import stream
 from holdfast.schema.frozen import Frozen
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from holdfast.core.tool.registry import Materialized
     from holdfast.core.tool.tool import ToolOutput
     from holdfast.llm.event import Event, ToolCall
+    from holdfast.llm.pace import Pace
     from holdfast.llm.route.executor import Retry
     from holdfast.llm.route.transport import Transport
     from holdfast.llm.stream import Prepared
@@ -83,6 +85,8 @@ class Turn:
         interrupt: Interrupt,
         allowance: Allowance,
         limits: Limits,
+        answer: AnswerLimits = DEFAULT_LIMITS,
+        pace: Pace | None = None,
     ) -> None:
         self._of = of
         self._publisher = publisher
@@ -92,6 +96,8 @@ class Turn:
         self._interrupt = interrupt
         self._allowance = allowance
         self._limits = limits
+        self._answer_limits = answer
+        self._pace = pace
         self._slots = asyncio.Semaphore(limits.running_calls)
         self._running: set[asyncio.Task[None]] = set()
         self._calls = 0
@@ -175,7 +181,15 @@ class Turn:
     ) -> None:
         publisher = self._publisher
         started = False
-        sending = stream(transport, prepared.model, prepared, retry=retry, before=self._dispatched)
+        sending = stream(
+            transport,
+            prepared.model,
+            prepared,
+            retry=retry,
+            before=self._dispatched,
+            limits=self._answer_limits,
+            pace=self._pace,
+        )
         async with aclosing(sending) as batches:
             async for batch in batches:
                 if not started:

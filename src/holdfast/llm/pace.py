@@ -1,0 +1,42 @@
+"""How fast an answer is read. A provider that sends faster than any model writes would keep the event loop for itself.
+
+Invariants
+- A stream that is alone, or that sends less than BURST at once and RATE on average, never waits.
+- Beside other work a stream is read at RATE; the provider is held back by the connection's own flow control."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+BURST = 512 * 1024
+RATE = 1024 * 1024
+"""Bytes per second: about 20 times what the fastest models send, framing included."""
+
+
+class Pace:
+    """Of one answer. `contended` says whether other work would have to wait for it."""
+
+    def __init__(self, contended: Callable[[], bool], now: Callable[[], float] = time.monotonic) -> None:
+        self._contended = contended
+        self._now = now
+        self._room = BURST
+        self._filled = now()
+
+    def wait_after(self, size: int) -> float:
+        """Seconds to wait before reading on, now that `size` bytes were handled."""
+        self._room -= size
+        if self._room >= 0:
+            return 0.0
+        now = self._now()
+        self._room = min(BURST, self._room + size + int((now - self._filled) * RATE)) - size
+        self._filled = now
+        if self._room >= 0:
+            return 0.0
+        if not self._contended():
+            self._room = 0
+            return 0.0
+        return -self._room / RATE

@@ -1,0 +1,35 @@
+"""Text that arrives in many small pieces."""
+
+from __future__ import annotations
+
+PIECES = 4096
+
+
+class TextBuffer:
+    """Joins pieces in groups, so that memory follows the length of the text and not the number of its pieces: a string
+    of two characters takes 51 bytes."""
+
+    def __init__(self) -> None:
+        self._pieces: list[str] = []
+        self._groups: list[str] = []
+        self._taken = 0
+
+    def add(self, text: str) -> None:
+        self._pieces.append(text)
+        if len(self._pieces) >= PIECES:
+            self._join()
+
+    def take_new(self) -> str:
+        """What was added since the last call of this."""
+        self._join()
+        new, self._taken = "".join(self._groups[self._taken :]), len(self._groups)
+        return new
+
+    def whole(self) -> str:
+        self._join()
+        return "".join(self._groups)
+
+    def _join(self) -> None:
+        if self._pieces:
+            self._groups.append("".join(self._pieces))
+            self._pieces.clear()

@@ -1,0 +1,108 @@
+"""A database of schema 1, made by the code of that time (data/make_schema_1.py), opened by this code."""
+
+from __future__ import annotations
+
+import gzip
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.core.database.conftest import FaultyDisk
+from tests.core.database.units import raw, rows
+
+from holdfast.core.database import sqlite
+from holdfast.core.database.database import SqliteDatabase
+from holdfast.core.database.errors import StorageFull
+from holdfast.core.database.queries import load_migrations
+from holdfast.core.runtime import Paths, Runtime
+
+pytestmark = pytest.mark.anyio
+
+NEWEST = len(load_migrations())
+OLD = Path(__file__).with_name("data") / "schema_1.db.gz"
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    path = tmp_path / "holdfast.db"
+    path.write_bytes(gzip.decompress(OLD.read_bytes()))
+    return path
+
+
+def content(path: Path) -> dict[str, list[tuple[Any, ...]]]:
+    """Every row of every table, in no particular order."""
+    names = rows(path, "select name from sqlite_master where type = 'table' and name not like 'sqlite_%'")
+    return {str(name): sorted(rows(path, f"select * from {name}"), key=repr) for (name,) in names}
+
+
+def schema(path: Path) -> list[tuple[Any, ...]]:
+    tables = rows(path, "select name, sql from sqlite_master where name not like 'sqlite_%' order by name")
+    return [(name, " ".join(str(sql).replace('"', "").split())) for name, sql in tables]
+
+
+def test_an_upgrade_keeps_every_row(old: Path) -> None:
+    """EVT-071: row for row, with keys, references and indexes as in a new database."""
+    before = content(old)
+    assert len(before["event"]) > 100
+    SqliteDatabase(old).close()
+    assert content(old) == before
+    assert rows(old, "pragma user_version") == [(NEWEST,)]
+    assert rows(old, "pragma foreign_key_check") == []
+    assert rows(old, "pragma integrity_check") == [("ok",)]
+    fresh = old.with_name("fresh.db")
+    SqliteDatabase(fresh).close()
+    assert schema(old) == schema(fresh)
+
+
+async def test_everything_agrees_with_the_log_after_an_upgrade(old: Path) -> None:
+    """EVT-071: verified and rebuilt from events, the rows are the same; and a Session goes on."""
+    async with Runtime(paths=Paths(old.parent), directory=old.parent, environment={"HOME": str(old.parent)}) as runtime:
+        assert await runtime.verify() == []
+        before = content(old)
+        assert await runtime.rebuild() == 4
+        assert content(old) == before
+        (staged,) = rows(old, "select id from session where revert is not null")
+        await runtime.sessions.clear_revert(str(staged[0]))
+        assert await runtime.verify() == []
+
+
+def test_an_upgrade_that_fails_leaves_the_old_database(old: Path, disk: FaultyDisk) -> None:
+    """EVT-071: whole or not at all, and it can be tried again."""
+    before = content(old)
+    disk.wal_room = 40_000
+    with pytest.raises(StorageFull):
+        SqliteDatabase(old)
+    disk.heal()
+    assert (content(old), rows(old, "pragma user_version")) == (before, [(1,)])
+    SqliteDatabase(old).close()
+    assert content(old) == before
+
+
+def test_the_upgrade_of_a_large_database_is_announced(
+    old: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """EVT-071: and a new or a current one is not."""
+    monkeypatch.setattr(sqlite, "UPGRADE_BYTES", 100_000)
+    monkeypatch.setattr(sqlite, "UPGRADE_SECONDS", 0.0)
+    monkeypatch.setattr(sqlite, "PROGRESS_STEPS", 100)
+    with caplog.at_level(logging.WARNING, logger=sqlite.__name__):
+        SqliteDatabase(old.with_name("new.db")).close()
+        assert caplog.messages == []
+        SqliteDatabase(old).close()
+        first, *between, last = caplog.messages
+        assert f"from schema 1 to {NEWEST}; this happens once" in first
+        assert between
+        assert all(message.startswith("still upgrading") for message in between)
+        assert last.startswith(f"upgraded {old} in")
+        caplog.clear()
+        SqliteDatabase(old).close()
+        assert caplog.messages == []
+
+
+def test_foreign_keys_are_on_again_after_an_upgrade(old: Path) -> None:
+    """EVT-017"""
+    connection = raw(old)
+    sqlite.migrate(connection, str(old))
+    assert connection.pragma("foreign_keys") == 1
+    connection.close()
