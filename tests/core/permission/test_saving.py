@@ -187,3 +187,16 @@ async def test_the_lenient_setting_lets_a_saved_star_win(desk: Desk, ids: Ids, c
     assert (await desk.permissions.ask(want("read", "x.env"))).effect == "ask"
     assert (await lenient.permissions.ask(want("read", "x.env"))).effect == "allow"
     await lenient.close()
+
+
+async def test_nothing_is_saved_for_a_directory_that_is_gone(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+    """TOL-393: the call that was shown may still be made; the log says that the approval was for this one."""
+    task, request = await desk.wait(want(save=("*",)))
+    directory = desk.permissions._project.directory
+    directory.rename(directory.with_name("elsewhere"))
+    await desk.permissions.reply(SES, request.id, "always")
+    await soon(task)
+    assert f"{directory} is not there any more" in caplog.text
+    assert await desk.permissions.saved() == ()
+    directory.with_name("elsewhere").rename(directory)
+    assert await desk.permissions.saved() == ()
