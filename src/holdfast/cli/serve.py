@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,12 @@ if TYPE_CHECKING:
 @click.option("--port", type=int, help="The port; 0 takes any free one.  [default: the first free one from 4096]")
 @click.option("--no-auth", is_flag=True, help="Ask for no password. Anyone who reaches the port may do anything.")
 @click.option("--no-recovery", is_flag=True, help="Leave what an earlier process did not finish as it is.")
-def command(hostname: str, port: int | None, no_auth: bool, no_recovery: bool) -> None:
+@click.option(
+    "--sandbox",
+    type=click.Choice(["off", "read-only", "workspace"]),
+    help="How commands are confined; see docs/sandbox.md.",
+)
+def command(hostname: str, port: int | None, no_auth: bool, no_recovery: bool, sandbox: str | None) -> None:
     """Serve the HTTP API until interrupted.
 
     Unless --no-auth is given, callers need a password: OPENCODE_SERVER_PASSWORD, or one that is generated and kept in
@@ -24,6 +30,8 @@ def command(hostname: str, port: int | None, no_auth: bool, no_recovery: bool) -
     from holdfast.cli.failure import execute
     from holdfast.embedded.serve import fast_loop
 
+    if sandbox is not None:
+        os.environ["HOLDFAST_SANDBOX"] = sandbox
     work = _serve(hostname, port, authorize=not no_auth, recover=not no_recovery)
     sys.exit(execute(work, loop_factory=fast_loop(), own_signals=False))
 

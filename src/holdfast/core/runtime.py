@@ -23,6 +23,8 @@ from holdfast.core.location.open import open_location
 from holdfast.core.location.project import Project, find_project
 from holdfast.core.location.service_map import ServiceMap
 from holdfast.core.location.settings import session_settings
+from holdfast.core.process.sandbox.backends import Backends
+from holdfast.core.process.sandbox.confinement import SANDBOX, sandbox_choice
 from holdfast.core.session.execution import Execution
 from holdfast.core.session.inbox import Inbox
 from holdfast.core.session.move import Moves
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
 
     from holdfast.core.location.services import LocationServices
     from holdfast.core.permission.permission import Unattended
+    from holdfast.core.process.sandbox.confinement import Setting
     from holdfast.core.session.settings import RecoveryPolicy
     from holdfast.schema.model import ModelRef
 
@@ -95,8 +98,10 @@ class Runtime:
         unattended: Unattended = "wait",
         trusts_projects: bool = False,
         titles: bool = True,
+        sandbox: Setting | None = None,
     ) -> None:
-        """`unattended` says what happens when something needs a person: a server waits, a one-shot run denies."""
+        """`unattended` says what happens when something needs a person: a server waits, a one-shot run denies.
+        `sandbox` sets the mode in which commands run; without it the environment and the user's configuration do."""
         self._environment = dict(os.environ) if environment is None else environment
         self.paths = paths or default_paths(self._environment)
         self.directory = (directory or Path.cwd()).resolve()
@@ -106,6 +111,7 @@ class Runtime:
         self._unattended: Unattended = unattended
         self._trusts_projects = trusts_projects
         self._titled = titles
+        self._sandbox = sandbox_choice(sandbox or self._environment.get(SANDBOX))
         self.application_tools = ApplicationTools()
         self.application_context = SystemContextRegistry()
 
@@ -155,6 +161,8 @@ class Runtime:
             titles=self._titles,
             todos=self.todos,
             unattended=lambda: self._unattended,
+            sandboxes=Backends(self._environment),
+            sandbox=self._sandbox,
             trusts_projects=self._trusts_projects,
         )
         self.locations: ServiceMap[LocationServices] = ServiceMap(self._build_services)

@@ -8,7 +8,7 @@ with HoldfastSync("/path/to/project") as hf:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from holdfast.client.generated.sync_client import Client
 from holdfast.embedded.holdfast import OPEN, Holdfast
@@ -39,8 +39,16 @@ class HoldfastSync(Client):
         environment: dict[str, str] | None = None,
         transport: Transport | None = None,
         unattended: Unattended = "wait",
+        sandbox: Literal["off", "read-only", "workspace"] | None = None,
     ) -> None:
-        self._host = Holdfast(directory, data=data, environment=environment, transport=transport, unattended=unattended)
+        self._host = Holdfast(
+            directory,
+            data=data,
+            environment=environment,
+            transport=transport,
+            unattended=unattended,
+            sandbox=sandbox,
+        )
         self._thread = LoopThread()
         self.tools = self.tool = HostTools(self._add_tools)
         self.context = HostContext(self._add_context)

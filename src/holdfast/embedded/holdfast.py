@@ -14,7 +14,7 @@ async with Holdfast("/path/to/project") as hf:
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from holdfast.client.errors import ClientError
 from holdfast.client.generated.async_client import AsyncClient
@@ -52,15 +52,18 @@ class Holdfast(AsyncClient):
         environment: dict[str, str] | None = None,
         transport: Transport | None = None,
         unattended: Unattended = "wait",
+        sandbox: Literal["off", "read-only", "workspace"] | None = None,
     ) -> None:
         """`unattended` says what becomes of a request that only a person could answer: it waits for a reply through
-        this client, or is denied or allowed at once."""
+        this client, or is denied or allowed at once. `sandbox` confines the commands of agents; without it,
+        HOLDFAST_SANDBOX and the user's configuration say how."""
         self._runtime = Runtime(
             paths=Paths(Path(data)) if data is not None else None,
             directory=Path(directory) if directory is not None else None,
             environment=environment,
             transport=transport,
             unattended=unattended,
+            sandbox=sandbox,
         )
         self._scope = Scope()
         self._app: App | None = None

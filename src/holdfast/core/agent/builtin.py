@@ -55,6 +55,7 @@ def builtin_agents(directories: Directories, directory: Path) -> Callable[[Agent
     outside = _outside(directories)
     base = (
         _rule("allow", "*"),
+        _rule("ask", "sandbox_escape"),
         *outside,
         *(_rule("deny", action) for action in ("question", "plan_enter", "plan_exit")),
         _rule("allow", "read"),
@@ -108,6 +109,7 @@ def _planning(directories: Directories, directory: Path) -> tuple[Rule, ...]:
         _allow("plan_exit"),
         _rule("allow", "external_directory", f"{directories.plans}/*"),
         _rule("deny", "edit"),
+        _rule("deny", "sandbox_escape"),
         _rule("allow", "edit", ".opencode/plans/*.md"),
         # A file outside the Location is named by its absolute path, one inside by its relative one.
         *(_rule("allow", "edit", pattern) for pattern in plans),

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from holdfast.core.database.database import Database
     from holdfast.core.event.log import EventLog
     from holdfast.core.permission.permission import Unattended
+    from holdfast.core.process.sandbox.backends import Backends
+    from holdfast.core.process.sandbox.confinement import Setting
     from holdfast.core.session.inbox import Inbox
     from holdfast.core.session.ownership import Ownership
     from holdfast.core.session.store import SessionStore
@@ -57,5 +59,9 @@ class Commons(Frozen):
     todos: Todos
     unattended: Callable[[], Unattended]
     """What happens to a question that needs a person."""
+    sandboxes: Backends
+    """How this machine can confine commands."""
+    sandbox: Setting | None
+    """The sandbox mode that the host or the environment chose; None: the user's configuration says it."""
     trusts_projects: bool
     """Whether plugins that a project brings along may run."""
