@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.core.process.sandbox.confinement import Confinement, SandboxSettings, SandboxUnavailable
+from holdfast.core.uncut import uncut
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from holdfast.core.process.sandbox.backend import Backend
     from holdfast.core.process.sandbox.backends import Chooser
     from holdfast.core.process.sandbox.confinement import Mode, Network
+    from holdfast.core.process.sandbox.private_directory import PrivateDirectory
 
 PLAN = "plan"
 NO_PROXY_HERE = "network proxy needs a network namespace, which {backend} has not; the network is off"
@@ -84,7 +86,7 @@ class Sandbox:
         self._surroundings = surroundings
         self._own_ports = own_ports
         self._opening = asyncio.Lock()
-        self._base: Path | None = None
+        self._base: PrivateDirectory | None = None
         self._proxy: Path | None = None
         self._stack = AsyncExitStack()
 
@@ -133,9 +135,9 @@ class Sandbox:
         await self._stack.aclose()
         base, self._base, self._proxy = self._base, None, None
         if base is not None:
-            import shutil
+            from holdfast.core.process.sandbox.private_directory import remove
 
-            await asyncio.to_thread(shutil.rmtree, base, ignore_errors=True)
+            await asyncio.to_thread(remove, base)
 
     async def _confine(self, mode: Mode, settings: SandboxSettings, backend: Backend) -> tuple[Confinement, str]:
         network, problem = settings.network, ""
@@ -153,11 +155,11 @@ class Sandbox:
 
     async def _open(self) -> Path:
         if self._base is None:
-            import tempfile
+            from holdfast.core.process.sandbox.private_directory import make
 
-            self._base = Path(os.path.realpath(tempfile.mkdtemp(prefix="holdfast-sandbox-")))
-        (self._base / "tmp").mkdir(mode=0o700, exist_ok=True)
-        return self._base
+            self._base = await uncut(asyncio.to_thread(make))
+        (self._base.path / "tmp").mkdir(mode=0o700, exist_ok=True)
+        return self._base.path
 
     async def _open_proxy(self, base: Path) -> Path:
         from holdfast.core.process.sandbox.proxy import Proxy
