@@ -27,7 +27,8 @@ run: setup ## one prompt through the whole runtime, offline: the model reads a f
 test: setup ## the test suite (no network, under ten minutes)
 	@$(BIN)/python -m pytest -m "not prove and not acceptance"
 
-acceptance: setup ## what needs node: the official JavaScript SDK against a real server
+acceptance: setup ## what needs node or bubblewrap: the official JavaScript SDK, the sandbox
+	@sh tests/acceptance/install-bubblewrap.sh
 	@$(BIN)/python -m pytest -m acceptance -rs
 
 check: setup ## format, lint, types, layers, drift of generated code
@@ -47,6 +48,7 @@ bench: setup ## ratios of one run: the event log against bare SQLite, streams ag
 	@$(BIN)/python benchmarks/catalog.py
 	@$(BIN)/python benchmarks/server.py
 	@$(BIN)/python benchmarks/settlement.py
+	@$(BIN)/python benchmarks/sandbox.py
 
 generate: setup ## write the generated client anew from the protocol
 	@$(BIN)/python -m holdfast.client.generate

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 NOBODY_HERE = "Nobody is at a terminal to decide this; `holdfast run --yes` would allow it"
+NOBODY_LETS_OUT = "Nobody is at a terminal to decide whether this may run outside the sandbox"
 NOBODY_ANSWERS = "Nobody is here to answer; go on with what you know, and say what you assumed"
 
 
@@ -105,10 +106,11 @@ class Answering:
             self._screen.release()
 
     async def _reply(self, request: PermissionRequest) -> None:
-        if self._allow:
+        # --yes answers what would be asked inside the sandbox that was chosen, not whether it may be left.
+        if self._allow and request.action != "sandbox_escape":
             made = Decision("once")
         elif self._terminal is None:
-            made = Decision("reject", NOBODY_HERE)
+            made = Decision("reject", NOBODY_HERE if request.action != "sandbox_escape" else NOBODY_LETS_OUT)
         else:
             made = await self._unless_answered(request.id, decide(self._terminal, request))
         await self._client.permissions.reply(

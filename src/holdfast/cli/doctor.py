@@ -1,4 +1,4 @@
-"""`holdfast doctor`: the projections against the log, and the configuration files."""
+"""`holdfast doctor`: the projections against the log, the configuration files, and the sandbox."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SHOWN = 20
 @click.command("doctor")
 @click.option("--rebuild", is_flag=True, help="Write all projections anew from the event log.")
 def command(rebuild: bool) -> None:
-    """Check the database and the configuration.
+    """Check the database, the configuration and the sandbox.
 
     Does everything clients see agree with the event log, and does everything in the configuration files of this
     directory count? Exits with 1 if not."""
@@ -34,6 +34,7 @@ async def _examine(rebuild: bool) -> int:
                 click.echo(f"rebuilt {await host.rebuild()} sessions from the event log")
             mismatches = await host.verify()
             config = await host.config.report()
+            sandbox = await host.sandbox_lines()
     for mismatch in mismatches[:SHOWN]:
         click.echo(
             f"{mismatch.aggregate_id} {mismatch.table}: {mismatch.stored} should be {mismatch.rebuilt}", err=True
@@ -44,6 +45,8 @@ async def _examine(rebuild: bool) -> int:
         )
     else:
         click.echo("everything agrees with the event log")
+    for line in sandbox:
+        click.echo(printable(line))
     for problem in config.problems:
         click.echo(printable(described(problem)), err=True)
     if not config.problems:

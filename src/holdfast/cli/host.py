@@ -58,6 +58,28 @@ class Host(Holdfast):
         files = tuple(FileInput(uri=path.as_uri(), name=mention) for mention, path in paths if path.exists())
         return PromptInput(text=called.text, files=files) if files else PromptInput(text=called.text)
 
+    async def sandbox_line(self) -> str | None:
+        """What to say about the sandbox before commands run; None where nobody asked for one."""
+        async with self._runtime.locations.use(self._runtime.location) as services:
+            if services.sandbox.settings.mode == "off":
+                return None
+            report = await services.sandbox.report()
+        if report.summary:
+            return f"sandbox {report.summary}" + (f"; {report.problem}" if report.problem else "")
+        outcome = "commands are refused" if report.required else "commands run without one"
+        return f"sandbox {report.mode} is not in force, {outcome}: {report.problem}"
+
+    async def sandbox_lines(self) -> list[str]:
+        """All that is known about the sandbox, for `holdfast doctor`."""
+        line = await self.sandbox_line()
+        async with self._runtime.locations.use(self._runtime.location) as services:
+            report = await services.sandbox.report()
+        if report.backend is None:
+            found = f"this machine cannot confine commands: {report.problem}"
+        else:
+            found = f"this machine can confine commands ({report.backend})"
+        return [line or "sandbox off", found, *(f"{report.backend}: {gap}" for gap in report.gaps)]
+
     async def effective_config(self) -> dict[str, Any]:
         """All files merged, without secrets."""
         async with self._runtime.locations.use(self._runtime.location) as services:

@@ -41,7 +41,11 @@ async def open_client(ask: Ask, screen: Screen, stack: AsyncExitStack) -> Opened
     from holdfast.cli.host import Host
 
     unattended: Literal["wait", "allow", "deny"] = "wait" if present() else "allow" if ask.yes else "deny"
-    host = await stack.enter_async_context(Host(ask.directory, unattended=unattended, protect=True))
+    host = await stack.enter_async_context(
+        Host(ask.directory, unattended=unattended, protect=True, sandbox=ask.sandbox)
+    )
+    if line := await host.sandbox_line():
+        screen.note(line)
     return Opened(host, host)
 
 

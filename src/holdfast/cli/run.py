@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import click
 
@@ -24,6 +24,7 @@ class Ask(NamedTuple):
     yes: bool = False
     quiet: bool = False
     as_json: bool = False
+    sandbox: Literal["off", "read-only", "workspace"] | None = None
 
 
 @click.command("run", short_help="Send a prompt and show the answer as it comes.")
@@ -37,6 +38,11 @@ class Ask(NamedTuple):
 @click.option("--attach", metavar="URL", help="Use this server.")
 @click.option("--standalone", is_flag=True, help="Use no server, even if one runs on the same data.")
 @click.option("--yes", is_flag=True, help="Allow everything that would be asked for.")
+@click.option(
+    "--sandbox",
+    type=click.Choice(["off", "read-only", "workspace"]),
+    help="How commands are confined; uses no server. See docs/sandbox.md.",
+)
 @click.option("-q", "--quiet", is_flag=True, help="Only the answer, no session id and no tool calls.")
 @click.option(
     "--json", "as_json", is_flag=True, help="One JSON document a line: the session, the receipt, every event."
@@ -52,6 +58,7 @@ def command(
     attach: str | None,
     standalone: bool,
     yes: bool,
+    sandbox: Literal["off", "read-only", "workspace"] | None,
     quiet: bool,
     as_json: bool,
 ) -> None:
@@ -70,8 +77,8 @@ def command(
         raise click.BadParameter("expected PROVIDER/MODEL, as in demo/echo", param_hint="--model")
     if any("\ud800" <= character <= "\udfff" for character in text):
         raise click.BadParameter(NO_TEXT, param_hint="PROMPT")
-    if attach is not None and (standalone or command is not None):
-        raise click.UsageError("--attach cannot be combined with --standalone or --command")
+    if attach is not None and (standalone or command is not None or sandbox is not None):
+        raise click.UsageError("--attach cannot be combined with --standalone, --command or --sandbox")
     from holdfast.cli.turn import run_prompt
 
     sys.exit(
@@ -85,10 +92,11 @@ def command(
                 command,
                 directory,
                 attach,
-                standalone=standalone or command is not None,
+                standalone=standalone or command is not None or sandbox is not None,
                 yes=yes,
                 quiet=quiet,
                 as_json=as_json,
+                sandbox=sandbox,
             )
         )
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -38,6 +38,11 @@ EXIT_SECONDS = 4.5
 @click.option("--no-auth", is_flag=True, help="Ask for no password. Every process on this machine may do anything.")
 @click.option("--trust", is_flag=True, help="Trust the configuration of every project that is opened.")
 @click.option("--no-recovery", is_flag=True, help="Leave what an earlier process did not finish as it is.")
+@click.option(
+    "--sandbox",
+    type=click.Choice(["off", "read-only", "workspace"]),
+    help="How commands are confined; see docs/sandbox.md.",
+)
 def command(
     hostname: str,
     port: int | None,
@@ -46,6 +51,7 @@ def command(
     no_auth: bool,
     trust: bool,
     no_recovery: bool,
+    sandbox: Literal["off", "read-only", "workspace"] | None,
 ) -> None:
     """Serve the HTTP API until interrupted.
 
@@ -82,6 +88,7 @@ def command(
         hosts=hosts,
         origins=origins,
         trust=trust,
+        sandbox=sandbox,
         recover=not no_recovery,
     )
     sys.exit(execute(_serve(asked), loop_factory=fast_loop(), own_signals=False))

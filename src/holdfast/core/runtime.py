@@ -29,6 +29,8 @@ from holdfast.core.location.service_map import ServiceMap
 from holdfast.core.location.settings import session_settings
 from holdfast.core.process.git import Git
 from holdfast.core.process.protection import ProcessProtection
+from holdfast.core.process.sandbox.backends import Backends
+from holdfast.core.process.sandbox.confinement import SANDBOX, sandbox_choice
 from holdfast.core.session.execution import Execution
 from holdfast.core.session.inbox import Inbox
 from holdfast.core.session.move import Moves
@@ -59,6 +61,7 @@ if TYPE_CHECKING:
     from holdfast.core.config.trust import Trust
     from holdfast.core.location.services import LocationServices
     from holdfast.core.permission.permission import Unattended
+    from holdfast.core.process.sandbox.confinement import Setting
     from holdfast.core.session.settings import RecoveryPolicy
     from holdfast.schema.model import ModelRef
 
@@ -108,11 +111,13 @@ class Runtime:
         config: dict[str, Any] | None = None,
         protect: bool = False,
         titles: bool = True,
+        sandbox: Setting | None = None,
     ) -> None:
         """`unattended` says what happens when something needs a person: a server waits, a one-shot run denies. `trust`
         vouches for the configuration of every project that is opened; otherwise the user's own decisions count.
         `config` is a document of the host program, in the form of a configuration file. `protect` hides the secrets in
-        this process's environment from its children; only for a process that is the runtime's alone."""
+        this process's environment from its children; only for a process that is the runtime's alone. `sandbox` sets the
+        mode in which commands run; without it the environment and the user's configuration do."""
         self._environment = dict(os.environ) if environment is None else environment
         self.paths = paths or default_paths(self._environment)
         self.directory = Path(canonical_directory(str((directory or Path.cwd()).absolute())))
@@ -125,6 +130,7 @@ class Runtime:
         self._host_configuration = [(Path(HOST_DOCUMENT), config)] if config else []
         self._trust: Trust = TRUST_EVERYTHING if trust else self.trust_store
         self._titled = titles
+        self._sandbox = sandbox_choice(sandbox or self._environment.get(SANDBOX))
         self.application_tools = ApplicationTools()
         self.application_context = SystemContextRegistry()
 
@@ -178,6 +184,8 @@ class Runtime:
             trust=self._trust,
             before_start=ProcessProtection().apply if self._protect else None,
             host_configuration=self._host_configuration,
+            sandboxes=Backends(self._environment),
+            sandbox=self._sandbox,
         )
         self.locations: ServiceMap[LocationServices] = ServiceMap(self._build_services)
         self.execution = Execution(self.log, self.store, self.locations, self._ownership)

@@ -8,7 +8,7 @@ with HoldfastSync("/path/to/project") as hf:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from holdfast.client.generated.sync_client import Client
 from holdfast.embedded.holdfast import OPEN, Holdfast
@@ -42,6 +42,7 @@ class HoldfastSync(Client):
         trust: bool = False,
         config: dict[str, Any] | None = None,
         protect: bool = False,
+        sandbox: Literal["off", "read-only", "workspace"] | None = None,
     ) -> None:
         """As `Holdfast`."""
         self._host = Holdfast(
@@ -53,6 +54,7 @@ class HoldfastSync(Client):
             trust=trust,
             config=config,
             protect=protect,
+            sandbox=sandbox,
         )
         self._thread = LoopThread()
         self.tools = self.tool = HostTools(self._add_tools)

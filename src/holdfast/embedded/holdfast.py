@@ -14,7 +14,7 @@ async with Holdfast("/path/to/project") as hf:
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from holdfast.client.errors import ClientError
 from holdfast.client.generated.async_client import AsyncClient
@@ -55,13 +55,15 @@ class Holdfast(AsyncClient):
         trust: bool = False,
         config: dict[str, Any] | None = None,
         protect: bool = False,
+        sandbox: Literal["off", "read-only", "workspace"] | None = None,
     ) -> None:
         """`unattended` says what becomes of a request that only a person could answer: it waits for a reply through
         this client, or is denied or allowed at once. `trust` vouches for the configuration of every project that is
         opened here; without it only what `holdfast trust` accepted counts, and the rest can only narrow. `config` is
         your own configuration, in the form of `opencode.json`; it counts after all files. `protect` removes secrets
         from the environment of this process before the first command starts, so that commands cannot read them there;
-        use it where the process is Holdfast's alone."""
+        use it where the process is Holdfast's alone. `sandbox` confines the commands of agents; without it,
+        HOLDFAST_SANDBOX and the user's configuration say how."""
         self._runtime = Runtime(
             paths=Paths(Path(data)) if data is not None else None,
             directory=Path(directory) if directory is not None else None,
@@ -71,6 +73,7 @@ class Holdfast(AsyncClient):
             trust=trust,
             config=config,
             protect=protect,
+            sandbox=sandbox,
         )
         self._scope = Scope()
         self._app: App | None = None

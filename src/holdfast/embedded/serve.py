@@ -13,7 +13,7 @@ import socket
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import uvicorn
 
@@ -114,6 +114,8 @@ class Serving(Frozen):
     """Origins whose pages may write, beside those that always may."""
     trust: bool = False
     """Vouch for the configuration of every project that is opened."""
+    sandbox: Literal["off", "read-only", "workspace"] | None = None
+    """How commands are confined; None leaves it to the environment and the user's configuration."""
     recover: bool = True
     """Wake what an earlier process left pending, and treat broken turns as configured."""
 
@@ -126,7 +128,7 @@ async def serve(asked: Serving, *, ready: Callable[[Served], None], ending: Call
         generated = password is not None and given_password(environment) is None
         listener = _listen(asked.hostname, asked.port)
         host, number = listener.getsockname()[:2]
-        async with Runtime(trust=asked.trust, protect=True) as runtime:
+        async with Runtime(trust=asked.trust, protect=True, sandbox=asked.sandbox) as runtime:
             runtime.own_ports.add(number)
             hosts = _hosts(asked.hostname, asked.hosts)
             app = App(runtime, credentials=credentials, hosts=hosts, origins=frozenset(asked.origins))

@@ -17,6 +17,7 @@ from holdfast.schema.agent import Agent, ProviderRequest
 
 BASE = [
     "allow * *",
+    "ask sandbox_escape *",
     "ask external_directory *",
     "allow external_directory /d/tool-output/*",
     "deny question *",
@@ -45,7 +46,7 @@ def test_who_they_are(place: AgentPlace) -> None:
 
 
 def test_their_rules(place: AgentPlace) -> None:
-    """CAT-059, CAT-060, CAT-061, TOL-083, TOL-084: in this order, since the last match decides."""
+    """CAT-059, CAT-060, CAT-061, TOL-083, TOL-084, TOL-376, TOL-379: in this order, since the last match decides."""
     relative = os.path.relpath("/d/plans", place.root)
     assert place.rules("build") == [*BASE, "allow question *", "allow plan_enter *"]
     assert place.rules("plan") == [
@@ -55,6 +56,7 @@ def test_their_rules(place: AgentPlace) -> None:
         "allow external_directory /d/plans/*",
         "ask bash *",
         "deny edit *",
+        "deny sandbox_escape *",
         "allow edit .opencode/plans/*.md",
         "allow edit /d/plans/*.md",
         f"allow edit {relative}/*.md",

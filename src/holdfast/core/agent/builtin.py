@@ -69,6 +69,7 @@ def builtin_agents(directories: Directories, directory: Path) -> Callable[[Agent
     outside = _outside(directories)
     base = (
         _rule("allow", "*"),
+        _rule("ask", "sandbox_escape"),
         *outside,
         *(_rule("deny", action) for action in ("question", "plan_enter", "plan_exit")),
         _rule("allow", "read"),
@@ -135,6 +136,7 @@ def _planning(directories: Directories, directory: Path) -> tuple[Rule, ...]:
         _rule("allow", "external_directory", f"{directories.plans}/*"),
         _rule("ask", "bash"),
         _rule("deny", "edit"),
+        _rule("deny", "sandbox_escape"),
         _rule("allow", "edit", ".opencode/plans/*.md"),
         # A file outside the Location is named by its absolute path, one inside by its relative one.
         *(_rule("allow", "edit", pattern) for pattern in plans),

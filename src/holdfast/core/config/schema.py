@@ -264,8 +264,23 @@ class SnapshotLimits(Section):
     files: PositiveInt | None = None
 
 
+class Sandbox(Section):
+    """How commands of agents are confined. Counts in the user's own configuration only."""
+
+    mode: Literal["off", "read-only", "workspace"] | None = None
+    network: Literal["off", "proxy", "on"] | None = None
+    required: bool | None = None
+    """Refuse commands that cannot be confined, instead of running them without a sandbox."""
+    writable: list[str] | None = None
+    """Further directories that commands may write in `workspace` mode."""
+    hosts: list[str] | None = None
+    """What `network: proxy` may reach: `*` is every public host; `name`, `name:port`, `*.name` may also be private."""
+
+
 class Holdfast(Section):
     """What only this runtime knows."""
+
+    sandbox: Literal["off", "read-only", "workspace"] | Sandbox | None = None
 
     recovery: Literal["ask", "continue", "abandon"] | None = None
     """What happens at start to turns that broke off with their process."""

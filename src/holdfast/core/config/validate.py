@@ -109,6 +109,8 @@ class _Validation:
                 return self._experimental(value)
             case "mcp":
                 return self._mcp(value)
+            case "holdfast":
+                return self._holdfast(value)
             case "plugins":
                 return self._items(value, (key,), str | schema.Plugin)
             case _ if key in _NAMED:
@@ -167,6 +169,22 @@ class _Validation:
         found = self._convert({key: item for key, item in value.items() if key != "servers"}, ("mcp",), schema.Mcp)
         servers = self._entries(value.get("servers") or {}, ("mcp", "servers"), None)
         return {**(found or {}), **({"servers": servers} if servers else {})} or None
+
+    def _holdfast(self, value: Any) -> Any:
+        if not isinstance(value, dict) or value.get("sandbox") is None:
+            return self._convert(value, ("holdfast",), schema.Holdfast)
+        rest = {key: item for key, item in value.items() if key != "sandbox"}
+        found = self._convert(rest, ("holdfast",), schema.Holdfast) or {}
+        return {**found, "sandbox": self._sandbox(value["sandbox"], ("holdfast", "sandbox"))}
+
+    def _sandbox(self, value: Any, trail: Trail) -> Any:
+        """What cannot be read confines the most: a misspelled mode must not switch the sandbox off."""
+        self._look_for_unknown(value, trail, schema.Sandbox)
+        try:
+            return msgspec.to_builtins(msgspec.convert({"sandbox": value}, schema.Holdfast))["sandbox"]
+        except msgspec.ValidationError as error:
+            self._report(Problem(trail, f"{_reason(error)}; commands run read-only and without network", fatal=True))
+            return {"mode": "read-only", "network": "off", "required": True}
 
     def _entries(self, entries: Any, trail: Trail, kind: Any) -> Any:
         if not isinstance(entries, dict):

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from holdfast.core.event.log import EventLog
     from holdfast.core.filesystem.ownership import Owners
     from holdfast.core.permission.permission import Unattended
+    from holdfast.core.process.sandbox.backends import Backends
+    from holdfast.core.process.sandbox.confinement import Setting
     from holdfast.core.session.inbox import Inbox
     from holdfast.core.session.ownership import Ownership
     from holdfast.core.session.store import SessionStore
@@ -68,3 +70,7 @@ class Commons(Frozen):
     """Called before a command of an agent or a terminal is started."""
     host_configuration: Sequence[tuple[Path, dict[str, Any]]]
     """Documents of the program that runs this, by name. They count after all files."""
+    sandboxes: Backends
+    """How this machine can confine commands."""
+    sandbox: Setting | None
+    """The sandbox mode that the host or the environment chose; None: the user's configuration says it."""

@@ -3,6 +3,7 @@ parts need each other. Nothing takes a Session id."""
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from holdfast.core.catalog.catalog import Catalog
 from holdfast.core.command.builtin import builtin_commands
 from holdfast.core.command.commands import Commands
 from holdfast.core.config.config import load_config
+from holdfast.core.config.environment import home_directory
 from holdfast.core.config.reload import LiveConfig
 from holdfast.core.context.registry import SystemContextRegistry
 from holdfast.core.lazy import Lazy
@@ -21,6 +23,8 @@ from holdfast.core.location.settings import (
     output_limits,
     pty_settings,
     remembered,
+    sandbox_diagnostics,
+    sandbox_settings,
     session_settings,
     snapshot_limits,
 )
@@ -32,6 +36,8 @@ from holdfast.core.plugin.host import Location as PluginLocation
 from holdfast.core.plugin.plugins import Plugins
 from holdfast.core.plugin.request import RequestHooks
 from holdfast.core.process.process import Processes
+from holdfast.core.process.sandbox.sandbox import Sandbox
+from holdfast.core.process.sandbox.sandbox import Surroundings as SandboxSurroundings
 from holdfast.core.question.question import Questions
 from holdfast.core.scope import Scope
 from holdfast.core.session.errors import AgentUnavailable, SessionError
@@ -55,6 +61,8 @@ if TYPE_CHECKING:
     from holdfast.schema.location import Location
     from holdfast.schema.record import Record
     from holdfast.schema.session import Session
+
+log = logging.getLogger(__name__)
 
 
 async def open_location(commons: Commons, location: Location, project: Project) -> LocationServices:
@@ -114,12 +122,15 @@ async def open_location(commons: Commons, location: Location, project: Project) 
         agents.follow(config, commons.environment, scope)
         commands.state.transform(builtin_commands(project.directory), scope, phase=Phase.BUILTIN)
         commands.follow(config, scope)
-        processes = Processes(before_start=commons.before_start)
+        processes = Processes(sandbox=commons.sandboxes, before_start=commons.before_start)
         surface = Surface(commons, location, project, config, context, processes, scope, batches)
         tools = ToolRegistry(
             commons.application_tools, commons.outputs, limits=remembered(config, output_limits), batches=batches
         )
-        register_tools(tools, commons, location, config, agents, surface, authorizer, questions, processes, scope)
+        sandbox = _sandbox(commons, directory, project, config)
+        register_tools(
+            tools, commons, location, config, agents, surface, authorizer, questions, processes, sandbox, scope
+        )
     plugins = Plugins(
         PluginLocation(
             agents=agents.state,
@@ -218,10 +229,30 @@ async def open_location(commons: Commons, location: Location, project: Project) 
         plugins=plugins,
         snapshots=snapshots,
         processes=processes,
+        sandbox=sandbox,
         terminals=Lazy(open_terminals),
         copies=Lazy(open_copies),
         runner=runner,
         scope=scope,
+    )
+
+
+def _sandbox(commons: Commons, directory: Path, project: Project, config: LiveConfig) -> Sandbox:
+    own = commons.directories
+    for problem in sandbox_diagnostics(config.current):
+        log.warning("%s: %s", problem.path, problem.message)
+    return Sandbox(
+        commons.sandboxes,
+        remembered(config, lambda current: sandbox_settings(current, commons.sandbox)),
+        SandboxSurroundings(
+            directory=directory,
+            root=project.directory if project.store is not None else None,
+            home=home_directory(commons.environment),
+            hidden=(own.config, own.data, own.state),
+            readable=(own.tool_output, own.repos, own.plans, own.config / "skill", own.config / "skills"),
+        ),
+        own_ports=commons.own_ports,
+        diagnostics=lambda: sandbox_diagnostics(config.current),
     )
 
 

@@ -19,6 +19,7 @@ def config_report(services: LocationServices) -> ConfigReport:
         *services.commands.diagnostics(),
         *services.catalog.diagnostics(),
         *services.snapshots.diagnostics(),
+        *services.sandbox.diagnostics(),
     )
     problems = [
         ConfigProblem(

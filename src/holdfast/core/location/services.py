@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from holdfast.core.permission.permission import Permissions
     from holdfast.core.plugin.plugins import Plugins
     from holdfast.core.process.process import Processes
+    from holdfast.core.process.sandbox.sandbox import Sandbox
     from holdfast.core.pty.ptys import Ptys
     from holdfast.core.question.question import Questions
     from holdfast.core.scope import Scope
@@ -41,6 +42,7 @@ class LocationServices(Frozen):
     plugins: Plugins
     snapshots: Snapshots
     processes: Processes
+    sandbox: Sandbox
     terminals: Lazy[Ptys]
     copies: Lazy[ProjectCopies]
     runner: Runner
@@ -61,6 +63,7 @@ class LocationServices(Frozen):
         await self.plugins.close()
         await self.surface.close()
         await self.processes.close()
+        await self.sandbox.close()
         if self.terminals.made is not None:
             await self.terminals.made.close()
         await self.catalog.close()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from holdfast.core.config.document import Diagnostic
 from holdfast.core.filesystem.image import ImageLimits
 from holdfast.core.filesystem.location_files import FileSettings
+from holdfast.core.process.sandbox.confinement import SandboxSettings
 from holdfast.core.session.runner.turn import Limits
 from holdfast.core.session.settings import CompactionSettings, SessionSettings
 from holdfast.core.snapshot.limits import SnapshotLimits
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
     from holdfast.core.config.config import Config
     from holdfast.core.config.reload import LiveConfig
+    from holdfast.core.process.sandbox.confinement import Setting
     from holdfast.core.pty.ptys import PtySettings
 
 T = TypeVar("T")
@@ -57,6 +60,31 @@ def bash_settings(config: Config) -> BashSettings:
     given = _given(config, "holdfast", only=("external_paths",))
     passed = tuple(_given(config, "holdfast", only=("environment",)).get("environment", ()))
     return BashSettings(shell=config.latest("shell"), passed=passed, **given)
+
+
+def sandbox_settings(config: Config, chosen: Setting | None = None) -> SandboxSettings:
+    """From the user's documents alone; `chosen` is the mode that an argument or the environment sets."""
+    found: dict[str, Any] = {}
+    for document in config.documents():
+        given = document.data.get("holdfast", {}).get("sandbox") if document.origin == "user" else None
+        if isinstance(given, str):
+            found["mode"] = given
+        elif given is not None:
+            found |= given
+    found |= {key: tuple(found[key]) for key in ("writable", "hosts") if key in found}
+    if chosen is not None:
+        found["mode"] = chosen
+    return SandboxSettings(**found)
+
+
+def sandbox_diagnostics(config: Config) -> tuple[Diagnostic, ...]:
+    """A project that tries to choose how it is confined."""
+    message = "holdfast.sandbox: only the user's own configuration can set this; ignored"
+    return tuple(
+        Diagnostic(str(document.path), message)
+        for document in config.documents()
+        if document.origin == "project" and "sandbox" in document.data.get("holdfast", {})
+    )
 
 
 def pty_settings(config: Config) -> PtySettings:

@@ -27,11 +27,14 @@ from holdfast.core.web.fetch import Fetcher
 from holdfast.schema.live_event import FileEdited
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from holdfast.core.agent.agents import Agents
     from holdfast.core.config.reload import LiveConfig
     from holdfast.core.location.commons import Commons
     from holdfast.core.location.surface import Surface
     from holdfast.core.process.process import Processes
+    from holdfast.core.process.sandbox.sandbox import Sandbox
     from holdfast.core.question.question import Questions
     from holdfast.core.scope import Scope
     from holdfast.core.tool.builtin.authorize import Authorizer
@@ -51,6 +54,7 @@ def register_tools(
     authorizer: Authorizer,
     questions: Questions,
     processes: Processes,
+    sandbox: Sandbox,
     scope: Scope,
 ) -> None:
     directory = Path(location.directory)
@@ -74,6 +78,20 @@ def register_tools(
         references=references,
         on_edit=edited,
     )
+
+    def bash() -> Tool[Any, Any]:
+        return bash_tool(
+            files.paths,
+            processes,
+            authorizer,
+            host=commons.environment,
+            settings=commands,
+            store=commons.outputs,
+            sandbox=sandbox,
+            attended=commons.unattended() == "wait",
+        )
+
+    commands = remembered(config, bash_settings)
     search = Search(processes, child_environment(commons.environment), find_ripgrep(commons.environment))
     web = Fetcher(AddressPolicy(own_ports=commons.own_ports))
     tools: dict[str, Tool[Any, Any]] = {
@@ -81,14 +99,7 @@ def register_tools(
         "write": write_tool(files, authorizer),
         "edit": edit_tool(files, authorizer),
         "apply_patch": apply_patch_tool(files, authorizer),
-        "bash": bash_tool(
-            files.paths,
-            processes,
-            authorizer,
-            host=commons.environment,
-            settings=remembered(config, bash_settings),
-            store=commons.outputs,
-        ),
+        "bash": bash(),
         "glob": glob_tool(files.paths, search, authorizer, external_paths=lambda: settings().external_paths),
         "grep": grep_tool(files.paths, search, authorizer, readable, external_paths=lambda: settings().external_paths),
         "skill": skill_tool(surface.skills, authorizer),
@@ -100,3 +111,22 @@ def register_tools(
     if backends := configured_backends(commons.environment):
         tools["websearch"] = websearch_tool(Fetcher(), authorizer, backends)
     registry.register(tools, scope)
+    _follow_sandbox(registry, sandbox, bash, config, scope)
+
+
+def _follow_sandbox(
+    registry: ToolRegistry, sandbox: Sandbox, bash: Callable[[], Tool[Any, Any]], config: LiveConfig, scope: Scope
+) -> None:
+    """Another mode is another description: the tool is registered anew, and only then."""
+    shown = (sandbox.settings.mode, sandbox.settings.network)
+    undo: Callable[[], None] = lambda: None  # noqa: E731
+
+    def refresh() -> None:
+        nonlocal shown, undo
+        current = (sandbox.settings.mode, sandbox.settings.network)
+        if current != shown:
+            before, shown = undo, current
+            undo = registry.register({"bash": bash()}, scope)
+            before()
+
+    config.follow(lambda new: refresh, scope)

@@ -6,7 +6,8 @@ Invariants
 - A call ends when the leader does. What is left of its tree is then killed, after a short grace for its last output.
 - The leader is reaped after its group was signalled, never before: its number stays ours for as long as we use it.
 - Starting is one step without an await; from there on a supervising task owns the child. Cancelling a call makes that
-  task end the tree, and the cancellation goes on only after it has."""
+  task end the tree, and the cancellation goes on only after it has.
+- A command with a confinement is executed under it or not at all."""
 
 from __future__ import annotations
 
@@ -16,19 +17,23 @@ import os
 import secrets
 import signal
 import subprocess
-from contextlib import nullcontext, suppress
+from contextlib import ExitStack, asynccontextmanager, nullcontext, suppress
 from itertools import count
 from typing import IO, TYPE_CHECKING, Any, Literal
 
 from holdfast.core.process.exit import ExitWatch
+from holdfast.core.process.sandbox.confinement import Launch
 from holdfast.core.process.tree import ProcessTree
 from holdfast.core.process.watchdog import MARKER, Watchdog
-from holdfast.core.uncut import until_done
+from holdfast.core.uncut import uncut, until_done
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
     from pathlib import Path
+
+    from holdfast.core.process.sandbox.backends import Chooser
+    from holdfast.core.process.sandbox.confinement import Confinement
 
     Sink = Callable[[bytes], bool]
 
@@ -107,10 +112,12 @@ class Processes:
         limit: int = RUNNING_LIMIT,
         tree_limit: int = TREE_LIMIT,
         watched: bool = True,
+        sandbox: Chooser | None = None,
         before_start: Callable[[], None] | None = None,
     ) -> None:
-        """What is not `watched` ends by itself, should this process be killed. `before_start` is called before each
-        child is started."""
+        """What is not `watched` ends by itself, should this process be killed. `sandbox` is needed for commands with a
+        confinement. `before_start` is called before each child is started."""
+        self._sandbox = sandbox
         self._slots = asyncio.Semaphore(limit)
         self._tree_limit = tree_limit
         self._token = secrets.token_hex(8)
@@ -130,12 +137,15 @@ class Processes:
         error: Sink | None = None,
         given: bytes = b"",
         timeout: float | None = None,
+        confinement: Confinement | None = None,
     ) -> Ended:
         """Run to the end, or until `timeout`, or until a sink answers False. A sink must not raise. Without `error`
         both streams go to `output` in the order of their arrival. A call beyond the limit waits for its turn."""
-        async with self._slots:
+        marker = f"{self._token}.{next(self._numbers)}"
+        environment = {**environment, "PWD": str(cwd), MARKER: marker}
+        async with self._slots, self._launch(command, cwd, environment, confinement) as launch:
             with await asyncio.to_thread(_holding, given) if given else nullcontext(subprocess.DEVNULL) as stdin:
-                child = self._start(command, cwd, environment, output, error, stdin)
+                child = self._start(launch, command, cwd, marker, output, error, stdin)
             task = asyncio.create_task(child.supervise(timeout), name=f"process {child.pid}")
             self._running[task] = child
             task.add_done_callback(self._forget)
@@ -157,11 +167,33 @@ class Processes:
         if self._watchdog is not None:
             await self._watchdog.close()
 
+    @asynccontextmanager
+    async def _launch(
+        self, command: Sequence[str], cwd: Path, environment: Mapping[str, str], confinement: Confinement | None
+    ) -> AsyncIterator[Launch]:
+        if confinement is None:
+            yield Launch(tuple(command), environment)
+            return
+        from holdfast.core.process.sandbox.backend import launched
+        from holdfast.core.process.sandbox.confinement import SandboxUnavailable
+
+        with ExitStack() as stack:
+            try:
+                if self._sandbox is None:
+                    raise SandboxUnavailable("no sandbox was given")
+                context = launched(await self._sandbox.choose(), command, cwd, environment, confinement)
+                launch = await uncut(asyncio.to_thread(stack.enter_context, context))
+            except (SandboxUnavailable, OSError) as problem:
+                reason = f"the sandbox could not be prepared: {problem}"
+                raise ProcessError(command, "cannot be confined", cause=reason) from problem
+            yield launch
+
     def _start(
         self,
+        launch: Launch,
         command: Sequence[str],
         cwd: Path,
-        environment: Mapping[str, str],
+        marker: str,
         output: Sink,
         error: Sink | None,
         stdin: int | IO[bytes],
@@ -170,24 +202,23 @@ class Processes:
             raise ProcessError(command, "no process can be started any more")
         if self._before_start is not None:
             self._before_start()
-        marker = f"{MARKER}={self._token}.{next(self._numbers)}"
-        name, _, value = marker.partition("=")
         try:
             popen = subprocess.Popen(
-                command,
+                launch.command,
                 cwd=cwd,
-                env={**environment, "PWD": str(cwd), name: value},
+                env=launch.environment,
                 stdin=stdin,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT if error is None else subprocess.PIPE,
                 bufsize=0,
                 start_new_session=True,
+                pass_fds=launch.descriptors,
             )
         except (OSError, ValueError) as problem:
             raise ProcessError(command, "cannot be started", cause=str(problem)) from problem
         if self._watchdog is not None:
             self._watchdog.watch(popen.pid)
-        tree = ProcessTree(popen.pid, f"\0{marker}\0".encode())
+        tree = ProcessTree(popen.pid, f"\0{MARKER}={marker}\0".encode())
         return _Child(popen, tree, output, error, self._tree_limit)
 
     def _forget(self, task: asyncio.Task[Ended]) -> None:

@@ -70,7 +70,13 @@ def _group(pid: int) -> int | None:
 
 
 def _may_start(pid: int) -> bool:
-    """Neither dead nor a thread of the kernel, which never has an environment."""
+    """Neither dead, nor a thread of the kernel, which never has an environment, nor another user's, which never shows
+    it."""
+    try:
+        if os.stat(f"/proc/{pid}").st_uid != os.geteuid():
+            return False
+    except OSError:
+        return False
     fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
     return len(fields) > 6 and fields[0] not in (b"Z", b"X") and not int(fields[6]) & KERNEL_THREAD
 

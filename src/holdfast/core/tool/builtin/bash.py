@@ -14,6 +14,8 @@ from holdfast.core.filesystem.errors import PathError
 from holdfast.core.filesystem.location_path import LocationPaths, Target
 from holdfast.core.process.environment import child_environment
 from holdfast.core.process.process import TREE_LIMIT, Ended, ProcessError, Processes
+from holdfast.core.process.sandbox.confinement import SandboxSettings
+from holdfast.core.process.sandbox.sandbox import Sandbox, SandboxRefused, Terms
 from holdfast.core.shell.approval import Approval, approval
 from holdfast.core.shell.grammar import parse
 from holdfast.core.shell.output import CommandOutput
@@ -40,6 +42,28 @@ DESCRIPTION = (
     "authority of the user over files, processes and the network. It gets no input and no terminal, and whatever it "
     "leaves running is ended with it."
 )
+CONFINED = (
+    "Run a command in a shell and return its output and exit code. The command runs in a sandbox: {writing}; files "
+    "with credentials are hidden; {network}. It gets no input and no terminal, and whatever it leaves running is ended "
+    "with it."
+)
+WRITING = {
+    "read-only": "it can write only in $TMPDIR",
+    "workspace": (
+        "it can write only in the project directory and in $TMPDIR, and there not in opencode.json, .opencode, .envrc "
+        "and what git executes (.git/hooks, .git/config)"
+    ),
+}
+NETWORK = {
+    "off": "there is no network",
+    "proxy": "the network can be reached only through the HTTP proxy of the environment",
+    "on": "the network can be reached",
+}
+IN_SANDBOX = "It ran in a sandbox: {summary}."
+MAY_ESCAPE = (
+    "If that is why it failed, call again with escape set to true: the user is asked whether it may run outside."
+)
+WITHOUT_SANDBOX = "{problem}. The command ran with the full authority of the user."
 UNABLE = "Unable to execute command: {command}"
 EXITED = "Command exited with code {code}."
 KILLED = "Command exited with code {code} (terminated by signal {signal})."
@@ -59,6 +83,15 @@ class BashInput(msgspec.Struct, frozen=True):
     ) = msgspec.UNSET
     timeout: (
         Annotated[int, msgspec.Meta(ge=1, le=LONGEST_TIMEOUT, description="Milliseconds until it is ended")]
+        | msgspec.UnsetType
+    ) = msgspec.UNSET
+
+
+class ConfinedBashInput(BashInput, frozen=True):
+    """Where a sandbox is in force and a person can be asked."""
+
+    escape: (
+        Annotated[bool, msgspec.Meta(description="Run outside the sandbox. The user is asked for approval first")]
         | msgspec.UnsetType
     ) = msgspec.UNSET
 
@@ -93,12 +126,17 @@ def bash_tool(
     host: Mapping[str, str],
     settings: Callable[[], BashSettings] = BashSettings,
     store: OutputStore | None = None,
+    sandbox: Sandbox | None = None,
+    attended: bool = False,
 ) -> Tool[BashInput, BashOutput]:
-    """`host` is the runtime's own environment; `settings` is asked at each call."""
-    bash = _Bash(paths, processes, authorizer, host, settings, store)
+    """`host` is the runtime's own environment; `settings` is asked at each call. The description is that of the sandbox
+    in force now. Escaping it is offered only where a person can be asked (`attended`)."""
+    confined = sandbox.settings if sandbox is not None and sandbox.settings.mode != "off" else None
+    escapable = confined is not None and attended
+    bash = _Bash(paths, processes, authorizer, host, settings, store, sandbox, escapable=escapable)
     return Tool(
-        description=DESCRIPTION,
-        input=BashInput,
+        description=DESCRIPTION if confined is None else confined_description(confined),
+        input=ConfinedBashInput if escapable else BashInput,
         output=BashOutput,
         execute=bash.execute,
         content=_content,
@@ -106,6 +144,10 @@ def bash_tool(
         structured_type=BashResult,
         output_paths=lambda given, value: () if value["path"] is None else (value["path"],),
     )
+
+
+def confined_description(settings: SandboxSettings) -> str:
+    return CONFINED.format(writing=WRITING[settings.mode], network=NETWORK[settings.network])
 
 
 class _Bash:
@@ -117,6 +159,9 @@ class _Bash:
         host: Mapping[str, str],
         settings: Callable[[], BashSettings],
         store: OutputStore | None,
+        sandbox: Sandbox | None,
+        *,
+        escapable: bool,
     ) -> None:
         self._paths = paths
         self._processes = processes
@@ -125,17 +170,20 @@ class _Bash:
         self._settings = settings
         self._store = store
         self._examining = asyncio.Lock()
+        self._sandbox = sandbox
+        self._escapable = escapable
 
     async def execute(self, given: BashInput, context: ToolContext) -> BashOutput:
         settings = self._settings()
         workdir = self._workdir(given, settings)
         warnings = await self._authorize(given.command, workdir, context)
+        terms = await self._terms(given, workdir, context)
         # Approval may have taken hours.
         _check_directory(given.command, workdir)
         output = CommandOutput(self._store)
         timeout = DEFAULT_TIMEOUT if given.timeout is msgspec.UNSET else given.timeout
         try:
-            ended = await self._run(given.command, workdir.path, timeout, settings, output)
+            ended = await self._run(given.command, workdir.path, timeout, settings, output, terms)
         except asyncio.CancelledError:
             shown = output.finish()
             report({"truncated": shown.truncated}, (TextContent(text=shown.text),))
@@ -143,7 +191,8 @@ class _Bash:
         except ProcessError as problem:
             raise _unable(given.command, problem.cause or str(problem)) from problem
         shown = output.finish()
-        return BashOutput(_result(ended, shown.truncated), shown.text, _remarks(ended, timeout, warnings), shown.path)
+        remarks = "\n".join((_remarks(ended, timeout, warnings), *self._about_sandbox(ended, terms)))
+        return BashOutput(_result(ended, shown.truncated), shown.text, remarks, shown.path)
 
     def _workdir(self, given: BashInput, settings: BashSettings) -> Target:
         if "\0" in given.command:
@@ -178,14 +227,46 @@ class _Bash:
         outside = external_directories(script, workdir, self._host.get("HOME", "/"))
         return approval(script), [OUTSIDE.format(directory=found.rstrip("/")) for found in outside]
 
+    async def _terms(self, given: BashInput, workdir: Target, context: ToolContext) -> Terms:
+        """Under which confinement it runs; leaving the sandbox needs an approval of its own, for this command alone."""
+        if self._sandbox is None:
+            return Terms()
+        if isinstance(given, ConfinedBashInput) and given.escape is True:
+            metadata = {"command": visible(given.command), "workdir": workdir.resource}
+            await self._authorizer.allow(context, "sandbox_escape", (given.command,), metadata=metadata)
+            return Terms()
+        try:
+            return await self._sandbox.terms(context.agent)
+        except SandboxRefused as refused:
+            raise _unable(given.command, str(refused)) from refused
+
+    def _about_sandbox(self, ended: Ended, terms: Terms) -> list[str]:
+        if terms.confinement is None:
+            return [WITHOUT_SANDBOX.format(problem=_sentence(terms.problem))] if terms.problem else []
+        lines = [f"{_sentence(terms.problem)}."] if terms.problem else []
+        if ended.code != 0:
+            lines += [IN_SANDBOX.format(summary=terms.summary), *((MAY_ESCAPE,) if self._escapable else ())]
+        return lines
+
     async def _run(
-        self, command: str, workdir: Path, timeout: int, settings: BashSettings, output: CommandOutput
+        self,
+        command: str,
+        workdir: Path,
+        timeout: int,
+        settings: BashSettings,
+        output: CommandOutput,
+        terms: Terms,
     ) -> Ended:
         environment = child_environment(self._host, passed=settings.passed, values=settings.values)
         shell = command_shell(settings.shell, environment)
         with _checkpoints(output):
             return await self._processes.run(
-                (shell, "-c", command), cwd=workdir, environment=environment, output=output, timeout=timeout / 1000
+                (shell, "-c", command),
+                cwd=workdir,
+                environment=environment,
+                output=output,
+                timeout=timeout / 1000,
+                confinement=terms.confinement,
             )
 
 
@@ -244,6 +325,10 @@ def _remarks(ended: Ended, timeout: int, warnings: list[str]) -> str:
         case _:
             lines.append(EXITED.format(code=ended.code))
     return "\n".join(lines)
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def _content(given: BashInput, value: Mapping[str, Any]) -> Sequence[ToolContent]:

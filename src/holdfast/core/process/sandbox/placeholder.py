@@ -1,0 +1,100 @@
+"""Protected names that do not exist yet. A mount can only protect what is there, so an empty directory takes the place
+of a missing name while a command runs: git ignores it, and nothing can be put in its place or inside it.
+
+Invariants
+- A placeholder in use is locked (shared); it is removed only by who can lock it alone, also across processes.
+- Names for which git would not accept a directory get none. If one of them appears during a command, it is removed
+  before the command's result is known."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from contextlib import ExitStack, contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from holdfast.core.process.sandbox.places import CONFIGURATION
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+FILES = frozenset(name for name in CONFIGURATION if name != ".opencode")
+"""Nobody else makes directories with these names, so an empty one is left over from a process that was killed."""
+REMOVED = frozenset({"config", "config.worktree", "commondir", "gitdir"})
+TRIES = 10
+
+
+@contextmanager
+def placeholders(protected: Sequence[Path]) -> Iterator[None]:
+    with ExitStack() as stack:
+        parents = {folder: _open(folder) for folder in dict.fromkeys(path.parent for path in protected)}
+        for handle in parents.values():
+            if handle is not None:
+                stack.callback(os.close, handle)
+        for path in protected:
+            parent = parents[path.parent]
+            if parent is None:
+                continue
+            if path.name not in REMOVED:
+                _hold(path.name, parent, stack)
+            elif not _exists(path.name, parent):
+                stack.callback(_remove, path.name, parent)
+        yield
+
+
+def _hold(name: str, parent: int, stack: ExitStack) -> None:
+    """Unless something else is there."""
+    made = False
+    for _ in range(TRIES):
+        try:
+            os.mkdir(name, 0o755, dir_fd=parent)
+            made = True
+        except OSError:
+            pass
+        handle = _open(name, parent)
+        if handle is None and not made:
+            return
+        if handle is None:
+            continue
+        fcntl.flock(handle, fcntl.LOCK_SH)
+        with suppress(OSError):
+            same = os.path.samestat(os.fstat(handle), os.stat(name, dir_fd=parent, follow_symlinks=False))
+            if same and (made or not os.listdir(handle)):
+                stack.callback(_release, name, parent, handle, made)
+                return
+            if same:
+                os.close(handle)
+                return
+        os.close(handle)  # it was removed in between
+
+
+def _release(name: str, parent: int, handle: int, made: bool) -> None:
+    try:
+        with suppress(OSError):
+            if made or name in FILES:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.rmdir(name, dir_fd=parent)
+    finally:
+        os.close(handle)
+
+
+def _remove(name: str, parent: int) -> None:
+    with suppress(OSError):
+        os.unlink(name, dir_fd=parent)
+
+
+def _open(path: str | Path, parent: int | None = None) -> int | None:
+    """None where there is no directory. Later steps work on what was opened, whatever its name then leads to."""
+    try:
+        return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    except OSError:
+        return None
+
+
+def _exists(name: str, parent: int) -> bool:
+    try:
+        os.stat(name, dir_fd=parent, follow_symlinks=False)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,55 @@
+"""A directory for the temporary files of confined commands. It is locked while it is in use, so that one which a killed
+process left behind can be told from one in use, and removed."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from holdfast.schema.frozen import Frozen
+
+PREFIX = "holdfast-sandbox-"
+SETTLED_SECONDS = 60
+"""A directory younger than this may not be locked yet."""
+MOST_REMOVED = 20
+
+
+class PrivateDirectory(Frozen):
+    path: Path
+    lock: int
+
+
+def make(parent: Path | None = None) -> PrivateDirectory:
+    """In the system's temporary directory unless given; removes old ones there."""
+    parent = parent or Path(tempfile.gettempdir())
+    path = Path(os.path.realpath(tempfile.mkdtemp(prefix=PREFIX, dir=parent)))
+    lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    fcntl.flock(lock, fcntl.LOCK_SH)
+    with suppress(OSError):
+        _remove_abandoned(parent)
+    return PrivateDirectory(path, lock)
+
+
+def remove(directory: PrivateDirectory) -> None:
+    shutil.rmtree(directory.path, ignore_errors=True)
+    os.close(directory.lock)
+
+
+def _remove_abandoned(parent: Path) -> None:
+    for path in sorted(parent.glob(f"{PREFIX}*"))[:MOST_REMOVED]:
+        status = path.lstat()
+        if status.st_uid != os.geteuid() or time.time() - status.st_ctime < SETTLED_SECONDS:
+            continue
+        lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(path, ignore_errors=True)
+        except BlockingIOError:
+            pass  # in use
+        finally:
+            os.close(lock)

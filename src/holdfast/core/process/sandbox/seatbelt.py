@@ -1,0 +1,53 @@
+"""The profile for `sandbox-exec` of macOS. Tested as text only: no machine with macOS has run it yet."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from holdfast.core.process.sandbox.confinement import Confinement
+
+DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/dtracehelper")
+
+
+def profile(confinement: Confinement) -> str:
+    """Of several rules that match, the last one counts."""
+    lines = ["(version 1)", "(allow default)", "(deny file-write*)"]
+    lines += _rule("allow file-write*", (*map(_subpath, (*confinement.writable, confinement.temporary)),))
+    lines += _rule("allow file-write*", (f"(literal {_quoted(device)})" for device in DEVICES))
+    lines += _rule("deny file-write*", map(_subpath, confinement.protected))
+    # A directory that holds a protected path could be moved away together with it.
+    around = {parent for path in confinement.protected for parent in path.parents if _inside(parent, confinement)}
+    lines += _rule("deny file-write-unlink", (f"(literal {_quoted(path)})" for path in sorted(around)))
+    lines += _rule("deny file-read-data file-write*", map(_subpath, confinement.hidden))
+    lines += _rule("allow file-read-data", map(_subpath, confinement.readable))
+    lines += [
+        "(deny file-write-setugid)",
+        "(deny process-info* (target others))",
+        "(allow signal (target same-sandbox))",
+    ]
+    if confinement.network != "on":
+        lines.append("(deny network*)")
+    return "\n".join(lines) + "\n"
+
+
+def _inside(path: Path, confinement: Confinement) -> bool:
+    return any(path == root or root in path.parents for root in confinement.writable)
+
+
+def _rule(action: str, filters: Iterable[str]) -> list[str]:
+    found = list(filters)
+    return [f"({action} {' '.join(found)})"] if found else []
+
+
+def _subpath(path: Path) -> str:
+    return f"(subpath {_quoted(path)})"
+
+
+def _quoted(path: str | Path) -> str:
+    text = os.fspath(path).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{text}"'
