@@ -15,7 +15,5 @@ class SubscriberOverflow(Exception):
     tag = "EventV2.SubscriberOverflow"
 
     def __init__(self, capacity: int) -> None:
-        super().__init__(
-            f"the subscriber fell more than {capacity} events or 32 MiB behind; subscribe again"
-        )
+        super().__init__(f"the subscriber fell more than {capacity} events or 32 MiB behind; subscribe again")
         self.capacity = capacity
