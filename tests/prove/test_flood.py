@@ -24,7 +24,8 @@ pytestmark = [pytest.mark.prove, pytest.mark.timeout(300)]
 
 MIB = 1024 * 1024
 TURNS = 60
-FEWEST, ROUNDS = 3, 12
+ROUNDS = 9
+NOISE = 0.05
 DONE = b"data: [DONE]\n\n"
 
 
@@ -85,12 +86,8 @@ def start(client: Client, flooding: Flooding | None = None) -> str:
 PIECES = {"large": frame({"content": "x" * 60_000}), "tiny": frame({"content": "ab"}) * 600}
 
 
-@pytest.mark.parametrize("kind", PIECES)
-def test_a_flood_leaves_others_alone(
-    holdfast: Machine, provider: Provider, serve: Callable[..., Server], kind: str
-) -> None:
-    """LLM-395, SES-221: the gap between two turns of another Session grows by at most a tenth, memory by less than
-    150 MB, and SIGTERM in the middle of it ends the process within 5 seconds."""
+@pytest.fixture
+def server(holdfast: Machine, provider: Provider, serve: Callable[..., Server]) -> Server:
     (holdfast.project / "hello.txt").write_text("hello\n" * 1000, encoding="utf-8")
     options = {"baseURL": provider.url}
     holdfast.configure_user(
@@ -98,23 +95,48 @@ def test_a_flood_leaves_others_alone(
         provider={"mock": {"npm": "@ai-sdk/openai-compatible", "options": options, "models": {"m": {}}}},
         holdfast={"titles": False},
     )
-    server = serve("--no-auth")
+    return serve("--no-auth")
+
+
+@pytest.mark.parametrize("kind", PIECES)
+def test_a_flood_leaves_the_turns_of_others_alone(server: Server, provider: Provider, kind: str) -> None:
+    """SES-221: the median gap between two turns of another Session grows by at most a tenth.
+
+    The number of rounds and the estimator are fixed. `again` is a second measurement without a flood: where that
+    differs from the first by more than NOISE, the machine cannot tell a tenth, and nothing was proved."""
+    gaps: dict[str, list[float]] = {"quiet": [], "again": [], "flood": []}
     with connect_sync(server.url) as client:
-        quiet, flooded = [], []
-        before = peak = 0
-        for _ in range(ROUNDS):
-            calm = provider.behave = Flooding(PIECES[kind])
-            client.sessions.wait(start(client))
-            quiet.append(statistics.median(calm.gaps))
-            before = before or resident(server.process.pid)
+        for number in range(ROUNDS):
+            for name in (*gaps, *gaps)[number % 3 : number % 3 + 3]:
+                now = provider.behave = Flooding(PIECES[kind])
+                other = start(client)
+                victim = start(client, now) if name == "flood" else None
+                counted = len(now.gaps) if victim and now.began.wait(10) else 0
+                client.sessions.wait(other)
+                gaps[name] += now.gaps[counted:]
+                if victim:
+                    assert not now.over.is_set(), "the flood has to last longer than the turns"
+                    client.sessions.interrupt(victim)
+    quiet, again, flood = (statistics.median(each) for each in gaps.values())
+    figures = f"{kind}: {flood / quiet:.2f} with a flood, {again / quiet:.2f} without, of {quiet * 1e3:.2f} ms"
+    print(figures)
+    if abs(again / quiet - 1) > NOISE:
+        pytest.skip(f"this machine is too busy to tell; {figures}")
+    assert flood / quiet <= 1.1, figures
+
+
+@pytest.mark.parametrize("kind", PIECES)
+def test_a_flood_takes_little_memory_and_can_be_ended(
+    holdfast: Machine, server: Server, provider: Provider, kind: str
+) -> None:
+    """SES-221: less than 150 MB more, also after several; SIGTERM in the middle of one ends the process within 5 s."""
+    with connect_sync(server.url) as client:
+        provider.behave = Flooding(PIECES[kind])
+        client.sessions.wait(start(client))
+        before = peak = resident(server.process.pid)
+        for _ in range(3):
             storm = provider.behave = Flooding(PIECES[kind])
-            other = start(client)
             victim = start(client, storm)
-            assert storm.began.wait(10)
-            counted = len(storm.gaps)
-            client.sessions.wait(other)
-            assert not storm.over.is_set(), "the flood has to last longer than the turns"
-            flooded.append(statistics.median(storm.gaps[counted:]))
             while not storm.over.wait(0.01):
                 peak = max(peak, resident(server.process.pid))
             client.sessions.wait(victim)
@@ -123,12 +145,7 @@ def test_a_flood_leaves_others_alone(
             assert isinstance(answer, AssistantMessage)
             assert answer.error is not None
             assert "The answer was cut off" in answer.error.message
-            if len(quiet) >= FEWEST and min(flooded) <= 1.1 * min(quiet):
-                break
-        print(f"{kind}: gaps {min(quiet) * 1e3:.2f} ms, with a flood {min(flooded) * 1e3:.2f} ms, {len(quiet)} rounds;")
-        print(f"memory {before // MIB} MiB, at most {peak // MIB} MiB")
-        # Whatever else the machine does only adds to a gap: the best rounds are compared, of as many as that takes.
-        assert min(flooded) <= 1.1 * min(quiet), (flooded, quiet)
+        print(f"{kind}: memory {before // MIB} MiB, at most {peak // MIB} MiB")
         assert peak - before < 150 * MIB
         last = provider.behave = Flooding(PIECES[kind])
         start(client, last)
