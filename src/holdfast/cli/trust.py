@@ -96,12 +96,12 @@ async def _decide(path: str | None, yes: bool, as_json: bool) -> int:
 async def offer(client: AsyncClient, location: Location, terminal: Terminal | None) -> str | None:
     """At the beginning of a run: ask once about what an untrusted project wants. What is to be said if it goes on
     without."""
-    from holdfast.client.errors import ApiError
+    from holdfast.client.errors import ApiError, ClientError
 
     try:
         report = await client.config.report(location=location)
-    except ApiError:
-        return None  # a server of another kind or version
+    except (ApiError, ClientError):
+        return None  # a server of another kind or version; what else is wrong, the next call says
     sources = [source for source in report.sources if not source.trusted]
     if not sources:
         return None
