@@ -58,6 +58,9 @@ class Machine:
         self.project.mkdir()
         (self.project / "hello.txt").write_text("hello world\n", encoding="utf-8")
         self.data = home / "data" / "holdfast"
+        self.choices = home / "state" / "holdfast" / "choices.json"
+        self.choices.parent.mkdir(parents=True, mode=0o700)
+        self.choices.touch()  # the question of the first run was answered
         self.started_by: list[str] = []
         """A command that runs the one after it."""
         self._started: list[subprocess.Popen[str]] = []

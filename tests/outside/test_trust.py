@@ -310,3 +310,21 @@ def test_a_file_of_another_user_is_ignored(holdfast: Machine) -> None:
     os.chown(holdfast.project / "opencode.json", 12345, 12345)
     assert "planted" not in holdfast("agents").out
     assert "is owned by user 12345; ignored" in holdfast("config", "check").out
+
+
+@pytest.mark.parametrize(("typed", "ran"), [("1", True), ("2", False)])
+def test_the_first_run_at_a_terminal_says_what_agents_may_do(holdfast: Machine, typed: str, ran: bool) -> None:
+    """CAT-185: it is asked once, and the answer holds for later runs without a terminal."""
+    holdfast.choices.unlink()
+    holdfast.script({"calls": [{"tool": "bash", "input": {"command": "touch ran.txt"}}]}, {"text": "done"})
+    person = holdfast.at_terminal("run", "--model", "demo/echo", "hello")
+    person.wait_for("without asking you")
+    person.wait_for("your choice [1]:")
+    person.type(f"9\n{typed}\n")
+    assert person.leave().code == 0
+    holdfast("run", "--model", "demo/scripted", "go")
+    assert (holdfast.project / "ran.txt").exists() == ran
+    holdfast.configure_user(permission={"bash": "allow"})
+    holdfast("run", "--model", "demo/scripted", "go")
+    assert (holdfast.project / "ran.txt").exists()
+    assert holdfast("config", "preset", "default").code == 0

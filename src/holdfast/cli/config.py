@@ -10,6 +10,7 @@ import click
 from holdfast.cli.output import json_option, one_line, print_json, printable
 
 if TYPE_CHECKING:
+    from holdfast.embedded.choices import Preset
     from holdfast.schema.configuration import ConfigProblem, ConfigReport
 
 
@@ -46,6 +47,19 @@ def show() -> None:
     from holdfast.cli.failure import execute
 
     sys.exit(execute(_show()))
+
+
+@command.command()
+@click.argument("name", type=click.Choice(["default", "ask", "sandbox"]))
+def preset(name: Preset) -> None:
+    """Choose how agents work in all your projects.
+
+    default: they read, edit and run commands in a project without asking. ask: edits, commands and fetches are asked
+    for. sandbox: commands can write only in the project and have no network. Your own files count before a preset."""
+    from holdfast.embedded.choices import Choices
+
+    Choices().choose(name)
+    click.echo(f"chosen: {name} (kept in {printable(str(Choices().path))})", err=True)
 
 
 @command.command()

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from holdfast.cli.terminal import present
+from holdfast.cli.first_run import first_choice
+from holdfast.cli.terminal import Terminal, present
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.location import Location
 from holdfast.schema.model import ModelRef
@@ -41,6 +42,8 @@ async def open_client(ask: Ask, screen: Screen, stack: AsyncExitStack) -> Opened
     from holdfast.cli.host import Host
 
     unattended: Literal["wait", "allow", "deny"] = "wait" if present() else "allow" if ask.yes else "deny"
+    if (person := Terminal() if present() and not ask.quiet else None) is not None:
+        await first_choice(person)
     host = await stack.enter_async_context(
         Host(ask.directory, unattended=unattended, protect=True, sandbox=ask.sandbox)
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from holdfast.core.config.document import DOT, Directory
-from holdfast.core.config.environment import config_home, switched_on, user_path
+from holdfast.core.config.environment import config_home, directories, switched_on, user_path
 from holdfast.core.config.text_file import Unreadable, read_text
 from holdfast.schema.frozen import Frozen
 
@@ -40,6 +40,8 @@ class Candidate(Frozen):
 
 def discover(directory: Path, root: Path, environment: Mapping[str, str]) -> Iterator[Candidate | Directory]:
     """What is a project's has the origin `project` here; whether it is trusted is found out when it is read."""
+    chosen = choices_file(environment)
+    yield Candidate(chosen.parent, chosen.name, "user")
     home = config_home(environment)
     yield from (Candidate(home, name, "user") for name in NAMES)
     yield Directory(home, "user")
@@ -53,6 +55,11 @@ def discover(directory: Path, root: Path, environment: Mapping[str, str]) -> Ite
         if os.path.isdir(f"{folder}/{DOT}") and not _same(dot := folder / DOT, home):
             yield from (Candidate(dot, name, "project") for name in NAMES)
             yield Directory(dot, "project")
+
+
+def choices_file(environment: Mapping[str, str]) -> Path:
+    """What the user chose in a dialogue, in the form of a configuration file. Everything they wrote counts more."""
+    return directories(environment).state / "choices.json"
 
 
 def _same(folder: Path, home: Path) -> bool:

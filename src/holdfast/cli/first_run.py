@@ -1,0 +1,36 @@
+"""What a person is told and asked once, before agents work for them for the first time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from holdfast.cli.terminal import Terminal
+    from holdfast.embedded.choices import Preset
+
+QUESTION = """\
+? this is your first run. By default agents read, edit and run commands in a project without asking you.
+  1  keep that
+  2  ask me before edits, commands and fetches
+  3  confine commands: they write only in the project and have no network (docs/sandbox.md)
+  `holdfast config preset` changes this later."""
+ANSWERS: dict[str, Preset] = {"": "default", "1": "default", "2": "ask", "3": "sandbox"}
+
+
+async def first_choice(terminal: Terminal) -> None:
+    from holdfast.embedded.choices import Choices
+
+    choices = Choices()
+    if choices.made:
+        return
+    terminal.forget_typed()
+    for line in QUESTION.splitlines():
+        terminal.say(line)
+    while True:
+        answer = await terminal.ask("  your choice [1]:")
+        if answer is None:
+            return  # asked again next time
+        if (preset := ANSWERS.get(answer)) is not None:
+            choices.choose(preset)
+            return
+        terminal.say("  Please give 1, 2 or 3.")

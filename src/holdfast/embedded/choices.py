@@ -1,0 +1,37 @@
+"""What a user chose once for all projects, instead of writing a configuration file: a preset of permissions or sandbox.
+
+It is kept as a document of lowest priority, so whatever the user writes into a file of their own counts instead."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Literal
+
+from holdfast.core.config.discovery import choices_file
+from holdfast.core.whole_file import write_whole
+from holdfast.schema.codec import encode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+Preset = Literal["default", "ask", "sandbox"]
+
+PRESETS: dict[Preset, dict[str, Any]] = {
+    "default": {},
+    "ask": {"permission": {"edit": "ask", "bash": "ask", "webfetch": "ask"}},
+    "sandbox": {"holdfast": {"sandbox": "workspace"}},
+}
+
+
+class Choices:
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+        self.path: Path = choices_file(os.environ if environment is None else environment)
+
+    @property
+    def made(self) -> bool:
+        return self.path.exists()
+
+    def choose(self, preset: Preset) -> None:
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_whole(self.path, encode(PRESETS[preset]) if PRESETS[preset] else b"")
