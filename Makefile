@@ -16,7 +16,7 @@ $(STAMP): pyproject.toml requirements/dev.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Holdfast needs Python 3.11 or newer; set PYTHON=/path/to/python3" >&2; exit 1; }
 	@echo "setting up $(VENV) (once; about half a minute)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements/dev.txt
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-deps --only-binary :all: -r requirements/dev.txt
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --no-index -e .
 	@$(BIN)/python -m compileall -q src
 	@touch $@
@@ -59,3 +59,4 @@ prove: setup ## slow proofs: kill -9 at random points, two processes, long runs
 lock: ## write requirements/*.txt anew (needs uv on the PATH)
 	uv pip compile pyproject.toml --generate-hashes --no-emit-index-url --universal --python-version 3.11 --no-annotate --no-header -q -o requirements/runtime.txt
 	uv pip compile pyproject.toml --group dev --generate-hashes --no-emit-index-url --universal --python-version 3.11 --no-annotate --no-header -q -o requirements/dev.txt
+	uv pip compile --group audit --generate-hashes --no-emit-index-url --universal --python-version 3.11 --no-annotate --no-header -q -o requirements/audit.txt

@@ -267,8 +267,8 @@ async def test_an_endless_body_is_cut_off(site: Site) -> None:
 @pytest.mark.parametrize(
     ("encoding", "packed"),
     [
-        ("gzip", gzip.compress(b"packed text " * 50)),
-        ("GZIP", gzip.compress(b"packed text " * 50)),
+        ("gzip", gzip.compress(b"packed text " * 50, mtime=0)),
+        ("GZIP", gzip.compress(b"packed text " * 50, mtime=0)),
         ("deflate", zlib.compress(b"packed text " * 50)),
         ("deflate", zlib.compress(b"packed text " * 50)[2:-4]),
         ("identity", b"packed text " * 50),
@@ -297,7 +297,7 @@ async def test_a_bomb_does_not_go_off(site: Site) -> None:
         ("br", b"whatever", "unsupported content encoding"),
         ("gzip, gzip", b"whatever", "unsupported content encoding"),
         ("gzip", b"not gzip at all", "the body broke off"),
-        ("gzip", gzip.compress(b"cut" * 1000)[:-10], "the body broke off"),
+        ("gzip", gzip.compress(b"cut" * 1000, mtime=0)[:-10], "the body broke off"),
     ],
 )
 async def test_a_body_that_cannot_be_unpacked_is_refused(site: Site, encoding: str, body: bytes, reason: str) -> None:
