@@ -1,16 +1,19 @@
 # Everything a contributor or CI runs, one word each. `make help` lists them.
 PYTHON ?= python3
-VENV := .venv
+VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
+AUDIT := $(VENV)-audit
+PYTEST ?= -m pytest
+WORKERS ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test acceptance check bench generate prove lock
+.PHONY: help setup run test acceptance check audit bench generate prove lock
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
 
-setup: $(STAMP) ## make .venv with everything in it (needs python3 >= 3.11 and a package index)
+setup: $(STAMP) ## make .venv with everything in it (PYTHON=… chooses the interpreter, VENV=… another place)
 
 $(STAMP): pyproject.toml requirements/dev.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Holdfast needs Python 3.11 or newer; set PYTHON=/path/to/python3" >&2; exit 1; }
@@ -24,8 +27,8 @@ $(STAMP): pyproject.toml requirements/dev.txt
 run: setup ## one prompt through the whole runtime, offline: the model reads a file and answers from it
 	@$(BIN)/holdfast run --model demo/echo "What does LICENSE say in its first line?"
 
-test: setup ## the test suite (no network, under ten minutes)
-	@$(BIN)/python -m pytest -m "not prove and not acceptance"
+test: setup ## the test suite, a worker per core (no network, under eight minutes on two cores)
+	@$(BIN)/python $(PYTEST) -m "not prove and not acceptance" -n $(WORKERS) --maxprocesses 8 --dist worksteal
 
 acceptance: setup ## what needs node or bubblewrap: the official JavaScript SDK, the sandbox
 	@sh tests/acceptance/install-bubblewrap.sh
@@ -37,6 +40,12 @@ check: setup ## format, lint, types, layers, drift of generated code
 	@$(BIN)/mypy
 	@PYTHONPATH=src $(BIN)/lint-imports --no-logo
 	@$(BIN)/python -m holdfast.client.generate --check
+
+audit: setup ## known vulnerabilities of the locked dependencies, and a bill of materials in dist/
+	@mkdir -p dist
+	@$(BIN)/python .ci/sbom.py > dist/holdfast.cdx.json
+	@test -x $(AUDIT)/bin/pip-audit || { $(PYTHON) -m venv $(AUDIT) && $(AUDIT)/bin/pip install --quiet --disable-pip-version-check --require-hashes --no-deps --only-binary :all: -r requirements/audit.txt; } || echo "audit: pip-audit could not be installed" >&2
+	@$(BIN)/python .ci/audit.py $(AUDIT)/bin/pip-audit
 
 bench: setup ## ratios of one run: the event log against bare SQLite, streams against bare reads
 	@$(BIN)/python benchmarks/event_log.py

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from holdfast.core.clock import Ids
 from holdfast.core.database.database import SqliteDatabase
@@ -20,6 +21,10 @@ from holdfast.schema.session import Session
 
 SHARED = Path(__file__).parents[2] / "shared"
 MODEL = ModelRef(id="echo", provider_id="demo")
+
+# On a busy machine an example may take any time; a test that hangs is ended by pytest-timeout.
+settings.register_profile("holdfast", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("holdfast")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -108,14 +108,14 @@ def test_interrupting_an_attached_run_interrupts_the_server(
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_server_stops_when_told(serve: Callable[..., Server], number: signal.Signals) -> None:
-    """Soon, with exit code 0 and nothing on standard error about it."""
+    """Without the ten seconds of grace that open requests get; exit code 0, nothing on standard error about it."""
     server = serve("--no-auth")
     assert httpx2.get(f"{server.url}/api/health").status_code == 200
     started = time.monotonic()
     server.process.send_signal(number)
     ran = finish(server.process)
 
-    assert (ran.code, time.monotonic() - started < 5) == (0, True)
+    assert (ran.code, time.monotonic() - started < 10) == (0, True)
     assert "Traceback" not in ran.err
     assert "ERROR" not in ran.err
 

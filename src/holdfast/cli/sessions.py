@@ -85,13 +85,9 @@ def archive(session_id: str, undo: bool) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def delete(session_id: str, yes: bool) -> None:
     """Stop a session and remove it from every view."""
-    from holdfast.cli.failure import fail
-
     if not yes and not sys.stdin.isatty():
         raise click.UsageError("nobody can be asked here; --yes deletes it without")
-    if not yes and not click.confirm(f"Delete {session_id}?", err=True):
-        sys.exit(fail("nothing was deleted"))
-    _execute(lambda client: _done(client.sessions.delete(session_id)))
+    _execute(lambda client: _delete(client, session_id, ask=not yes))
 
 
 @command.command()
@@ -136,6 +132,16 @@ def _execute(work: Callable[[AsyncClient], Coroutine[Any, Any, int]]) -> None:
             return await work(client)
 
     sys.exit(execute(opened()))
+
+
+async def _delete(client: AsyncClient, session_id: str, *, ask: bool) -> int:
+    from holdfast.cli.failure import fail
+    from holdfast.cli.terminal import Terminal
+    from holdfast.cli.trust import confirmed
+
+    if ask and not await confirmed(Terminal(), f"Delete {session_id}?"):
+        return fail("nothing was deleted")
+    return await _done(client.sessions.delete(session_id))
 
 
 async def _done(work: Coroutine[Any, Any, object]) -> int:

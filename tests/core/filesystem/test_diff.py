@@ -68,9 +68,9 @@ def test_a_patch_that_is_too_large_is_left_out() -> None:
 def test_large_files_are_compared_in_time() -> None:
     """TOL-135, TOL-176: many equal lines, all changed; without a bound this takes minutes."""
     before = b"same\n" * 100_000 + b"a\n" * 100_000
-    started = time.monotonic()
+    started = time.process_time()
     diff = file_diff("f", before, b"b\n" * 100_000 + b"same\n" * 100_000)
-    assert time.monotonic() - started < 20
+    assert time.process_time() - started < 20
     assert (diff.additions, diff.deletions) == (200_000, 200_000)
 
 

@@ -255,7 +255,7 @@ async def test_the_inactivity_limit_between_bytes(transport: NetworkTransport) -
         await wait_for_close(reader)
 
     async with raw_server(serve) as base:
-        model = chat_model(base_url=base, timeouts=Timeouts(first_byte=0.25, idle=0.25))
+        model = chat_model(base_url=base, timeouts=Timeouts(first_byte=5, idle=0.25))
         error = await failed(transport, model)
     assert is_timeout(error, "inactivity")
     assert error.usage is not None
