@@ -1,7 +1,7 @@
 """Prints a software bill of materials (CycloneDX 1.6, JSON) of the locked runtime dependencies.
 
-Made offline from the lock file and the metadata of installed packages. The same lock gives the same bytes: it contains no
-time and no serial number."""
+Made offline from the lock file and the metadata of installed packages. The same lock gives the same bytes: no time and
+no serial number is in it."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def licences_of(name: str) -> list[dict[str, Any]]:
     if "License-Expression" in about:
         return [{"expression": about["License-Expression"]}]
     classifiers = [line for line in about.get_all("Classifier") or () if line.startswith("License :: OSI Approved")]
-    names = [about["License"]] if about.get("License") else [line.rpartition(" :: ")[2] for line in classifiers]
+    names = [about["License"]] if "License" in about else [line.rpartition(" :: ")[2] for line in classifiers]
     return [{"license": {"name": name}} for name in names]
 
 

@@ -71,7 +71,7 @@ def refused_licence(name: str) -> str | None:
 def licence(package: Distribution) -> str:
     """An SPDX expression: as given, else from the short licence field, else from the classifiers."""
     metadata = package.metadata
-    given = metadata.get("License-Expression") or metadata.get("License") or ""
+    given = next((metadata[field] for field in ("License-Expression", "License") if field in metadata), "")
     if not given or "\n" in given:
         classifiers = (line.rpartition(" :: ") for line in metadata.get_all("Classifier") or ())
         given = " AND ".join(SPELLINGS.get(name, name) for kind, _, name in classifiers if kind.startswith("License"))
