@@ -11,7 +11,8 @@ import pytest
 
 from holdfast.core.web.errors import FetchFailed
 from holdfast.core.web.html import OUTPUT_BYTES, convert
-from holdfast.core.web.html_markdown import PREFIX_DEPTH, TABLE_DEPTH, to_markdown
+from holdfast.core.web.html_document import PREFIX_DEPTH
+from holdfast.core.web.html_markdown import TABLE_DEPTH, to_markdown
 from holdfast.core.web.html_text import to_text
 
 pytestmark = pytest.mark.anyio
