@@ -26,13 +26,14 @@ from holdfast.core.location.open import open_location
 from holdfast.core.location.project import Project, find_project
 from holdfast.core.location.repository import find_root
 from holdfast.core.location.service_map import ServiceMap
-from holdfast.core.location.settings import session_settings
+from holdfast.core.location.settings import image_limits, session_settings
 from holdfast.core.process.git import Git
 from holdfast.core.process.protection import ProcessProtection
 from holdfast.core.process.sandbox.backends import Backends
 from holdfast.core.process.sandbox.confinement import SANDBOX, sandbox_choice
 from holdfast.core.session.execution import Execution
 from holdfast.core.session.inbox import Inbox
+from holdfast.core.session.material import Attachments
 from holdfast.core.session.move import Moves
 from holdfast.core.session.ownership import Ownership
 from holdfast.core.session.projector import SESSION_PROJECTORS
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from holdfast.core.config.trust import Trust
+    from holdfast.core.filesystem.image import ImageLimits
     from holdfast.core.location.services import LocationServices
     from holdfast.core.permission.permission import Unattended
     from holdfast.core.process.sandbox.confinement import Setting
@@ -138,7 +140,8 @@ class Runtime:
         self.database = SqliteDatabase(self.paths.database)
         self.log = EventLog(self.database, MANIFEST, SESSION_PROJECTORS, self._ids)
         self.store = SessionStore(self.database)
-        self._inbox = Inbox(self.log, self.store, self._ids, self._clock)
+        attachments = Attachments(self._image_limits)
+        self._inbox = Inbox(self.log, self.store, self._ids, self._clock, attachments)
         self._ownership = Ownership(self.database, self.log, self._ids, self._clock, self.paths.owners)
         self.metrics = Metrics()
         self.epochs = Epochs(self.database, self._ids, self._clock, self.metrics)
@@ -253,6 +256,10 @@ class Runtime:
     async def _recovery_policy(self, location: Location) -> RecoveryPolicy:
         async with self.locations.use(location) as services:
             return session_settings(services.config.current, self._environment).recovery
+
+    async def _image_limits(self, location: Location) -> ImageLimits:
+        async with self.locations.use(location) as services:
+            return image_limits(services.config.current)
 
     async def verify(self) -> list[Mismatch]:
         """Projection rows that differ from what the log says."""

@@ -1,8 +1,12 @@
-"""Media in requests: what counts as valid, and the forms protocols want. Refused here rather than at the provider."""
+"""Media in requests: what counts as valid, and the note that stands for what cannot be sent.
+
+Invariant: no media stops a request. What is broken, what a protocol cannot hold and what a model does not take becomes
+a short text in its place."""
 
 from __future__ import annotations
 
 import base64
+import re
 from typing import TYPE_CHECKING
 
 from holdfast.llm.errors import LLMError, invalid_request, redact_url
@@ -22,6 +26,8 @@ _SAME = {"image/jpg": "image/jpeg"}
 _TEXTUAL = frozenset(
     ("application/json", "application/xml", "application/yaml", "application/toml", "application/javascript")
 )
+NAME_CHARACTERS = 200
+_IMAGE_WORDS = pattern(r"image|vision|multimodal|multi-modal|mmproj", re.IGNORECASE)
 _URI = pattern(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
@@ -30,6 +36,8 @@ class Media(Frozen):
     data: str
     """Canonical base64."""
     filename: str | None = None
+    source: str | None = None
+    """Where the file is, if it came from one."""
 
     @property
     def url(self) -> str:
@@ -53,12 +61,43 @@ class Media(Frozen):
 def read_media(part: MediaPart | FileContent) -> Media:
     if isinstance(part, FileContent):
         return _checked(part.mime, part.uri, part.name)
-    return _checked(part.media_type, part.data, part.filename)
+    source = (part.metadata or {}).get("source")
+    media = _checked(part.media_type, part.data, part.filename)
+    return media.but(source=source) if isinstance(source, str) else media
 
 
-def unsupported(protocol: str, role: str, media: Media, kinds: str) -> LLMError:
-    what = f"an image of type {media.mime}" if media.mime.startswith("image/") else media.mime
-    return invalid_request(f"{protocol}: a {role} message cannot hold {what}, only {kinds}")
+def readable(part: MediaPart | FileContent) -> Media | str:
+    """Its media, or the note that stands for it: no protocol could send it."""
+    try:
+        return read_media(part)
+    except LLMError as error:
+        name = part.name if isinstance(part, FileContent) else part.filename
+        return left_out(name, error.message)
+
+
+def cannot_hold(protocol: str, media: Media) -> str:
+    """The note for media that this kind of request has no form for."""
+    return _named(media, f"{protocol} requests cannot hold {media.mime}")
+
+
+def no_documents(media: Media) -> str:
+    return _named(media, "this model takes no PDF documents")
+
+
+def left_out(name: str | None, why: str) -> str:
+    shown = " ".join((name or "a file").split())[:NAME_CHARACTERS]
+    return f"[{shown} was left out: {why}]"
+
+
+def refuses_media(reason: str, message: str) -> bool:
+    """Whether a provider's failure may be about the media of a request: it refused the request as such, or, as some
+    local servers do, failed with words about images."""
+    return reason == "InvalidRequest" or (reason == "ProviderInternal" and _IMAGE_WORDS.search(message) is not None)
+
+
+def _named(media: Media, why: str) -> str:
+    place = f". It is at {media.source}; a tool may be able to read it" if media.source else ""
+    return left_out(media.filename or media.mime, why + place)
 
 
 def _checked(declared: str, data: str | bytes, filename: str | None) -> Media:

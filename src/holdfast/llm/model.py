@@ -32,6 +32,8 @@ class Capabilities(Frozen):
     """What differs between models of one protocol. The catalog sets these; the defaults suit an unknown model."""
 
     images: bool = True
+    documents: bool = True
+    """Takes PDF, where the protocol has a form for it."""
     sampling: bool = True
     """Takes temperature and the like."""
     chronological_system: Literal["system", "developer"] | None = None

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from holdfast.schema.codec import encode
 from holdfast.schema.record import Record
 from holdfast.schema.session_message import FileContent, TextContent, ToolContent
 
@@ -226,16 +227,22 @@ def project_output(structured: Any, content: tuple[ToolContent, ...]) -> ToolRes
 
 
 def result_items(result: ToolResult) -> list[TextContent | FileContent]:
-    """The items of a `content` result, also after a trip through JSON."""
-    items: list[TextContent | FileContent] = []
-    for item in result.value:
-        if isinstance(item, TextContent | FileContent):
-            items.append(item)
-        elif item["type"] == "text":
-            items.append(TextContent(text=item["text"]))
-        else:
-            items.append(FileContent(uri=item["uri"], mime=item["mime"], name=item.get("name")))
-    return items
+    """The items of a `content` result, also after a trip through JSON. What is no item is shown as JSON."""
+    given = result.value if isinstance(result.value, list | tuple) else (result.value,)
+    return [_item(item) for item in given]
+
+
+def _item(item: Any) -> TextContent | FileContent:
+    match item:
+        case TextContent() | FileContent():
+            return item
+        case {"type": "text", "text": str(text)}:
+            return TextContent(text=text)
+        case {"type": "file", "uri": str(uri), "mime": str(mime)}:
+            name = item.get("name")
+            return FileContent(uri=uri, mime=mime, name=name if isinstance(name, str) else None)
+        case _:
+            return TextContent(text=encode(item).decode())
 
 
 def _parts(parts: Iterable[str | Part]) -> tuple[Part, ...]:

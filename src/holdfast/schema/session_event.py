@@ -236,6 +236,7 @@ PrefixBreak = Literal[
     "revert",
     "hook",
     "configuration",
+    "media refused",
 ]
 
 
@@ -253,6 +254,8 @@ class TurnDispatched(SessionPayload):
     system: str
     controls: str
     last_step: bool
+    media: bool = True
+    """False where notes stand for media, because the provider refused them."""
     broke: tuple[PrefixBreak, ...] | None = None
     """Why this request does not begin with the bytes of the one before, if it does not."""
 

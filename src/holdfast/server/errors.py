@@ -65,6 +65,11 @@ def _of_session(error: Exception) -> PublicAnswer | None:
             return public.ConflictError(message=str(error), resource=error.directory)
         case domain.DestinationMismatch():
             return public.InvalidRequestError(message=str(error), kind="Payload", field="directory")
+        case domain.AttachmentRefused():
+            field = f"prompt.files[{error.index}]"
+            return public.InvalidRequestError(message=str(error), kind="Payload", field=field)
+        case domain.PromptTooLarge():
+            return public.InvalidRequestError(message=str(error), kind="Payload", field=error.field)
         case domain.InvalidCursor():
             return public.InvalidCursorError(message=str(error))
         case _:

@@ -187,6 +187,7 @@ def _capabilities(guess: Capabilities, info: ModelInfo, facts: Facts) -> Capabil
     """What the catalog knows is better than what a name suggests."""
     return guess.but(
         images="image" in info.capabilities.input if info.capabilities.input else guess.images,
+        documents="pdf" in info.capabilities.input if info.capabilities.input else guess.documents,
         sampling=guess.sampling if facts.sampling is None else facts.sampling,
         reasoning_replay=guess.reasoning_replay or facts.replays_reasoning,
     )

@@ -6,6 +6,7 @@ from __future__ import annotations
 import io
 import struct
 import warnings
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from holdfast.schema.frozen import Frozen
@@ -20,7 +21,13 @@ MAX_SIZES = 32
 SHRINK = 0.75
 QUALITIES = (80, 85, 70, 55, 40)
 FORMATS = ("PNG", "JPEG", "GIF", "WEBP")
-DECODING_FAILURES = (OSError, SyntaxError, ValueError, EOFError, IndexError, OverflowError, struct.error)
+CONVERTED = {"image/bmp": "BMP", "image/tiff": "TIFF", "image/avif": "AVIF"}
+"""No provider takes these; as PNG all do. Icons are not among them: their header does not tell how large the image is."""
+BMP_HEADERS = (12, 40, 52, 56, 64, 108, 124)
+DECODING_FAILURES = (
+    *(OSError, SyntaxError, ValueError, EOFError, LookupError, ArithmeticError),
+    *(TypeError, AttributeError, RuntimeError, struct.error),
+)
 
 
 class ImageLimits(Frozen):
@@ -46,30 +53,45 @@ def image_type(head: bytes) -> str | None:
     return None
 
 
+def convertible_type(head: bytes) -> str | None:
+    """Of an image that `normalize` turns into PNG."""
+    if head.startswith((b"II*\0", b"MM\0*")):
+        return "image/tiff"
+    if head[4:12] in (b"ftypavif", b"ftypavis"):
+        return "image/avif"
+    # Text may begin with these two letters; the size of the second header tells it apart.
+    if head.startswith(b"BM") and int.from_bytes(head[14:18], "little") in BMP_HEADERS:
+        return "image/bmp"
+    return None
+
+
 def normalize(data: bytes, mime: str, resource: str, limits: ImageLimits) -> tuple[bytes, str]:
-    """The image as it is when it fits, else the first smaller form that does. Takes long: to be run in a thread."""
-    image = _open(data, resource)
+    """The image as it is when it fits, else the first form that does: PNG, then smaller ones. Takes long: to be run in
+    a thread."""
+    image = _open(data, resource, mime)
     width, height = image.size
-    if width <= limits.max_width and height <= limits.max_height and _base64_size(data) <= limits.max_base64_bytes:
+    sized = width <= limits.max_width and height <= limits.max_height
+    if sized and mime not in CONVERTED and _base64_size(data) <= limits.max_base64_bytes:
         return data, mime
-    if limits.auto_resize:
-        for candidate, candidate_mime in _candidates(image, limits):
-            if _base64_size(candidate) <= limits.max_base64_bytes:
-                return candidate, candidate_mime
+    converted = 1 if sized and mime in CONVERTED else 0
+    for candidate, candidate_mime in islice(_candidates(image, limits), None if limits.auto_resize else converted):
+        if _base64_size(candidate) <= limits.max_base64_bytes:
+            return candidate, candidate_mime
     raise ImageError(
         f"Image {resource} is {width}x{height} with base64 size {_base64_size(data)}, exceeding configured limits "
         f"{limits.max_width}x{limits.max_height}/{limits.max_base64_bytes} bytes"
     )
 
 
-def _open(data: bytes, resource: str) -> Image:
+def _open(data: bytes, resource: str, mime: str) -> Image:
     from PIL import Image
 
     try:
         with warnings.catch_warnings():
-            # Pillow only warns where we refuse.
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-            image = Image.open(io.BytesIO(data), formats=FORMATS)
+            # Pillow only warns where we refuse, and about damage that decoding shows anyway.
+            warnings.simplefilter("ignore")
+            formats = (CONVERTED[mime],) if mime in CONVERTED else FORMATS
+            image = Image.open(io.BytesIO(data), formats=formats)
             if image.width * image.height > MAX_PIXELS:
                 raise Image.DecompressionBombError
             image.load()
@@ -99,7 +121,7 @@ def _upright(image: Image) -> Image:
 
     try:
         return ImageOps.exif_transpose(image)
-    except (*DECODING_FAILURES, TypeError):
+    except DECODING_FAILURES:
         return image
 
 

@@ -45,12 +45,16 @@ def output_limits(config: Config) -> OutputLimits:
     return OutputLimits(**_given(config, "tool_output"))
 
 
+def image_limits(config: Config) -> ImageLimits:
+    return ImageLimits(**_given(config, "attachments", "image"))
+
+
 def file_settings(config: Config) -> FileSettings:
     limits = output_limits(config)
     return FileSettings(
         **_given(config, "holdfast", only=FILE_SWITCHES),
         **_scalar(config, "binary_files"),
-        image=ImageLimits(**_given(config, "attachments", "image")),
+        image=image_limits(config),
         output_lines=limits.max_lines,
         output_bytes=limits.max_bytes,
     )

@@ -1,4 +1,5 @@
-"""Prompt input as it arrives, made into the prompt that is stored: every file gets its media type."""
+"""Prompt input as it arrives, with a media type for every file as far as its address tells. What its bytes say is found
+out at admission, in material.py."""
 
 from __future__ import annotations
 
@@ -7,12 +8,11 @@ from urllib.parse import unquote, urlsplit
 
 from msgspec import UnsetType
 
+from holdfast.core.filesystem.content import UNKNOWN, data_type, is_data_uri
+from holdfast.core.session.material import DIRECTORY
 from holdfast.schema.prompt import AgentAttachment, FileAttachment, Prompt, PromptInput
 
 T = TypeVar("T")
-
-DIRECTORY = "application/x-directory"
-UNKNOWN = "application/octet-stream"
 
 
 def normalise(given: PromptInput) -> Prompt:
@@ -41,12 +41,13 @@ def media_type(uri: str, name: str | None = None) -> str:
     """Of a data URI its own type; a directory by its trailing slash; otherwise by file extension."""
     import mimetypes
 
-    if uri.startswith("data:"):
-        return uri[5:].partition(",")[0].partition(";")[0] or "text/plain"
+    if is_data_uri(uri):
+        return data_type(uri)
     try:
         path = unquote(urlsplit(uri).path)
     except ValueError:
         path = name or uri
     if path.endswith("/"):
         return DIRECTORY
-    return mimetypes.guess_type(path)[0] or UNKNOWN
+    # Without its directories: newer Pythons read the whole as an address, and fail where it is none.
+    return mimetypes.guess_type(path.rpartition("/")[2])[0] or UNKNOWN

@@ -5,6 +5,8 @@ SessionError
 ├── MessageNotFound         no such message in that Session, whoever else may own it
 ├── MessageUndecodable      a stored message that this version cannot read
 ├── PromptConflict          that message id already stands for something else
+├── AttachmentRefused       a file of a prompt that is missing, broken, empty or too large
+├── PromptTooLarge          a prompt beyond a limit
 ├── InvalidCursor           a page cursor that was not made for this request
 ├── LifecycleConflict       an input cannot be promoted as asked (internal)
 ├── …                       no model to take a turn with (core/catalog/errors.py)
@@ -67,6 +69,29 @@ class PromptConflict(SessionError):
         super().__init__(f"Message id {message_id} already belongs to another prompt or message")
         self.session_id = session_id
         self.message_id = message_id
+
+
+class AttachmentRefused(SessionError):
+    """A file that cannot be attached; the whole prompt was refused and nothing was admitted."""
+
+    tag = "Session.AttachmentRefusedError"
+
+    def __init__(self, session_id: str, index: int, name: str, reason: str) -> None:
+        super().__init__(f"{name[:200]} cannot be attached: {reason}. The prompt was not admitted.")
+        self.session_id = session_id
+        self.index = index
+
+
+class PromptTooLarge(SessionError):
+    """Nothing was admitted."""
+
+    tag = "Session.PromptTooLargeError"
+
+    def __init__(self, session_id: str, field: str, part: str, limit: int, *, unit: str = "bytes") -> None:
+        super().__init__(f"The prompt is too large and was not admitted: {part} may have at most {limit} {unit}")
+        self.session_id = session_id
+        self.field = field
+        self.limit = limit
 
 
 class InvalidCursor(SessionError):

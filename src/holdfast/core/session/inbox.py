@@ -6,17 +6,15 @@ Invariants
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from holdfast.core.database.errors import Refused
 from holdfast.core.database.unit import Statement
 from holdfast.core.session.errors import InboxFull, InputNotPending, LifecycleConflict, PromptConflict, SessionNotFound
-from holdfast.core.session.material import materialise
+from holdfast.core.session.material import Attachments, check_size, is_retry
 from holdfast.core.session.private_projector import NOT_PENDING
 from holdfast.core.session.projector import LIFECYCLE_CONFLICT, MESSAGE_EXISTS
 from holdfast.core.session.records import ATTEMPTS, DELETED, MOVED_ON, existing
-from holdfast.schema.codec import encode
 from holdfast.schema.prompt import Admission, Delivery, Prompt
 from holdfast.schema.session_event import AttachmentStored, InputWithdrawn, PromptAdmitted, Prompted
 
@@ -39,11 +37,14 @@ INBOX_FULL = "inbox full"
 
 
 class Inbox:
-    def __init__(self, log: EventLog, store: SessionStore, ids: Ids, clock: Clock) -> None:
+    def __init__(
+        self, log: EventLog, store: SessionStore, ids: Ids, clock: Clock, attachments: Attachments | None = None
+    ) -> None:
         self._log = log
         self._store = store
         self._ids = ids
         self._clock = clock
+        self._attachments = attachments or Attachments()
 
     async def admit(
         self,
@@ -56,23 +57,26 @@ class Inbox:
         wake: bool,
         first: Callable[[], Awaitable[Decision | None]],
     ) -> Admission:
-        """Accept a prompt. The same id, Session, prompt and delivery again gives the same receipt.
+        """Accept a prompt once all its files are resolved. The same id, Session, prompt and delivery again gives the
+        same receipt, whatever became of the files.
 
         `wake` is kept beside it: should the process die before the wake, the next one knows that it was asked for.
         `first` is what a new prompt decides by being there; it is one commit with it."""
         prompt = Prompt(text=prompt.text, files=prompt.files or None, agents=prompt.agents or None)
+        check_size(prompt, session_id)
         message_id = id or self._ids.message()
         wanted = (Statement("inbox.want_wake", {"id": message_id, "session_id": session_id}),) if wake else ()
         if id is not None and (known := await self._store.admission(id)) is not None:
             return await self._again(_same(known, session_id, prompt, delivery), wanted)
+        resolved = await self._attachments.resolve(prompt, session_id, location)
         admitted = PromptAdmitted(
             timestamp=self._clock.now(),
             session_id=session_id,
             message_id=message_id,
-            prompt=prompt,
+            prompt=resolved.prompt,
             delivery=delivery,
         )
-        files = await materialise(prompt, session_id, message_id, Path(location.directory), admitted.timestamp)
+        files = resolved.events(session_id, message_id, admitted.timestamp)
         try:
             seq = await self._record(admitted, files, location, wanted, first)
         except Refused as refused:
@@ -90,7 +94,7 @@ class Inbox:
             admitted_seq=seq,
             id=message_id,
             session_id=session_id,
-            prompt=prompt,
+            prompt=resolved.prompt,
             delivery=delivery,
             time_created=admitted.timestamp,
         )
@@ -190,8 +194,7 @@ class Inbox:
 
 
 def _same(known: Admission, session_id: str, prompt: Prompt, delivery: Delivery) -> Admission:
-    equal = known.session_id == session_id and known.delivery == delivery and encode(known.prompt) == encode(prompt)
-    if not equal:
+    if (known.session_id, known.delivery) != (session_id, delivery) or not is_retry(known.prompt, prompt):
         raise PromptConflict(session_id, known.id)
     return known
 

@@ -1,82 +1,209 @@
-"""What is behind the files of a prompt, read once when it is admitted and kept beside it: later turns and replays send
-the same bytes, whatever became of the files. What cannot be attached says why."""
+"""The files of a prompt, resolved before it is admitted: read, recognised by their bytes, images decoded and made to
+fit. What cannot be resolved refuses the whole prompt.
+
+Invariants
+- Later turns and replays send the same bytes, whatever became of the files: what was behind a path is stored beside the
+  prompt. A `data:` URI is its own store; an image that had to be changed takes the place of the one that was sent.
+- A retry is recognised without resolving anything again, by what the caller sent."""
 
 from __future__ import annotations
 
 import asyncio
-import base64
+import hashlib
 import os
 import stat
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
+from msgspec.structs import replace
+
 from holdfast.core.context.canonical import is_folder, printable
-from holdfast.core.filesystem.image import ImageError, ImageLimits, image_type, normalize
-from holdfast.core.filesystem.text import decode, is_binary
+from holdfast.core.filesystem.content import (
+    MEDIA_BYTES,
+    PLAIN,
+    Content,
+    Unusable,
+    data_type,
+    examine,
+    is_data_uri,
+    read_data_uri,
+    recognise,
+)
+from holdfast.core.filesystem.image import ImageLimits
+from holdfast.core.session.errors import AttachmentRefused, PromptTooLarge
+from holdfast.schema.codec import encode
+from holdfast.schema.frozen import Frozen
 from holdfast.schema.session_event import AttachmentStored
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
+    from collections.abc import Awaitable, Callable, Iterable
 
+    from holdfast.schema.location import Location
     from holdfast.schema.prompt import FileAttachment, Prompt
 
-TEXT_BYTES = 256 * 1024
-MEDIA_BYTES = 20 * 1024 * 1024
-TOTAL_CHARACTERS = 64 * 1024 * 1024
-"""Of all that one prompt attaches, in which media is base64; what follows is not read."""
-TOO_MUCH = "the files before it are all that one prompt can hold"
+TEXT_BYTES = 4 * 1024 * 1024
+"""Of a prompt's own text: more than the window of any model holds."""
+FILES = 64
+LABEL_BYTES = 1024 * 1024
+"""Of the names and descriptions of files and agents."""
+DATA_CHARACTERS = 16 * 1024 * 1024
+"""Of the URIs of a prompt as it is stored, which holds the content of `data:` URIs."""
+TOTAL_CHARACTERS = 28 * 1024 * 1024
+"""Of all that is stored beside one prompt, in which media is base64. Providers take requests of about this size."""
 ENTRIES = 500
+SECONDS = 30.0
+AT_ONCE = 2
+"""Files that are examined at the same time: decoding an image may take hundreds of megabytes."""
+
+DIRECTORY = "application/x-directory"
+ORIGINAL = ";original-sha256="
 
 
-class _Refused(Exception):
-    """Why a file is not attached."""
+class Resolved(Frozen):
+    """A prompt as it is stored, and what is stored beside it, by the number of its file."""
+
+    prompt: Prompt
+    contents: dict[int, Content]
+
+    def events(self, session_id: str, message_id: str, now: int) -> list[AttachmentStored]:
+        return [
+            AttachmentStored(
+                timestamp=now,
+                session_id=session_id,
+                message_id=message_id,
+                index=index,
+                mime=content.mime,
+                **{content.kind: content.value},
+            )
+            for index, content in self.contents.items()
+        ]
 
 
-async def materialise(
-    prompt: Prompt, session_id: str, message_id: str, directory: Path, now: int
-) -> list[AttachmentStored]:
-    """One event for each file that is named by its place. What came along as data needs none."""
-    stored: list[AttachmentStored] = []
-    size = 0
-    for index, file in enumerate(prompt.files or ()):
-        if file.uri.startswith("data:"):
-            continue
-        content = await asyncio.to_thread(_content, file, directory) if size < TOTAL_CHARACTERS else _note(TOO_MUCH)
-        size += sum(map(len, content.values()))
-        stored.append(
-            AttachmentStored(timestamp=now, session_id=session_id, message_id=message_id, index=index, **content)
-        )
-    return stored
+async def default_limits(location: Location) -> ImageLimits:
+    return ImageLimits()
 
 
-def _content(file: FileAttachment, directory: Path) -> dict[str, str]:
+class Attachments:
+    """`limits` gives what a Location is configured to accept of images."""
+
+    def __init__(self, limits: Callable[[Location], Awaitable[ImageLimits]] = default_limits) -> None:
+        self._limits = limits
+        self._slots = asyncio.Semaphore(AT_ONCE)
+
+    async def resolve(self, prompt: Prompt, session_id: str, location: Location) -> Resolved:
+        """Raises `AttachmentRefused` or `PromptTooLarge`."""
+        if not prompt.files:
+            return Resolved(prompt, {})
+        limits = await self._limits(location)
+        files: list[FileAttachment] = []
+        contents: dict[int, Content] = {}
+        for index, given in enumerate(prompt.files):
+            try:
+                file, content = await self._resolve(given, Path(location.directory), limits)
+            except Unusable as error:
+                raise AttachmentRefused(session_id, index, _name(given), str(error)) from error
+            files.append(file)
+            if content is not None:
+                contents[index] = content
+            if sum(len(content.value) for content in contents.values()) > TOTAL_CHARACTERS:
+                raise PromptTooLarge(session_id, "prompt.files", "what it attaches", TOTAL_CHARACTERS)
+            if sum(len(file.uri) for file in files) > DATA_CHARACTERS:
+                raise PromptTooLarge(session_id, "prompt.files", "what it attaches as data", DATA_CHARACTERS)
+        return Resolved(replace(prompt, files=tuple(files)), contents)
+
+    async def _resolve(
+        self, file: FileAttachment, directory: Path, limits: ImageLimits
+    ) -> tuple[FileAttachment, Content | None]:
+        """The file as it is stored, and what is stored beside it, if that is not all in its URI."""
+        try:
+            async with asyncio.timeout(SECONDS):
+                source = await asyncio.to_thread(_read, file, directory)
+                if isinstance(source, Content):
+                    return replace(file, mime=DIRECTORY), source
+                async with self._slots:
+                    content = await asyncio.to_thread(examine, source.data, source.claimed, _name(file), limits)
+        except TimeoutError:
+            raise Unusable(f"it could not be read within {SECONDS:g} s") from None
+        stored = replace(file, mime=content.mime)
+        if not is_data_uri(file.uri):
+            return stored, content
+        if content == recognise(source.data, source.claimed):
+            return stored, None
+        if content.kind != "data":
+            return stored, content
+        return replace(stored, uri=f"{_changed_header(content.mime, file.uri)},{content.value}"), None
+
+
+def check_size(prompt: Prompt, session_id: str) -> None:
+    """What can be told before any file is looked at."""
+    if len(prompt.text.encode("utf-8", "replace")) > TEXT_BYTES:
+        raise PromptTooLarge(session_id, "prompt.text", "its text", TEXT_BYTES)
+    files = prompt.files or ()
+    if len(files) > FILES:
+        raise PromptTooLarge(session_id, "prompt.files", "its list of files", FILES, unit="files")
+    labels = (prompt.agents, [(file.name, file.description, file.source) for file in files])
+    if len(encode(labels)) > LABEL_BYTES:
+        raise PromptTooLarge(session_id, "prompt", "its names and descriptions", LABEL_BYTES)
+
+
+def is_retry(known: Prompt, given: Prompt) -> bool:
+    """Whether the prompt that was stored is what became of this one. Media types are not compared: the caller does not
+    say them."""
+    if (known.text, known.agents) != (given.text, given.agents):
+        return False
+    one, other = known.files or (), given.files or ()
+    return len(one) == len(other) and all(map(_is_same_file, one, other))
+
+
+def _is_same_file(known: FileAttachment, given: FileAttachment) -> bool:
+    told = (known.name, known.description, known.source) == (given.name, given.description, given.source)
+    return told and (known.uri == given.uri or known.uri.partition(",")[0] == _changed_header(known.mime, given.uri))
+
+
+def _changed_header(mime: str, sent: str) -> str:
+    """Of the `data:` URI that took the place of another: it says what it was made from."""
+    digest = hashlib.sha256(sent.encode("utf-8", "replace")).hexdigest()
+    return f"data:{mime}{ORIGINAL}{digest};base64"
+
+
+def _name(file: FileAttachment) -> str:
+    if file.name:
+        return file.name
+    return file.uri if not is_data_uri(file.uri) else f"a {file.mime}"
+
+
+class _Source(Frozen):
+    data: bytes
+    claimed: str
+
+
+def _read(file: FileAttachment, directory: Path) -> _Source | Content:
+    """The bytes, or the listing of a directory. Blocks for the time of the disk."""
+    if is_data_uri(file.uri):
+        return _Source(read_data_uri(file.uri), data_type(file.uri))
+    path = _path(file.uri, directory)
     try:
-        path = _path(file.uri, directory)
         with _opened(path) as handle:
             if handle.folder:
-                return {"mime": "text/plain", "text": _listing(path)}
-            return _file(handle.read(), path)
-    except _Refused as refusal:
-        return _note(str(refusal))
+                return Content("text", PLAIN, _listing(path))
+            return _Source(handle.read(), file.mime)
     except OSError as error:
-        return _note(error.strerror or type(error).__name__)
-
-
-def _note(why: str) -> dict[str, str]:
-    return {"mime": "text/plain", "note": why}
+        raise Unusable(error.strerror or type(error).__name__) from error
 
 
 def _path(uri: str, directory: Path) -> Path:
     try:
         parts = urlsplit(uri)
     except ValueError:
-        raise _Refused("its address cannot be read") from None
-    if parts.scheme not in ("file", "") or parts.netloc not in ("", "localhost"):
-        raise _Refused(f"only files can be attached, not {parts.scheme or 'this'}:")
+        raise Unusable("its address cannot be read") from None
+    if parts.scheme not in ("file", ""):
+        raise Unusable(f"only file: and data: addresses can be attached, not {parts.scheme}:")
+    if parts.netloc not in ("", "localhost"):
+        raise Unusable("a file: address names a file of this machine, not of another host")
     name = unquote(parts.path) if parts.scheme else uri
     if "\0" in name or not name:
-        raise _Refused("its address cannot be read")
+        raise Unusable("its address cannot be read")
     return directory / name
 
 
@@ -92,45 +219,20 @@ class _opened:
         self.folder = stat.S_ISDIR(mode)
         if not self.folder and not stat.S_ISREG(mode):
             os.close(self._handle)
-            raise _Refused("it is neither a file nor a directory")
+            raise Unusable("it is neither a file nor a directory")
         return self
 
     def __exit__(self, *_: object) -> None:
         os.close(self._handle)
 
     def read(self) -> bytes:
+        """At most one byte more than is allowed."""
         if os.fstat(self._handle).st_size > MEDIA_BYTES:
-            raise _Refused(f"it is larger than {MEDIA_BYTES} bytes")
-        data = b""
-        while (chunk := os.read(self._handle, 1 << 20)) and len(data) <= MEDIA_BYTES:
+            raise Unusable(f"it has more than {MEDIA_BYTES} bytes")
+        data = bytearray()
+        while len(data) <= MEDIA_BYTES and (chunk := os.read(self._handle, min(1 << 20, MEDIA_BYTES + 1 - len(data)))):
             data += chunk
-        if len(data) > MEDIA_BYTES:
-            raise _Refused(f"it is larger than {MEDIA_BYTES} bytes")
-        return data
-
-
-def _file(data: bytes, path: Path) -> dict[str, str]:
-    if (kind := image_type(data[:64])) is not None:
-        try:
-            image, mime = normalize(data, kind, path.name, ImageLimits())
-        except ImageError as error:
-            raise _Refused(str(error)) from error
-        return {"mime": mime, "data": base64.b64encode(image).decode("ascii")}
-    if data.startswith(b"%PDF"):
-        return {"mime": "application/pdf", "data": base64.b64encode(data).decode("ascii")}
-    text = None if is_binary(data[: 64 * 1024]) else decode(_beginning(data))
-    if text is None:
-        raise _Refused("it is neither text nor an image")
-    cut = f"\n[cut here: the file has {len(data)} bytes]" if len(data) > TEXT_BYTES else ""
-    return {"mime": "text/plain", "text": text.content + cut}
-
-
-def _beginning(data: bytes) -> bytes:
-    """As much as is attached, up to the end of a line where there is one."""
-    if len(data) <= TEXT_BYTES:
-        return data
-    end = data.rfind(b"\n", 0, TEXT_BYTES) + 1
-    return data[: end or TEXT_BYTES]
+        return bytes(data)
 
 
 def _listing(path: Path) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import msgspec
 
+from holdfast.core.filesystem.content import Content
 from holdfast.core.session.errors import MessageNotFound, MessageUndecodable, SessionNotFound
 from holdfast.schema.codec import decode_any, decode_message, decoder, encode
 from holdfast.schema.frozen import Frozen
@@ -19,6 +20,7 @@ from holdfast.schema.session_event import TurnDispatched
 if TYPE_CHECKING:
     from holdfast.core.database.database import Database
     from holdfast.core.database.unit import Row
+    from holdfast.core.filesystem.content import Kind
     from holdfast.schema.session_message import SessionMessage
 
 Order = Literal["asc", "desc"]
@@ -72,13 +74,6 @@ class Glance(Frozen):
     session: Session
     steer: bool
     queue: bool
-
-
-class Attachment(Frozen):
-    mime: str
-    kind: str
-    """`text`, `data` (base64) or `note`."""
-    content: str
 
 
 class Dispatch(Frozen):
@@ -171,10 +166,12 @@ class SessionStore:
         rows = await self._database.fetch("message.after", {"session_id": session_id, "after": seq, "held": held})
         return [_message(row, session_id) for row in rows]
 
-    async def attachments(self, session_id: str) -> dict[tuple[str, int], Attachment]:
+    async def attachments(self, session_id: str) -> dict[tuple[str, int], Content]:
         """What was behind the files of prompts, by message and position."""
         rows = await self._database.fetch_large("attachment.list", {"session_id": session_id})
-        return {(str(row[0]), int(str(row[1]))): Attachment(str(row[2]), str(row[3]), str(row[4])) for row in rows}
+        return {
+            (str(row[0]), int(str(row[1]))): Content(cast("Kind", row[3]), str(row[2]), str(row[4])) for row in rows
+        }
 
     async def checkpoint_seq(self, session_id: str) -> int:
         """Of the newest checkpoint; -1 without any."""

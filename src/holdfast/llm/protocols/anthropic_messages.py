@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 from holdfast.llm.body import Draft
 from holdfast.llm.errors import invalid_request
 from holdfast.llm.limits import DEFAULT_LIMITS, AnswerLimits
-from holdfast.llm.media import NO_IMAGE, PDF, read_media, unsupported
+from holdfast.llm.media import NO_IMAGE, PDF, cannot_hold, no_documents, readable
 from holdfast.llm.model import Model, effort, options, output_limit
 from holdfast.llm.protocols.base import (
     CallOrder,
     check_tools,
     checked,
     compact,
+    hosted_note,
     json_format,
     metadata_of,
     model_schema,
@@ -146,7 +147,10 @@ class AnthropicMessages(Frozen):
         content = sorted(
             message.content, key=lambda part: isinstance(part, ToolCallPart) and not part.provider_executed
         )
-        blocks = [block for part in content if (block := self._assistant_block(part)) is not None]
+        calls = {part.id: part for part in content if isinstance(part, ToolCallPart)}
+        told = {part.id for part in content if isinstance(part, ToolResultPart) and self._result_type(part) is None}
+        content = [part for part in content if not (isinstance(part, ToolCallPart) and part.id in told)]
+        blocks = [block for part in content if (block := self._assistant_block(part, calls)) is not None]
         if not blocks:
             return
         if draft.role != "assistant":
@@ -154,7 +158,7 @@ class AnthropicMessages(Frozen):
         for block in blocks:
             draft.add(to_json(block))
 
-    def _assistant_block(self, part: Part) -> dict[str, Any] | None:
+    def _assistant_block(self, part: Part, calls: dict[str, ToolCallPart]) -> dict[str, Any] | None:
         native = metadata_of(part, self.namespace)
         match part:
             case TextPart():
@@ -164,17 +168,29 @@ class AnthropicMessages(Frozen):
             case ToolCallPart() if part.provider_executed:
                 kind = native.get("blockType", SERVER_TOOL)
                 server = {"server_name": native["serverName"]} if "serverName" in native else {}
-                return {"type": kind, "id": part.id, "name": part.name, **server, "input": part.input}
+                given = part.input if isinstance(part.input, dict) else {}
+                return {"type": kind, "id": part.id, "name": part.name, **server, "input": given}
             case ToolCallPart():
                 given = part.input if isinstance(part.input, dict) else {}
                 return {"type": "tool_use", "id": clean_id(part.id), "name": part.name, "input": given}
             case ToolResultPart():
-                kind = native.get("blockType") or HOSTED_RESULTS.get(part.name)
+                kind = self._result_type(part)
                 if kind is None:
-                    raise invalid_request(f"{self.name}: results of the hosted tool {part.name} cannot be replayed")
+                    return _text(hosted_note(part, calls.get(part.id)))
                 return {"type": kind, "tool_use_id": part.id, "content": part.result.value}
             case _:
                 return None
+
+    def _result_type(self, part: ToolResultPart) -> str | None:
+        """Of the block in which a hosted result goes back; None for what this provider did not say, or not whole."""
+        if (native := metadata_of(part, self.namespace).get("blockType")) is not None:
+            return str(native)
+        kind = HOSTED_RESULTS.get(part.name)
+        if kind is None:
+            return None
+        items = part.result.value if isinstance(part.result.value, list) else [part.result.value]
+        own = kind.removesuffix("_tool_result")
+        return kind if all(isinstance(item, dict) and str(item.get("type")).startswith(own) for item in items) else None
 
     def decoder(self, model: Model, request: Request, limits: AnswerLimits = DEFAULT_LIMITS) -> MessagesDecoder:
         from holdfast.llm.protocols.anthropic_stream import MessagesDecoder
@@ -259,17 +275,21 @@ def _user_blocks(draft: Draft, model: Model, message: Message) -> None:
 
 
 def _media(part: MediaPart | FileContent, model: Model) -> dict[str, Any]:
-    media = read_media(part)
+    media = readable(part)
+    if isinstance(media, str):
+        return _text(media)
     source = {"type": "base64", "media_type": media.mime, "data": media.data}
     if media.mime == PDF:
-        return {"type": "document", "source": source}
+        return {"type": "document", "source": source} if model.capabilities.documents else _text(no_documents(media))
     if media.is_text:
-        return {"type": "text", "text": media.text}
+        return _text(media.text)
     if not media.is_image:
-        raise unsupported("Anthropic Messages", "user", media, "images, PDF and text files")
-    if not model.capabilities.images:
-        return {"type": "text", "text": NO_IMAGE}
-    return {"type": "image", "source": source}
+        return _text(cannot_hold("Anthropic Messages", media))
+    return {"type": "image", "source": source} if model.capabilities.images else _text(NO_IMAGE)
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
 
 
 def _result(result: ToolResult, model: Model) -> str | list[dict[str, Any]]:

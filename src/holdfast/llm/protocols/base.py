@@ -189,6 +189,13 @@ def result_text(result: ToolResult) -> str:
     return to_json(value).decode()
 
 
+def hosted_note(result: ToolResultPart, call: ToolCallPart | None) -> str:
+    """What stands for a call that a provider executed, where it cannot be sent back as it came."""
+    given = f" with {to_json(call.input).decode()}" if call is not None and call.input else ""
+    outcome = "it failed" if result.result.type == "error" else "its result is not repeated here"
+    return f"[The provider's tool {result.name} was used{given}; {outcome}.]"
+
+
 def metadata_of(part: Part, namespace: str) -> dict[str, Any]:
     """Only what the same protocol family said comes back to it."""
     if isinstance(part, MediaPart):

@@ -17,7 +17,7 @@ import msgspec
 from holdfast.llm.body import Draft
 from holdfast.llm.errors import invalid_request
 from holdfast.llm.limits import DEFAULT_LIMITS, AnswerLimits
-from holdfast.llm.media import NO_IMAGE, Media, read_media, unsupported
+from holdfast.llm.media import NO_IMAGE, PDF, Media, cannot_hold, no_documents, readable
 from holdfast.llm.model import Model, deep_merge, options
 from holdfast.llm.protocols.base import (
     CallOrder,
@@ -141,17 +141,21 @@ class BedrockConverse(Frozen):
 
     def _user(self, draft: Draft, model: Model, message: Message) -> None:
         """Results and texts that follow each other are one user message: the provider wants the roles to alternate."""
+        texts = documents = False
+        block: dict[str, Any]
         for part in message.content:
             match part:
                 case TextPart():
-                    _add(draft, "user", {"text": part.text}, part.cache)
+                    block, hint = {"text": part.text}, part.cache
                 case MediaPart():
-                    _add(draft, "user", self._media(part, model, draft.state), None)
+                    block, hint = self._media(part, model, draft.state), None
                 case ToolResultPart():
-                    _add(draft, "user", {"toolResult": self._result(part, model)}, part.cache)
+                    block, hint = {"toolResult": self._result(part, model)}, part.cache
                 case _:
-                    pass
-        if _lacks_text(message):
+                    continue
+            _add(draft, "user", block, hint)
+            texts, documents = texts or "text" in block, documents or "document" in block
+        if documents and not texts:  # a document may not come without a text beside it
             _add(draft, "user", {"text": ATTACHED}, None)
 
     def _result(self, part: ToolResultPart, model: Model) -> dict[str, Any]:
@@ -174,24 +178,26 @@ class BedrockConverse(Frozen):
     def _result_item(self, item: TextContent | FileContent, model: Model) -> dict[str, Any]:
         if isinstance(item, TextContent):
             return {"text": item.text}
-        media = read_media(item)
-        if not media.mime.startswith("image/"):
-            raise unsupported(self.name, "tool", media, "text and images")
-        return self._image(media, "tool", model)
+        media = readable(item)
+        if isinstance(media, str):
+            return {"text": media}
+        return {"text": media.text} if media.is_text else self._image(media, model)
 
     def _media(self, part: MediaPart, model: Model, state: _State) -> dict[str, Any]:
-        media = read_media(part)
-        if media.mime.startswith("image/"):
-            return self._image(media, "user", model)
+        media = readable(part)
+        if isinstance(media, str):
+            return {"text": media}
         format = DOCUMENTS.get(media.mime)
         if format is None:
-            raise unsupported(self.name, "user", media, f"images and documents ({', '.join(DOCUMENTS.values())})")
+            return {"text": media.text} if media.is_text else self._image(media, model)
+        if media.mime == PDF and not model.capabilities.documents:
+            return {"text": no_documents(media)}
         name = state.document_name(media.filename or f"document.{format}")
         return {"document": {"format": format, "name": name, "source": {"bytes": media.data}}}
 
-    def _image(self, media: Media, role: str, model: Model) -> dict[str, Any]:
+    def _image(self, media: Media, model: Model) -> dict[str, Any]:
         if not media.is_image:
-            raise unsupported(self.name, role, media, "png, jpeg, gif and webp")
+            return {"text": cannot_hold(self.name, media)}
         if not model.capabilities.images:
             return {"text": NO_IMAGE}
         return {"image": {"format": media.mime.removeprefix("image/"), "source": {"bytes": media.data}}}
@@ -320,13 +326,6 @@ def _thought(part: ReasoningPart, native: dict[str, Any], model: Model) -> dict[
     if model.capabilities.reasoning_replay:
         return {"reasoningContent": {"reasoningText": {"text": part.text}}}
     return {"text": part.text}
-
-
-def _lacks_text(message: Message) -> bool:
-    """A document may not come without a text beside it."""
-    texts = any(isinstance(part, TextPart) for part in message.content)
-    media = [part.media_type.lower() for part in message.content if isinstance(part, MediaPart)]
-    return not texts and any(not kind.startswith("image/") for kind in media)
 
 
 def _point(lifetime: Lifetime) -> bytes:

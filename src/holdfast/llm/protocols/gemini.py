@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from holdfast.llm.body import Draft
 from holdfast.llm.limits import DEFAULT_LIMITS, AnswerLimits
-from holdfast.llm.media import IMAGES, NO_IMAGE, PDF, read_media, unsupported
+from holdfast.llm.media import IMAGES, NO_IMAGE, PDF, cannot_hold, no_documents, readable
 from holdfast.llm.model import Model, options
 from holdfast.llm.protocols.base import (
     CallOrder,
@@ -203,7 +203,8 @@ def _input(protocol: Gemini, model: Model, state: _State, message: Message) -> l
             case TextPart():
                 parts.append({"text": part.text})
             case MediaPart():
-                parts.append(_media(protocol, model, "user", part))
+                form = _media(protocol, model, part)
+                parts.append({"text": form} if isinstance(form, str) else form)
             case ToolResultPart():
                 parts += _result(protocol, model, state, part)
             case _:
@@ -214,22 +215,30 @@ def _input(protocol: Gemini, model: Model, state: _State, message: Message) -> l
 def _result(protocol: Gemini, model: Model, state: _State, part: ToolResultPart) -> list[dict[str, Any]]:
     media: list[dict[str, Any]] = []
     if part.result.type == "content":
-        items = result_items(part.result)
-        text = "\n".join(item.text for item in items if isinstance(item, TextContent))
-        media = [_media(protocol, model, "tool", item) for item in items if isinstance(item, FileContent)]
+        forms = [
+            item.text if isinstance(item, TextContent) else _media(protocol, model, item)
+            for item in result_items(part.result)
+        ]
+        text = "\n".join(form for form in forms if isinstance(form, str))
+        media = [form for form in forms if isinstance(form, dict)]
     else:
         text = result_text(part.result)
     response = {"name": part.name, "response": {"name": part.name, "content": text}}
     return [{"functionResponse": compact({"id": state.native_ids.pop(part.id, None), **response})}, *media]
 
 
-def _media(protocol: Gemini, model: Model, role: str, part: MediaPart | FileContent) -> dict[str, Any]:
-    media = read_media(part)
+def _media(protocol: Gemini, model: Model, part: MediaPart | FileContent) -> dict[str, Any] | str:
+    """Text where there is no other form."""
+    media = readable(part)
+    if isinstance(media, str):
+        return media
     mime = SPELLINGS.get(media.mime, media.mime)
     if media.is_text:
-        return {"text": media.text}
+        return media.text
     if mime not in MEDIA:
-        raise unsupported(protocol.name, role, media, "images, PDF, text, video and audio")
+        return cannot_hold(protocol.name, media)
+    if mime == PDF and not model.capabilities.documents:
+        return no_documents(media)
     if media.is_image and not model.capabilities.images:
-        return {"text": NO_IMAGE}
+        return NO_IMAGE
     return {"inlineData": {"mimeType": mime, "data": media.data}}

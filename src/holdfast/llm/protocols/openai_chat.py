@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.llm.body import Draft
 from holdfast.llm.limits import DEFAULT_LIMITS, AnswerLimits
-from holdfast.llm.media import NO_IMAGE, Media, read_media, unsupported
+from holdfast.llm.media import NO_IMAGE, cannot_hold, readable
 from holdfast.llm.model import Model, effort, options
 from holdfast.llm.protocols.base import (
     CallOrder,
@@ -38,7 +38,7 @@ from holdfast.llm.request import (
 from holdfast.llm.tool_schema import openai_schema
 from holdfast.schema.codec import encode as to_json
 from holdfast.schema.frozen import Frozen
-from holdfast.schema.session_message import TextContent
+from holdfast.schema.session_message import FileContent, TextContent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -89,7 +89,7 @@ class OpenAIChat(Frozen):
         for message in checked(self, messages):
             state.order.see(self, message)
             if message.role != "tool":
-                _flush_images(draft, model, state)
+                _flush_images(draft, state)
             match message.role:
                 case "user":
                     _user(draft, model, message)
@@ -100,7 +100,7 @@ class OpenAIChat(Frozen):
                 case "system":
                     _update(draft, model, message)
             if not state.order.waiting:
-                _flush_images(draft, model, state)
+                _flush_images(draft, state)
 
     def markers(self, draft: Draft, request: Request) -> tuple[bytes, int]:
         return MARKER, request.cache.messages if request.cache else 2
@@ -182,7 +182,7 @@ class _State:
     def __init__(self, *, lists: bool) -> None:
         self.lists = lists
         self.order = CallOrder()
-        self.images: list[Media] = []
+        self.images: list[dict[str, Any]] = []
         self.user_is_list = False
 
 
@@ -247,29 +247,39 @@ def _item(draft: Draft, item: dict[str, Any]) -> None:
 
 
 def _user(draft: Draft, model: Model, message: Message) -> None:
+    """One string where everything is text, as some vendors take nothing else."""
     opening = b'{"role":"user","content":'
-    if all(isinstance(part, TextPart) for part in message.content):
+    forms: list[str | dict[str, Any]] = []
+    for part in message.content:
+        if isinstance(part, TextPart):
+            forms.append(part.text)
+        elif isinstance(part, MediaPart):
+            form = _media(part, model)
+            forms.append(f"\n{form}" if isinstance(form, str) and forms else form)
+    texts = [form for form in forms if isinstance(form, str)]
+    if len(texts) == len(forms):
         draft.state.user_is_list = draft.state.lists
-        _text_message(draft, "user", opening, [part.text for part in message.content if isinstance(part, TextPart)])
+        _text_message(draft, "user", opening, texts)
         return
     draft.state.user_is_list = True
     draft.begin("user", opening + b"[", b"]}")
-    for part in message.content:
-        if isinstance(part, TextPart):
-            _text_item(draft, part.text)
-        elif isinstance(part, MediaPart):
-            _media_item(draft, model, read_media(part))
+    for form in forms:
+        if isinstance(form, str):
+            _text_item(draft, form)
+        else:
+            _item(draft, form)
 
 
-def _media_item(draft: Draft, model: Model, media: Media) -> None:
+def _media(part: MediaPart | FileContent, model: Model) -> dict[str, Any] | str:
+    """Text where there is no other form."""
+    media = readable(part)
+    if isinstance(media, str):
+        return media
     if media.is_text:
-        _text_item(draft, media.text)
-    elif not media.is_image:
-        raise unsupported("OpenAI Chat", "user", media, "images and text files")
-    elif not model.capabilities.images:
-        _text_item(draft, NO_IMAGE)
-    else:
-        _item(draft, {"type": "image_url", "image_url": {"url": media.url}})
+        return media.text
+    if not media.is_image:
+        return cannot_hold("OpenAI Chat", media)
+    return {"type": "image_url", "image_url": {"url": media.url}} if model.capabilities.images else NO_IMAGE
 
 
 def _results(draft: Draft, model: Model, state: _State, message: Message) -> None:
@@ -280,13 +290,15 @@ def _results(draft: Draft, model: Model, state: _State, message: Message) -> Non
         if part.result.type != "content":
             _text_message(draft, "tool", opening, [result_text(part.result)])
             continue
-        items = result_items(part.result)
-        texts = [item.text for item in items if isinstance(item, TextContent)]
+        forms = [
+            item.text if isinstance(item, TextContent) else _media(item, model) for item in result_items(part.result)
+        ]
+        texts = [form for form in forms if isinstance(form, str)]
         _text_message(draft, "tool", opening, ["\n".join(texts)])
-        state.images += [read_media(item) for item in items if not isinstance(item, TextContent)]
+        state.images += [form for form in forms if isinstance(form, dict)]
 
 
-def _flush_images(draft: Draft, model: Model, state: _State) -> None:
+def _flush_images(draft: Draft, state: _State) -> None:
     """Tool messages cannot carry images: they follow the whole run of results in one user message."""
     if not state.images:
         return
@@ -294,7 +306,7 @@ def _flush_images(draft: Draft, model: Model, state: _State) -> None:
     state.user_is_list = True
     draft.begin("user", b'{"role":"user","content":[', b"]}")
     for image in images:
-        _media_item(draft, model, image)
+        _item(draft, image)
 
 
 def _update(draft: Draft, model: Model, message: Message) -> None:

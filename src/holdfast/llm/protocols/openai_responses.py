@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.llm.body import Draft
 from holdfast.llm.limits import DEFAULT_LIMITS, AnswerLimits
-from holdfast.llm.media import NO_IMAGE, PDF, read_media, unsupported
+from holdfast.llm.media import NO_IMAGE, PDF, cannot_hold, no_documents, readable
 from holdfast.llm.model import Model, effort, options
 from holdfast.llm.protocols.base import (
     CallOrder,
     check_tools,
     checked,
     compact,
+    hosted_note,
     json_format,
     metadata_of,
     model_schema,
@@ -172,7 +173,7 @@ class OpenAIResponses(Frozen):
                 case ToolResultPart() if state.stored and isinstance(native.get("itemId"), str):
                     state.refer(items, native["itemId"])
                 case ToolResultPart():
-                    _say(items, _note(part, hosted.get(part.id)), None)
+                    _say(items, hosted_note(part, hosted.get(part.id)), None)
                 case _:
                     pass  # reasoning that the provider could not verify is refused, so it is left out
         return [item for item in items if item.get("type") != "reasoning" or item["encrypted_content"]]
@@ -237,7 +238,7 @@ def _user(draft: Draft, model: Model, message: Message) -> None:
         if isinstance(part, TextPart):
             draft.add(to_json(_input_text(part.text)))
         elif isinstance(part, MediaPart):
-            draft.add(to_json(_media(part, model, "user")))
+            draft.add(to_json(_media(part, model)))
 
 
 def _update(draft: Draft, model: Model, message: Message) -> None:
@@ -260,7 +261,7 @@ def _output(result: ToolResult, model: Model) -> str | list[dict[str, Any]]:
     if result.type != "content":
         return result_text(result)
     items = [
-        _input_text(item.text) if isinstance(item, TextContent) else _media(item, model, "tool")
+        _input_text(item.text) if isinstance(item, TextContent) else _media(item, model)
         for item in result_items(result)
         if not (isinstance(item, TextContent) and not item.text)
     ]
@@ -271,14 +272,18 @@ def _input_text(text: str) -> dict[str, Any]:
     return {"type": "input_text", "text": text}
 
 
-def _media(part: MediaPart | FileContent, model: Model, role: str) -> dict[str, Any]:
-    media = read_media(part)
+def _media(part: MediaPart | FileContent, model: Model) -> dict[str, Any]:
+    media = readable(part)
+    if isinstance(media, str):
+        return _input_text(media)
+    if media.mime == PDF and not model.capabilities.documents:
+        return _input_text(no_documents(media))
     if media.mime == PDF:
         return {"type": "input_file", "filename": media.filename or "document.pdf", "file_data": media.url}
     if media.is_text:
         return _input_text(media.text)
     if not media.is_image:
-        raise unsupported("OpenAI Responses", role, media, "images, PDF and text")
+        return _input_text(cannot_hold("OpenAI Responses", media))
     if not model.capabilities.images:
         return _input_text(NO_IMAGE)
     return {"type": "input_image", "image_url": media.url}
@@ -320,13 +325,6 @@ def _call(part: ToolCallPart, native: dict[str, Any]) -> dict[str, Any]:
             "arguments": to_json(given).decode(),
         }
     )
-
-
-def _note(result: ToolResultPart, call: ToolCallPart | None) -> str:
-    """What stands for a hosted call that the provider did not keep."""
-    given = f" with {to_json(call.input).decode()}" if call is not None and call.input else ""
-    outcome = "it failed" if result.result.type == "error" else "its result is not repeated here"
-    return f"[The provider's tool {result.name} was used{given}; {outcome}.]"
 
 
 def _one_of(known: tuple[str, ...], value: Any) -> str | None:

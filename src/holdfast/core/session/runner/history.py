@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.session.runner.budget import characters
-from holdfast.core.session.runner.lowering import lower, names_files, pruned
+from holdfast.core.session.runner.lowering import has_files, holds_media, lower, pruned, without_media
 from holdfast.llm.request import Generation, HttpOverlay, SystemPart, ToolDefinition, make_request, user
 from holdfast.llm.stream import prepare
 from holdfast.schema.codec import encode
@@ -49,6 +49,8 @@ class Frame(Frozen):
     """Said at the end of this one request and kept nowhere."""
     hooked: bool = False
     """Whether a plugin had a say in it."""
+    media: bool = True
+    """False after the provider refused a request with media: each is a note then."""
 
 
 class History:
@@ -63,6 +65,8 @@ class History:
         self._held: set[str] = set()
         self.reached = -1
         """The sequence of the last message in it."""
+        self.has_media = False
+        """Whether the conversation holds any that is sent."""
         self.characters = 0
         """Of system text, tools and lowered messages, as neutral JSON: the measure of the estimate."""
 
@@ -75,7 +79,7 @@ class History:
         if still:
             if answer is not None and answer.id not in self._held:
                 self._held.add(answer.id)
-                self._prepared.extend(self._count(lower((answer,), frame.ref)))
+                self._prepared.extend(self._sendable(lower((answer,), frame.ref), frame))
             return self._prepared
         held = answer.id if answer is not None else None
         rows = await self._store.history_after(self._session_id, self.reached, held)
@@ -87,23 +91,15 @@ class History:
         self._prepared = None
 
     async def _load(self, frame: Frame, answer: AssistantMessage | None) -> Prepared:
-        self._final = True
+        self._final, self.has_media = True, False
         self._held.clear()
         self.reached, self.characters = -1, len(encode((frame.system, frame.tools)).decode())
         rows = await self._store.active_history(self._session_id)
         messages = await self._lower(rows, answer, frame)
-        request = make_request(
-            system=frame.system,
-            messages=(*messages, *frame.closing) or (user(CONTINUE),),
-            tools=frame.tools,
-            tool_choice=frame.tool_choice,
-            generation=frame.generation,
-            provider_options=frame.options,
-            http=frame.http,
-        )
         self._frame = frame
-        self._prepared = prepare(frame.model, request)
-        if not messages:
+        self._prepared = _prepare(frame, (*messages, *frame.closing))
+        if self._prepared.draft.empty:  # nothing is said, or nothing that the protocol would send
+            self._prepared = _prepare(frame, (user(CONTINUE),))
             self._final = False  # its only message is made up, and gone as soon as there is a real one
         return self._prepared
 
@@ -111,10 +107,14 @@ class History:
         self, rows: Sequence[StoredMessage], answer: AssistantMessage | None, frame: Frame
     ) -> tuple[Message, ...]:
         history = list(self._decode(rows, answer, frame))
-        kept = await self._store.attachments(self._session_id) if any(map(names_files, history)) else {}
-        return self._count(lower(history, frame.ref, kept))
+        kept = await self._store.attachments(self._session_id) if any(map(has_files, history)) else {}
+        return self._sendable(lower(history, frame.ref, kept), frame)
 
-    def _count(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    def _sendable(self, messages: tuple[Message, ...], frame: Frame) -> tuple[Message, ...]:
+        if not frame.media:
+            messages = without_media(messages)
+        elif not self.has_media:
+            self.has_media = holds_media(messages)
         self.characters += sum(characters(message) for message in messages)
         return messages
 
@@ -130,3 +130,16 @@ class History:
             if isinstance(message, ShellMessage) and message.time.completed is None:
                 self._final = False
             yield pruned(message) if row.seq <= frame.pruned_seq else message
+
+
+def _prepare(frame: Frame, messages: tuple[Message, ...]) -> Prepared:
+    request = make_request(
+        system=frame.system,
+        messages=messages,
+        tools=frame.tools,
+        tool_choice=frame.tool_choice,
+        generation=frame.generation,
+        provider_options=frame.options,
+        http=frame.http,
+    )
+    return prepare(frame.model, request)

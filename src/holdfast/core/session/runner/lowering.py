@@ -1,19 +1,25 @@
-"""From projected messages to what the model is sent. Deterministic: the same history gives the same messages."""
+"""From projected messages to what the model is sent.
+
+Invariants
+- Deterministic: the same history gives the same messages.
+- Total: whatever is stored, every protocol can send what comes out. A file that cannot be sent is a note that names it,
+  and every call of a local tool has a result."""
 
 from __future__ import annotations
 
-import base64
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote_to_bytes
 
 import msgspec
 from msgspec import UnsetType
 from msgspec.structs import replace
 
+from holdfast.core.filesystem.content import PDF, Content, Unusable, data_type, is_data_uri, read_data_uri, recognise
 from holdfast.core.session.transcript import neutral
 from holdfast.llm import request as llm
+from holdfast.llm.media import NAME_CHARACTERS, left_out
 from holdfast.llm.request import Message
 from holdfast.schema import session_message as stored
 from holdfast.schema.codec import decode_any, encode
@@ -21,17 +27,20 @@ from holdfast.schema.codec import decode_any, encode
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from holdfast.core.session.store import Attachment
     from holdfast.schema.model import ModelRef
     from holdfast.schema.prompt import FileAttachment
     from holdfast.schema.session_message import SessionMessage
 
 
+NO_RESULT = "The call was not completed: there is no result."
+REFUSED = "the provider refused it"
+TOOL_NAME_CHARACTERS = 64
 PRUNE_OVER = 400
 PRUNED = "[This old tool result of {size} characters was removed to save room; call the tool again if it is needed.]"
 
 
-Attachments = Mapping[tuple[str, int], "Attachment"]
+Attachments = Mapping[tuple[str, int], Content]
+"""What is stored beside a message, by its id and the number of its file."""
 
 
 def lower(
@@ -41,11 +50,43 @@ def lower(
     return tuple(message for item in history for message in _lower(item, selected, attachments))
 
 
-def names_files(message: SessionMessage) -> bool:
-    """Whether what it attaches is kept beside it."""
-    return isinstance(message, stored.UserMessage) and any(
-        not file.uri.startswith("data:") for file in message.files or ()
+def has_files(message: SessionMessage) -> bool:
+    """Whether something may be stored beside it."""
+    return isinstance(message, stored.UserMessage) and bool(message.files)
+
+
+def holds_media(messages: Iterable[Message]) -> bool:
+    return any(_media_in(part) for message in messages for part in message.content)
+
+
+def without_media(messages: Iterable[Message]) -> tuple[Message, ...]:
+    """The same conversation for a provider that refused its media: each is a note."""
+    return tuple(
+        replace(message, content=tuple(map(_without_media, message.content)))
+        if any(map(_media_in, message.content))
+        else message
+        for message in messages
     )
+
+
+def _media_in(part: llm.Part) -> bool:
+    if isinstance(part, llm.ToolResultPart) and part.result.type == "content":
+        return any(isinstance(item, stored.FileContent) for item in llm.result_items(part.result))
+    return isinstance(part, llm.MediaPart)
+
+
+def _without_media(part: llm.Part) -> llm.Part:
+    if isinstance(part, llm.MediaPart):
+        return llm.TextPart(text="\n" + left_out(part.filename or part.media_type, REFUSED))
+    if not isinstance(part, llm.ToolResultPart) or not _media_in(part):
+        return part
+    items = tuple(
+        stored.TextContent(text=left_out(item.name or item.mime, REFUSED))
+        if isinstance(item, stored.FileContent)
+        else item
+        for item in llm.result_items(part.result)
+    )
+    return replace(part, result=llm.ToolResult(type="content", value=items))
 
 
 def _lower(item: SessionMessage, selected: ModelRef, attachments: Attachments) -> list[Message]:
@@ -116,33 +157,43 @@ def _user_parts(item: stored.UserMessage, attachments: Attachments) -> tuple[llm
     return tuple(parts)
 
 
-def _attached(file: FileAttachment, kept: Attachment | None) -> llm.Part:
-    name = file.name or (file.uri if not file.uri.startswith("data:") else file.mime)
-    if file.uri.startswith("data:"):
-        if file.mime.startswith(("image/", "application/pdf")):
-            return llm.MediaPart(media_type=file.mime, data=file.uri, filename=file.name)
-        return _quoted(name, _data_text(file.uri))
-    if kept is None:
+def _attached(file: FileAttachment, kept: Content | None) -> llm.Part:
+    name = _name(file)
+    content = kept or _inside(file)
+    if content is None:
         return llm.TextPart(text=f"\n[Attached {file.mime}: {name}]")
-    if kept.kind == "data":
-        return llm.MediaPart(media_type=kept.mime, data=f"data:{kept.mime};base64,{kept.content}", filename=file.name)
-    if kept.kind == "note":
-        return llm.TextPart(text=f"\n[{name} could not be attached: {kept.content}]")
-    return _quoted(name, kept.content)
+    match content.kind:
+        case "text":
+            return _quoted(name, content.value)
+        case "data":
+            place = {"source": file.uri} if content.mime == PDF and not is_data_uri(file.uri) else None
+            return llm.MediaPart(media_type=content.mime, data=content.value, filename=file.name, metadata=place)
+        case _:
+            return llm.TextPart(text=f"\n[{name} could not be attached: {content.value}]")
+
+
+def _inside(file: FileAttachment) -> Content | None:
+    """What a `data:` URI holds; it was stored with the prompt, by this version or an earlier one that checked less."""
+    if not is_data_uri(file.uri):
+        return None
+    try:
+        return recognise(read_data_uri(file.uri), data_type(file.uri))
+    except Unusable as error:
+        return Content("note", file.mime, str(error))
+
+
+def _name(file: FileAttachment) -> str:
+    """On one line, and unable to end the tag that it stands in."""
+    name = file.name or (file.mime if is_data_uri(file.uri) else file.uri)
+    return " ".join(name.split())[:NAME_CHARACTERS].translate(_QUOTES)
+
+
+_QUOTES = str.maketrans({'"': "'", "<": "(", ">": ")"})
 
 
 def _quoted(name: str, text: str) -> llm.TextPart:
     inside = text.replace("</attached-file", "&lt;/attached-file")
     return llm.TextPart(text=f'\n<attached-file name="{name}">\n{inside}\n</attached-file>')
-
-
-def _data_text(uri: str) -> str:
-    header, _, content = uri.partition(",")
-    try:
-        raw = base64.b64decode(content, validate=False) if header.endswith(";base64") else unquote_to_bytes(content)
-    except ValueError:
-        return "[its content cannot be read]"
-    return raw.decode("utf-8", "replace")
 
 
 def _assistant(item: stored.AssistantMessage, selected: ModelRef) -> list[Message]:
@@ -180,9 +231,10 @@ def _reasoning(part: stored.ReasoningPart, *, same: bool, native: bool) -> list[
 def _tool(part: stored.ToolPart, *, native: bool) -> tuple[llm.ToolCallPart, llm.ToolResultPart | None]:
     provider = part.provider or stored.ToolProvider(executed=False)
     called = provider.metadata if native else None
+    name = part.name if provider.executed else _tool_name(part.name)
     call = llm.ToolCallPart(
         id=part.id,
-        name=part.name,
+        name=name,
         input=_input(part.state),
         provider_executed=provider.executed,
         provider_metadata=called,
@@ -192,11 +244,16 @@ def _tool(part: stored.ToolPart, *, native: bool) -> tuple[llm.ToolCallPart, llm
         return call, None
     return call, llm.ToolResultPart(
         id=part.id,
-        name=part.name,
+        name=name,
         result=result,
         provider_executed=provider.executed,
         provider_metadata=(provider.result_metadata or called) if native else None,
     )
+
+
+def _tool_name(name: str) -> str:
+    """A model may call what does not exist; providers refuse names outside their alphabet, also in history."""
+    return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:TOOL_NAME_CHARACTERS] or "unknown"
 
 
 def _input(state: stored.ToolState) -> Any:
@@ -215,10 +272,16 @@ def _result(state: stored.ToolState, *, hosted: bool) -> llm.ToolResult | None:
         case stored.ToolCompleted():
             return llm.project_output(state.structured, state.content)
         case stored.ToolError():
-            value = {"error": state.error.message, "content": state.content, "structured": state.structured}
+            content = [_without_bytes(item) for item in state.content]
+            value = {"error": state.error.message, "content": content, "structured": state.structured}
             return llm.ToolResult(type="error", value=value)
         case _:
-            return None
+            return None if hosted else llm.ToolResult(type="error", value=NO_RESULT)
+
+
+def _without_bytes(item: stored.ToolContent) -> Any:
+    """An error is sent as text, and base64 is no text."""
+    return item if isinstance(item, stored.TextContent) else {"type": "file", "mime": item.mime, "name": item.name}
 
 
 def _text(role: llm.Role, text: str) -> Message:

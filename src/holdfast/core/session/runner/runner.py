@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from holdfast.core.tool.registry import Materialized
     from holdfast.llm.stream import Prepared
     from holdfast.schema.agent import Agent
+    from holdfast.schema.model import ModelRef
     from holdfast.schema.session import Session
     from holdfast.schema.session_message import AssistantMessage
 
@@ -57,6 +58,7 @@ LAST_STEP = (
 
 
 DID_NOT_FIT = "the request did not fit"
+MEDIA_REFUSED = "the provider refused the request, which held media"
 
 
 class Ready(Frozen):
@@ -114,6 +116,8 @@ class _Drain:
         self._epoch: Epoch | None = None
         self._checkpoint_seq = -1
         self._pruned_seq = -1
+        self._refused_by: ModelRef | None = None
+        """The model whose provider refused a request with media."""
         self._answer: AssistantMessage | None = None
         self._prefix = Prefix(None, reverted=False)
         self._trees = StepSnapshots(around.snapshots, self._outbox, session_id, around.clock)
@@ -262,7 +266,9 @@ class _Drain:
         self, session: Session, agent: Agent, resolved: ResolvedModel, epoch: Epoch, tools: Materialized
     ) -> Frame:
         last_step = self._allowance.last_step
+        media = self._refused_by != resolved.ref
         made_of = (
+            media,
             agent,
             resolved,
             epoch,
@@ -292,6 +298,7 @@ class _Drain:
             checkpoint_seq=self._checkpoint_seq,
             pruned_seq=self._pruned_seq,
             closing=(update(LAST_STEP),) if last_step else (),
+            media=media,
         )
         self._framed = _Framed(made_of, frame)
         return frame
@@ -321,6 +328,16 @@ class _Drain:
         )
 
     async def _send(self, ready: Ready) -> tuple[Turn, Outcome]:
+        """Once; and if the provider refuses a request with media, once more with notes in their place. As long as this
+        drain goes on with this model, it gets no more of them. The next drain tries again."""
+        turn, outcome = await self._attempt(ready)
+        if outcome.refused is None:
+            return turn, outcome
+        self._outbox.stage(self._abandoned(MEDIA_REFUSED))
+        self._refused_by = ready.resolved.ref
+        return await self._attempt(await self._rebuild())
+
+    async def _attempt(self, ready: Ready) -> tuple[Turn, Outcome]:
         around = self._around
         of = TurnOf(self._session_id, around.location, ready.agent.id, ready.resolved.ref)
         price = ready.resolved.price
@@ -337,6 +354,7 @@ class _Drain:
             limits,
             ready.settings.answer,
             Pace(lambda: around.ownership.executing > 1),
+            has_media=self._history.has_media,
         )
         if ready.settings.snapshots:
             self._trees.begin()

@@ -23,6 +23,7 @@ from holdfast.core.tool.tool import ToolContext, ToolFailure
 from holdfast.llm.errors import LLMError
 from holdfast.llm.event import ProviderError
 from holdfast.llm.limits import DEFAULT_LIMITS, AnswerLimits
+from holdfast.llm.media import refuses_media
 from holdfast.llm.stream import stream
 from holdfast.schema.frozen import Frozen
 
@@ -64,6 +65,8 @@ class Outcome(Frozen):
     """Whether the model is owed another turn."""
     overflow: LLMError | ProviderError | None = None
     """The request did not fit and nothing was recorded: `Turn.give_up` records it, if nobody recovers."""
+    refused: LLMError | ProviderError | None = None
+    """The same for a request with media that the provider refused, perhaps because of them."""
 
 
 class _Undispatched(Exception):
@@ -87,6 +90,8 @@ class Turn:
         limits: Limits,
         answer: AnswerLimits = DEFAULT_LIMITS,
         pace: Pace | None = None,
+        *,
+        has_media: bool = False,
     ) -> None:
         self._of = of
         self._publisher = publisher
@@ -98,13 +103,14 @@ class Turn:
         self._limits = limits
         self._answer_limits = answer
         self._pace = pace
+        self._has_media = has_media
         self._slots = asyncio.Semaphore(limits.running_calls)
         self._running: set[asyncio.Task[None]] = set()
         self._calls = 0
         self._streaming = True
         self._on_disk = False
         self._beside = False
-        self._overflow: LLMError | ProviderError | None = None
+        self._held_back: LLMError | ProviderError | None = None
         self._repeated: RepeatedCalls | None = None
 
     async def run(
@@ -128,16 +134,18 @@ class Turn:
         except Exception as error:  # noqa: BLE001 - whatever broke the stream is recorded first, then raised
             failure, interrupted = error, False
         self._streaming = False
-        if isinstance(failure, LLMError) and failure.classification == OVERFLOW and publisher.message_id is None:
-            self._overflow = failure
-        if self._overflow is not None and not interrupted:
+        if isinstance(failure, LLMError) and self._is_recoverable(failure):
+            self._held_back = failure
+        if (held := self._held_back) is not None and not interrupted:
             publisher.close()
-            return Outcome(continues=False, overflow=self._overflow)
+            if held.classification == OVERFLOW:
+                return Outcome(continues=False, overflow=held)
+            return Outcome(continues=False, refused=held)
         await self._end(failure, interrupted=interrupted)
         return Outcome(continues=publisher.called and publisher.finish is not None and not self._allowance.last_step)
 
     async def give_up(self, error: LLMError | ProviderError) -> None:
-        """Nobody could make the request smaller: the overflow is how this turn ended."""
+        """Nobody could make the request smaller, or acceptable: this is how the turn ended."""
         self._publisher.fail(error.message)
         await self._outbox.commit()
         if isinstance(error, LLMError):
@@ -213,12 +221,17 @@ class Turn:
             raise _Undispatched(error) from error
 
     def _holds_back(self, batch: list[Event]) -> bool:
-        """An overflow that the provider reports before any output is not recorded yet: it may be recovered."""
+        """What the provider reports before any output is not recorded yet, if it may be recovered."""
         last = batch[-1]
-        if isinstance(last, ProviderError) and last.classification == OVERFLOW and self._publisher.message_id is None:
-            self._overflow = last
+        if isinstance(last, ProviderError) and self._is_recoverable(last):
+            self._held_back = last
             return True
         return False
+
+    def _is_recoverable(self, error: LLMError | ProviderError) -> bool:
+        if self._publisher.message_id is not None:
+            return False
+        return error.classification == OVERFLOW or (self._has_media and refuses_media(error.reason, error.message))
 
     def _start_tools(self) -> None:
         calls, self._publisher.fresh = self._publisher.fresh, []

@@ -1,0 +1,139 @@
+"""What a file is to a model: text, media, or a note that only names it. Decided by its bytes; the type that somebody
+claims for it only counts where the bytes say nothing.
+
+Invariants
+- `recognise` is a pure function of the bytes and the claimed type, and never fails: history is sent again by it.
+- `examine` recognises the same and more: it decodes images, makes them fit, and refuses what is broken."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import codecs
+from typing import Literal
+from urllib.parse import unquote_to_bytes
+
+from holdfast.core.filesystem.image import (
+    CONVERTED,
+    ImageError,
+    ImageLimits,
+    convertible_type,
+    image_type,
+    normalize,
+)
+from holdfast.core.filesystem.text import SAMPLE_BYTES, UTF8, Text, decode, is_binary, marked
+from holdfast.schema.frozen import Frozen
+
+TEXT_BYTES = 256 * 1024
+MEDIA_BYTES = 20 * 1024 * 1024
+PDF = "application/pdf"
+PLAIN = "text/plain"
+UNKNOWN = "application/octet-stream"
+NATIVE = ("image/png", "image/jpeg", "image/gif", "image/webp")
+HEAD = 64
+TYPE_CHARACTERS = 100
+
+
+Kind = Literal["text", "data", "note"]
+
+
+class Content(Frozen):
+    kind: Kind
+    mime: str
+    value: str
+    """The text, base64, or why there is nothing."""
+
+
+class Unusable(Exception):
+    """Why a source cannot be used: broken, empty, or too large."""
+
+
+def is_data_uri(uri: str) -> bool:
+    return uri[:5].lower() == "data:"
+
+
+def data_type(uri: str) -> str:
+    """The media type that a `data:` URI claims."""
+    claimed = uri[5:].partition(",")[0].partition(";")[0].strip().lower()
+    return claimed[:TYPE_CHARACTERS] or PLAIN
+
+
+def read_data_uri(uri: str) -> bytes:
+    """The bytes of a `data:` URI. Base64 must be complete; escapes and white space in it are allowed."""
+    header, comma, content = uri[5:].partition(",")
+    if not comma:
+        raise Unusable("it is no complete data: URI, which has a comma before its content")
+    if "base64" not in (word.strip().lower() for word in header.split(";")[1:]):
+        return unquote_to_bytes(content)
+    try:
+        plain = content.encode("ascii") if "%" not in content else unquote_to_bytes(content)
+        return base64.b64decode(b"".join(plain.split()), validate=True)
+    except (binascii.Error, UnicodeEncodeError):
+        raise Unusable("its base64 is broken") from None
+
+
+def recognise(data: bytes, claimed: str) -> Content:
+    """What can be told without decoding an image."""
+    if not data:
+        return Content("note", claimed, "it is empty")
+    if (mime := image_type(data[:HEAD])) is not None:
+        return _media(data, mime)
+    if data.startswith(b"%PDF"):
+        return _media(data, PDF)
+    if (text := _plain_text(data)) is not None:
+        return _text(data, text, claimed)
+    return Content("note", claimed, f"it is neither text nor an image ({claimed}, {len(data)} bytes)")
+
+
+def examine(data: bytes, claimed: str, name: str, limits: ImageLimits) -> Content:
+    """What the bytes are, in a form that providers take. Raises `Unusable`. Takes long: to be run in a thread."""
+    if not data:
+        raise Unusable("it is empty")
+    if len(data) > MEDIA_BYTES:
+        raise Unusable(f"it has more than {MEDIA_BYTES} bytes")
+    if (mime := image_type(data[:HEAD]) or convertible_type(data[:HEAD])) is not None:
+        try:
+            return _media(*normalize(data, mime, name, limits))
+        except ImageError as error:
+            raise Unusable(str(error)) from error
+    found = recognise(data, claimed)
+    if found.kind != "note":
+        return found
+    if claimed in (*NATIVE, *CONVERTED, PDF):
+        raise Unusable(f"it is said to be {claimed}, and its bytes are not")
+    text = None if is_binary(data[:SAMPLE_BYTES]) else decode(_beginning(data))
+    return found if text is None else _text(data, text, claimed)
+
+
+def _media(data: bytes, mime: str) -> Content:
+    return Content("data", mime, base64.b64encode(data).decode("ascii"))
+
+
+def _text(data: bytes, text: Text, claimed: str) -> Content:
+    cut = f"\n[cut here: the file has {len(data)} bytes]" if len(data) > TEXT_BYTES else ""
+    unlikely = claimed in (*NATIVE, *CONVERTED, PDF, UNKNOWN)
+    return Content("text", PLAIN if unlikely else claimed, text.content + cut)
+
+
+def _plain_text(data: bytes) -> Text | None:
+    """UTF-8, or what a byte order mark says. A guess could differ between versions of the library that guesses."""
+    if is_binary(data[:SAMPLE_BYTES]):
+        return None
+    encoding = marked(data) or UTF8
+    reading = codecs.getincrementaldecoder(encoding.name)()
+    try:
+        text = reading.decode(data[len(encoding.mark) : TEXT_BYTES], final=len(data) <= TEXT_BYTES)
+    except UnicodeDecodeError:
+        return None
+    return Text(text if len(data) <= TEXT_BYTES else _whole_lines(text), encoding)
+
+
+def _whole_lines(text: str) -> str:
+    return text[: text.rfind("\n") + 1] or text
+
+
+def _beginning(data: bytes) -> bytes:
+    """As much of a text in another encoding as is attached, up to the end of a line where there is one."""
+    if len(data) <= TEXT_BYTES:
+        return data
+    return data[: data.rfind(b"\n", 0, TEXT_BYTES) + 1] or data[:TEXT_BYTES]
