@@ -58,13 +58,13 @@ async def test_the_receipt_is_what_was_stored(runtime: Runtime, session: Session
     """SES-034, SES-042: one event and one row, with the sequence, the whole prompt and the time of the receipt."""
     prompt = Prompt(
         text="look",
-        files=(FileAttachment(uri="file:///a.txt", mime="text/plain", name="a.txt", description="first"),),
+        files=(FileAttachment(uri="data:,first", mime="text/plain", name="a.txt", description="first"),),
         agents=(AgentAttachment(name="plan"),),
     )
     receipt = await runtime.sessions.prompt(session.id, prompt, id="msg_1", delivery="queue", resume=False)
     stored = {
         "text": "look",
-        "files": [{"uri": "file:///a.txt", "mime": "text/plain", "name": "a.txt", "description": "first"}],
+        "files": [{"uri": "data:,first", "mime": "text/plain", "name": "a.txt", "description": "first"}],
         "agents": [{"name": "plan"}],
     }
     assert decode_any(encode(receipt)) == {

@@ -28,7 +28,7 @@ from tests.core.session.support_lab import (
     says,
     tool,
 )
-from tests.llm.support import PNG, chunk, sse
+from tests.llm.support import chunk, sse
 
 from holdfast.core.runtime import Runtime
 from holdfast.core.session.errors import CompactionFailed, CompactionInUse, Interrupted, NothingToCompact
@@ -404,7 +404,8 @@ async def test_how_each_kind_is_written_down(tmp_path: Path) -> None:
 
 
 def _picture() -> FileAttachment:
-    return FileAttachment(uri=f"data:image/png;base64,{PNG}", mime="image/png", name="dot.png")
+    dot = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+    return FileAttachment(uri=f"data:image/png;base64,{dot}", mime="image/png", name="dot.png")
 
 
 async def test_a_conversation_too_long_for_one_prompt_is_summarised_in_passes(tmp_path: Path) -> None:

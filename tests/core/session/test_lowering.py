@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 import msgspec
 import pytest
 
-from holdfast.core.session.runner.lowering import lower
+from holdfast.core.session.runner.lowering import NO_RESULT, lower
 from holdfast.llm import request as llm
 from holdfast.schema import session_message as stored
 from holdfast.schema.model import ModelRef
@@ -68,9 +69,10 @@ def test_each_kind_of_message(item: SessionMessage, expected: list[llm.Message])
 
 def test_a_prompt_and_its_files() -> None:
     """SES-153: the text first, then one part per file."""
-    picture = FileAttachment(uri="data:image/png;base64,AAAA", mime="image/png", name="a.png")
+    data = base64.b64encode(b"\x89PNG\r\n\x1a\n").decode()
+    picture = FileAttachment(uri=f"data:image/png;base64,{data}", mime="image/png", name="a.png")
     item = stored.UserMessage(id="msg_1", time=AT, text="see", files=(picture,))
-    media = llm.MediaPart(media_type="image/png", data="data:image/png;base64,AAAA", filename="a.png")
+    media = llm.MediaPart(media_type="image/png", data=data, filename="a.png")
     assert lower([item], HERE) == (message("user", llm.TextPart(text="see"), media),)
 
 
@@ -100,11 +102,12 @@ def test_an_assistant_keeps_the_order_of_its_content_and_results_follow() -> Non
     ]
 
 
-def test_a_call_that_is_not_settled_has_no_result() -> None:
-    """SES-156, LLM-381: its raw input is parsed if it can be."""
-    for raw, expected in (('{"a":1}', {"a": 1}), ('{"a":', '{"a":')):
-        (lowered,) = lower([assistant(tool(stored.ToolPending(input=raw)))], HERE)
-        assert lowered.content == (llm.ToolCallPart(id="c", name="read", input=expected),)
+@pytest.mark.parametrize(("raw", "expected"), [('{"a":1}', {"a": 1}), ('{"a":', '{"a":')])
+def test_a_call_that_is_not_settled_is_said_to_have_no_result(raw: str, expected: Any) -> None:
+    """SES-156, SES-236, LLM-381: its raw input is parsed if it can be; no provider takes a call without a result."""
+    lowered, answered = lower([assistant(tool(stored.ToolPending(input=raw)))], HERE)
+    assert lowered.content == (llm.ToolCallPart(id="c", name="read", input=expected),)
+    assert answered == result(llm.ToolResult(type="error", value=NO_RESULT))
 
 
 def test_what_is_empty_is_left_out() -> None:

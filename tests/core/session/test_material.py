@@ -5,19 +5,24 @@ from __future__ import annotations
 import base64
 import io
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from PIL import Image
 from tests.conftest import MODEL
 
+from holdfast.core.filesystem.content import TEXT_BYTES
 from holdfast.core.runtime import Paths, Runtime
 from holdfast.core.session import material
 from holdfast.core.session.attachment import normalise
-from holdfast.core.session.material import TEXT_BYTES
+from holdfast.core.session.errors import AttachmentRefused, PromptConflict, PromptTooLarge
 from holdfast.llm.offline import ScriptedTransport
-from holdfast.schema.prompt import FileInput, PromptInput
+from holdfast.schema.prompt import FileAttachment, FileInput, Prompt, PromptInput
 from holdfast.schema.session import Session
+from holdfast.schema.session_event import PromptAdmitted
 
 pytestmark = pytest.mark.anyio
 
@@ -32,6 +37,12 @@ async def ask(runtime: Runtime, session: Session, *uris: str, id: str | None = N
     given = PromptInput(text="look", files=tuple(FileInput(uri=uri, name=uri.rpartition("/")[2]) for uri in uris))
     await runtime.sessions.prompt(session.id, normalise(given), id=id)
     await runtime.sessions.wait(session.id)
+
+
+def picture(width: int, height: int) -> bytes:
+    file = io.BytesIO()
+    Image.new("RGB", (width, height), "red").save(file, "PNG")
+    return file.getvalue()
 
 
 def sent(model: ScriptedTransport, number: int = -1) -> str:
@@ -95,30 +106,54 @@ async def test_an_image_becomes_media(
     runtime: Runtime, session: Session, model: ScriptedTransport, folder: Path
 ) -> None:
     """SES-164: normalised, by what it is and not by its name."""
-    from PIL import Image
-
-    file = io.BytesIO()
-    Image.new("RGB", (2, 2), "red").save(file, "PNG")
-    (folder / "picture.bin").write_bytes(file.getvalue())
+    data = picture(2, 2)
+    (folder / "picture.bin").write_bytes(data)
     await ask(runtime, session, (folder / "picture.bin").as_uri())
     content: list[dict[str, Any]] = next(m for m in model.requests[-1]["messages"] if m["role"] == "user")["content"]
-    (picture,) = [part for part in content if part["type"] == "image_url"]
-    assert picture["image_url"]["url"] == f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
+    (image,) = [part for part in content if part["type"] == "image_url"]
+    assert image["image_url"]["url"] == f"data:image/png;base64,{base64.b64encode(data).decode()}"
 
 
-@pytest.mark.parametrize("kind", ["missing", "fifo", "binary", "address", "scheme"])
-async def test_what_cannot_be_attached_says_why(
-    runtime: Runtime, session: Session, model: ScriptedTransport, folder: Path, kind: str
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        ("missing", "No such file or directory"),
+        ("fifo", "it is neither a file nor a directory"),
+        ("empty", "it is empty"),
+        ("address", "not of another host"),
+        ("scheme", "not https:"),
+        ("nul", "its address cannot be read"),
+    ],
+)
+async def test_what_cannot_be_attached_is_refused(
+    runtime: Runtime, session: Session, model: ScriptedTransport, folder: Path, kind: str, reason: str
 ) -> None:
-    """SES-164: a visible note, durable like the rest; the prompt is admitted all the same."""
+    """SES-233: it says which file and why; nothing is admitted, and a staged revert stays staged."""
     target = folder / "target"
     if kind == "fifo":
         os.mkfifo(target)
-    elif kind == "binary":
-        target.write_bytes(b"\0\1\2" * 100)
-    uri = {"address": "file://elsewhere/x", "scheme": "https://example.test/x"}.get(kind, target.as_uri())
-    await ask(runtime, session, uri)
-    assert "could not be attached:" in sent(model)
+    elif kind == "empty":
+        target.touch()
+    uris = {"address": "file://elsewhere/x", "scheme": "https://example.test/x", "nul": "file:///a%00b"}
+    await ask(runtime, session, id="msg_1")
+    await runtime.sessions.stage_revert(session.id, "msg_1")
+    before = await runtime.log.latest(session.id)
+    with pytest.raises(AttachmentRefused, match=reason) as refused:
+        await ask(runtime, session, "notes.txt", uris.get(kind, target.as_uri()))
+    assert refused.value.index == 1
+    assert await runtime.log.latest(session.id) == before
+    assert await runtime.sessions.pending(session.id) == []
+    assert (await runtime.sessions.get(session.id)).revert is not None
+
+
+async def test_a_binary_file_is_named(
+    runtime: Runtime, session: Session, model: ScriptedTransport, folder: Path
+) -> None:
+    """SES-232: with its type and size."""
+    (folder / "data.bin").write_bytes(b"\0\1\2" * 100)
+    await ask(runtime, session, (folder / "data.bin").as_uri())
+    note = "it is neither text nor an image (application/octet-stream, 300 bytes)"
+    assert f"[data.bin could not be attached: {note}]" in sent(model)
 
 
 async def test_a_long_text_is_cut_where_a_line_ends(
@@ -144,10 +179,122 @@ async def test_a_directory_with_odd_names_is_listed(
 
 
 async def test_all_files_of_a_prompt_have_a_limit(
-    runtime: Runtime, session: Session, model: ScriptedTransport, folder: Path, monkeypatch: pytest.MonkeyPatch
+    runtime: Runtime, session: Session, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """SES-044, SES-164: what follows is not read, and says so."""
-    monkeypatch.setattr(material, "TOTAL_CHARACTERS", len("text/plain" + "as it was\n") + 1)
-    await ask(runtime, session, *[(folder / "notes.txt").as_uri()] * 3)
-    assert sent(model).count("as it was") == 2
-    assert material.TOO_MUCH in sent(model)
+    """SES-044, SES-234: together, at the limit and one more."""
+    monkeypatch.setattr(material, "TOTAL_CHARACTERS", 2 * len("as it was\n"))
+    uri = (folder / "notes.txt").as_uri()
+    await ask(runtime, session, uri, uri)
+    with pytest.raises(PromptTooLarge, match=r"what it attaches may have at most 20 bytes"):
+        await ask(runtime, session, uri, uri, uri)
+
+
+async def test_the_text_and_the_labels_of_a_prompt_have_limits(
+    runtime: Runtime, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SES-044, SES-234: in bytes, at the limit and one more."""
+    monkeypatch.setattr(material, "TEXT_BYTES", 4)
+    monkeypatch.setattr(material, "FILES", 2)
+    monkeypatch.setattr(material, "LABEL_BYTES", 60)
+    file = FileAttachment(uri="data:,x", mime="text/plain")
+    for allowed, refused, field in (
+        (Prompt(text="\u00e4\u00e4"), Prompt(text="\u00e4\u00e4x"), "prompt.text"),
+        (Prompt(text="x", files=(file,) * 2), Prompt(text="x", files=(file,) * 3), "prompt.files"),
+        (
+            Prompt(text="x", files=(msgspec.structs.replace(file, name="n" * 35),)),
+            Prompt(text="x", files=(msgspec.structs.replace(file, name="n" * 60),)),
+            "prompt",
+        ),
+    ):
+        await runtime.sessions.prompt(session.id, allowed, resume=False)
+        with pytest.raises(PromptTooLarge) as told:
+            await runtime.sessions.prompt(session.id, refused, resume=False)
+        assert told.value.field == field
+
+
+async def test_a_file_that_takes_too_long_is_refused(
+    runtime: Runtime, session: Session, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SES-233: a disk that does not answer cannot hold a prompt for ever."""
+    answered = threading.Event()
+    monkeypatch.setattr(material, "SECONDS", 0.05)
+    monkeypatch.setattr(material, "_read", lambda file, directory: answered.wait(10))
+    try:
+        with pytest.raises(AttachmentRefused, match=r"within 0\.05 s"):
+            await ask(runtime, session, (folder / "notes.txt").as_uri())
+    finally:
+        answered.set()
+
+
+async def test_a_changed_image_is_recognised_in_a_retry_under_other_limits(tmp_path: Path, folder: Path) -> None:
+    """SES-037, SES-231: what was sent is compared, not what would become of it now."""
+    uri = f"data:image/png;base64,{base64.b64encode(picture(90, 60)).decode()}"
+    given = PromptInput(text="look", files=(FileInput(uri=uri),))
+    receipts = []
+    for width in (30, 20):
+        async with Runtime(
+            paths=Paths(tmp_path / "data"),
+            directory=folder,
+            environment={"HOME": str(tmp_path)},
+            transport=ScriptedTransport(),
+            titles=False,
+            config={"attachments": {"image": {"max_width": width}}},
+        ) as runtime:
+            where = runtime.location
+            project = await runtime.project(where)
+            session = await runtime.sessions.create(id="ses_kept", location=where, project=project, model=MODEL)
+            prompt = normalise(given)
+            receipts.append(await runtime.sessions.prompt(session.id, prompt, id="msg_1", resume=False))
+            other = normalise(PromptInput(text="look", files=(FileInput(uri=f"{uri}AAAA"),)))
+            with pytest.raises(PromptConflict):
+                await runtime.sessions.prompt(session.id, other, id="msg_1", resume=False)
+    assert receipts[0] == receipts[1]
+    (file,) = receipts[0].prompt.files or ()
+    assert file.uri.startswith("data:image/png;original-sha256=")
+    assert Image.open(io.BytesIO(base64.b64decode(file.uri.partition(",")[2]))).size == (30, 20)
+
+
+async def test_a_session_with_attachments_that_were_never_checked_works_again(
+    runtime: Runtime, session: Session, model: ScriptedTransport
+) -> None:
+    """SES-236 (B1): what an earlier version admitted is a note now; prompts are answered, a summary can be made, and
+    the first prompt can be reverted to."""
+    broken = (
+        ("data:image/png;base64,@@@", "image/png"),
+        ("data:image/svg+xml;base64,PHN2Zy8+", "image/svg+xml"),
+        ("data:image/tiff;base64,SUkqAAAA", "image/tiff"),
+        ("data:application/pdf;base64,JVBERi0xLjcK", "application/pdf"),
+        ("data:application/zip;base64,UEsDBAAAAAA=", "application/zip"),
+        ("data:image/png", "image/png"),
+        ("file:///gone", "text/plain"),
+    )
+    files = tuple(FileAttachment(uri=uri, mime=mime, name=f"file {n}") for n, (uri, mime) in enumerate(broken))
+    admitted = PromptAdmitted(
+        timestamp=1,
+        session_id=session.id,
+        message_id="msg_old",
+        prompt=Prompt(text="look " + "at this " * 6000, files=files),
+        delivery="steer",
+    )
+    await runtime.log.publish(admitted, location=session.location)
+    await runtime.sessions.run(session.id)
+    await ask(runtime, session)
+    assert len(model.requests) == 2
+    assert "<svg/>" in sent(model)
+    assert all(f"file {number}" in sent(model) for number in range(len(files)))
+    await runtime.sessions.compact(session.id)
+    await runtime.sessions.stage_revert(session.id, "msg_old")
+    await runtime.sessions.commit_revert(session.id)
+    await ask(runtime, session)
+    assert await runtime.verify() == []
+
+
+async def test_a_conversation_of_nothing_is_still_a_request(
+    runtime: Runtime, session: Session, model: ScriptedTransport
+) -> None:
+    """SES-152, SES-236: a prompt without a visible character."""
+    await runtime.sessions.prompt(session.id, Prompt(text=""))
+    await runtime.sessions.wait(session.id)
+    assert len(model.requests) == 1
+    await ask(runtime, session)
+    assert "look" in str(model.requests[-1]["messages"])

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 
 PROMPT = Prompt(
     text="see @a",
-    files=(FileAttachment(uri="file:///a", mime="text/plain", name="a", source=Source(start=4, end=6, text="@a")),),
+    files=(FileAttachment(uri="data:,hi", mime="text/plain", name="a", source=Source(start=4, end=6, text="@a")),),
     agents=(AgentAttachment(name="plan"),),
 )
 MODEL_WIRE = {"id": "echo", "providerID": "demo"}

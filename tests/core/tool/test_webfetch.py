@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
@@ -32,7 +33,9 @@ from holdfast.schema.session_message import FileContent, TextContent
 pytestmark = pytest.mark.anyio
 
 CONTEXT = ToolContext("ses_1", "build", "msg_1", "c1")
-PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
 
 
 class Approvals:

@@ -258,12 +258,15 @@ def test_thinking_goes_back_signed_or_not_as_thinking(part: ReasoningPart, block
     assert answered(part, TextPart(text="t")) == [*([block] if block else []), text("t")]
 
 
+FOUND = [{"type": "web_search_result", "url": "https://a.example"}]
+
+
 def test_hosted_calls_and_results_go_back_as_they_came() -> None:
     """LLM-223, LLM-231, LLM-146"""
     parts = [
         ToolCallPart(id="srv.1", name="web_search", input={"q": 1}, provider_executed=True),
         ToolResultPart(
-            id="srv.1", name="web_search", result=ToolResult(type="json", value=[{"u": 1}]), provider_executed=True
+            id="srv.1", name="web_search", result=ToolResult(type="json", value=FOUND), provider_executed=True
         ),
         ToolResultPart(
             id="srv.2",
@@ -276,7 +279,7 @@ def test_hosted_calls_and_results_go_back_as_they_came() -> None:
     ]
     assert answered(*parts) == [
         {"type": "server_tool_use", "id": "srv.1", "name": "web_search", "input": {"q": 1}},
-        {"type": "web_search_tool_result", "tool_use_id": "srv.1", "content": [{"u": 1}]},
+        {"type": "web_search_tool_result", "tool_use_id": "srv.1", "content": FOUND},
         {"type": "tool_search_tool_result", "tool_use_id": "srv.2", "content": {"v": 1}},
         text("found"),
     ]
@@ -285,8 +288,10 @@ def test_hosted_calls_and_results_go_back_as_they_came() -> None:
 @pytest.mark.parametrize("name", ["web_search", "code_execution", "web_fetch"])
 def test_the_known_hosted_tools(name: str) -> None:
     """LLM-223"""
-    part = ToolResultPart(id="s", name=name, result=ToolResult(type="json", value=1), provider_executed=True)
-    assert answered(part)[0]["type"] == f"{name}_tool_result"
+    for kind in (f"{name}_result", f"{name}_tool_result_error"):
+        result = ToolResult(type="json", value={"type": kind})
+        part = ToolResultPart(id="s", name=name, result=result, provider_executed=True)
+        assert answered(part)[0]["type"] == f"{name}_tool_result"
 
 
 def test_a_call_of_a_remote_server_goes_back_as_it_came() -> None:
@@ -306,12 +311,13 @@ def test_a_call_of_a_remote_server_goes_back_as_it_came() -> None:
     ]
 
 
-def test_another_hosted_tool_is_refused() -> None:
-    """LLM-223"""
-    part = ToolResultPart(id="s", name="file_search", result=ToolResult(type="json", value=1), provider_executed=True)
-    with pytest.raises(LLMError, match="file_search") as caught:
-        answered(part)
-    assert caught.value.reason == "InvalidRequest"
+@pytest.mark.parametrize(("name", "value"), [("file_search", 1), ("web_search", {"error": "x"}), ("web_search", 1)])
+def test_what_another_provider_executed_is_told_in_words(name: str, value: Any) -> None:
+    """LLM-223, LLM-403: call and result together, since one without the other is refused."""
+    call = ToolCallPart(id="s", name=name, input={"q": 1}, provider_executed=True)
+    part = ToolResultPart(id="s", name=name, result=ToolResult(type="json", value=value), provider_executed=True)
+    note = f'[The provider\'s tool {name} was used with {{"q":1}}; its result is not repeated here.]'
+    assert answered(call, part, TextPart(text="found")) == [text(note), text("found")]
 
 
 def test_text_after_a_call_is_moved_before_it() -> None:
@@ -401,13 +407,10 @@ def test_every_image_type(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["image/bmp", "video/mp4", "application/zip", "audio/wav"])
-def test_other_types_are_refused_by_name(kind: str) -> None:
-    """LLM-006, LLM-190"""
-    with pytest.raises(LLMError) as caught:
-        lowered(CLAUDE, user(MediaPart(media_type=kind, data=b"\x01")))
-    assert caught.value.reason == "InvalidRequest"
-    for word in ("Anthropic Messages", kind, "images"):
-        assert word in caught.value.message
+def test_other_types_are_named(kind: str) -> None:
+    """LLM-190, LLM-400"""
+    (message,) = lowered(CLAUDE, user(MediaPart(media_type=kind, data=b"\x01", filename="a.b")))
+    assert message["content"] == [text(f"[a.b was left out: Anthropic Messages requests cannot hold {kind}]")]
 
 
 def test_a_model_without_eyes_is_told_so() -> None:

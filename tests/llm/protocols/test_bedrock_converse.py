@@ -392,10 +392,14 @@ def test_images_in_results() -> None:
     ]
 
 
-def test_only_images_in_results() -> None:
-    """LLM-195."""
-    items = (FileContent(uri=PNG, mime="application/pdf"),)
-    assert "only text and images" in refused([Message(role="tool", content=(result(items, type="content"),))])
+def test_other_files_in_results_are_named_or_text() -> None:
+    """LLM-195, LLM-400."""
+    items = (FileContent(uri=PNG, mime="application/pdf", name="a.pdf"), FileContent(uri="aGk=", mime="text/css"))
+    sent = messages(Message(role="tool", content=(result(items, type="content"),)))[0]["content"][0]
+    assert sent["toolResult"]["content"] == [
+        {"text": "[a.pdf was left out: Bedrock Converse requests cannot hold application/pdf]"},
+        {"text": "[file: text/css]\nhi"},
+    ]
 
 
 def test_images_of_a_user() -> None:
@@ -451,13 +455,17 @@ def test_a_document_does_not_come_without_a_text() -> None:
     assert [list(block) for block in sent] == [["document"], ["text"]]
 
 
-@pytest.mark.parametrize(
-    ("mime", "words"),
-    [("image/bmp", "an image of type image/bmp"), ("video/mp4", "video/mp4, only images and documents (pdf, csv")],
-)
-def test_other_media_is_refused(mime: str, words: str) -> None:
-    """LLM-194, LLM-006: with a message of its own for images."""
-    assert words in refused([user("x", MediaPart(media_type=mime, data=PNG))])
+@pytest.mark.parametrize("mime", ["image/bmp", "video/mp4"])
+def test_other_media_is_named(mime: str) -> None:
+    """LLM-194, LLM-400."""
+    (sent,) = messages(user("x", MediaPart(media_type=mime, data=PNG)))
+    assert sent["content"][1] == {"text": f"[{mime} was left out: Bedrock Converse requests cannot hold {mime}]"}
+
+
+def test_text_that_is_no_document_here_is_text() -> None:
+    """LLM-198, LLM-400"""
+    part = MediaPart(media_type="text/x-python", data=b"pass", filename="a.py")
+    assert messages(user(part))[0]["content"] == [{"text": "[file: a.py]\npass"}]
 
 
 def test_blank_texts_are_dropped() -> None:

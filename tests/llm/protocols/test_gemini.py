@@ -378,19 +378,18 @@ def test_a_text_file_becomes_text_under_its_name() -> None:
     assert contents(user(part))[0]["parts"] == [{"text": "[file: notes.txt]\nhéllo"}]
 
 
-def test_what_it_cannot_take_is_refused_before_sending() -> None:
-    """LLM-006, LLM-198"""
-    with pytest.raises(LLMError, match="Gemini: a user message cannot hold application/zip, only images") as failed:
-        contents(user(MediaPart(media_type="application/zip", data=b"PK")))
-    assert failed.value.reason == "InvalidRequest"
-    remote = [{"type": "file", "uri": "https://example.org/a.png", "mime": "image/png"}]
-    with pytest.raises(LLMError, match=r"was not resolved: https://example\.org") as failed:
-        contents(
-            user("hi"),
-            assistant(ToolCallPart(id="a", name="f", input={})),
-            tool_result("a", "f", {"type": "content", "value": remote}),
-        )
-    assert failed.value.reason == "InvalidRequest"
+def test_what_it_cannot_take_is_named() -> None:
+    """LLM-198, LLM-400: in a result as part of its text."""
+    (part,) = contents(user(MediaPart(media_type="application/zip", data=b"PK")))[0]["parts"]
+    assert part == {"text": "[application/zip was left out: Gemini requests cannot hold application/zip]"}
+    remote = [{"type": "file", "uri": "https://example.org/a.png", "mime": "image/png", "name": "a.png"}]
+    sent = contents(
+        user("hi"),
+        assistant(ToolCallPart(id="a", name="f", input={})),
+        tool_result("a", "f", {"type": "content", "value": remote}),
+    )
+    (answer,) = sent[-1]["parts"]
+    assert answer["functionResponse"]["response"]["content"].startswith("[a.png was left out: ")
 
 
 def test_a_model_without_eyes_reads_that_an_image_was_left_out() -> None:

@@ -341,41 +341,36 @@ def test_every_form_of_an_image_is_one(data: Any) -> None:
         MediaPart(media_type="video/mp4", data=PNG),
     ],
 )
-def test_media_that_cannot_be_sent_is_refused_here(part: MediaPart) -> None:
-    """LLM-006, LLM-190, LLM-191, LLM-198"""
+def test_media_that_cannot_be_sent_is_named(part: MediaPart) -> None:
+    """LLM-190, LLM-191, LLM-198, LLM-400: whatever is wrong with it, the request is made."""
     for message in (user(part), result("c", {"type": "file", "uri": str(part.data), "mime": part.media_type})):
-        with pytest.raises(LLMError) as caught:
-            prepare(CHAT, make_request(messages=[user("a"), message]))
-        assert caught.value.reason == "InvalidRequest"
-        assert len(caught.value.message) < 400
+        content = lowered(CHAT, user("a"), assistant(call("c")), message)[-1]["content"]
+        assert " was left out: " in content
+        assert len(content) < 400
 
 
-def test_media_beyond_the_limits_is_refused_here() -> None:
-    """LLM-192"""
+def test_media_beyond_the_limits_is_named() -> None:
+    """LLM-192, LLM-400"""
     for data in (bytes(20 * 1024 * 1024 + 1), "A" * (28 * 1024 * 1024 + 4)):
-        with pytest.raises(LLMError, match="larger than"):
-            prepare(CHAT, make_request(messages=[user(MediaPart(media_type="image/png", data=data))]))
+        part = MediaPart(media_type="image/png", data=data, filename="a.png")
+        note = "[a.png was left out: media of type image/png is larger than 20 MiB]"
+        assert lowered(CHAT, user(part)) == [{"role": "user", "content": note}]
     largest = user(MediaPart(media_type="image/png", data=bytes(20 * 1024 * 1024)))
     assert len(prepare(CHAT, make_request(messages=[largest])).body) > 26 * 1024 * 1024
 
 
 def test_a_text_file_is_text_under_its_name() -> None:
-    """LLM-198"""
+    """LLM-198, LLM-242: and where everything is text, it is one string."""
     part = MediaPart(media_type="text/plain", data="grüße".encode(), filename="a.txt")
-    (item,) = lowered(CHAT, user(part))[0]["content"]
-    assert item["type"] == "text"
-    assert "a.txt" in item["text"]
-    assert "grüße" in item["text"]
+    assert lowered(CHAT, user("see", part))[0]["content"] == "see\n[file: a.txt]\ngrüße"
 
 
 def test_a_model_without_eyes_is_told_so() -> None:
     """LLM-199: in messages and in results."""
     blind = replace_capabilities(CHAT, images=False)
-    assert lowered(blind, user("a", IMAGE)) == [{"role": "user", "content": [text_item("a"), text_item(NO_IMAGE)]}]
-    assert lowered(blind, user("a"), assistant(call("c")), result("c", image_item()))[-1] == {
-        "role": "user",
-        "content": [text_item(NO_IMAGE)],
-    }
+    assert lowered(blind, user("a", IMAGE)) == [{"role": "user", "content": f"a\n{NO_IMAGE}"}]
+    answer = lowered(blind, user("a"), assistant(call("c")), result("c", image_item()))[-1]
+    assert answer == {"role": "tool", "tool_call_id": "c", "content": NO_IMAGE}
 
 
 def test_images_of_results_follow_the_whole_run() -> None:

@@ -437,7 +437,6 @@ def test_a_blind_model_is_told_of_an_image() -> None:
 @pytest.mark.parametrize(
     "message",
     [
-        user(MediaPart(media_type="audio/wav", data=PIXEL)),
         Message(role="user", content=(ToolCallPart(id="c", name="f", input={}),)),
         Message(role="tool", content=(TextPart(text="x"),)),
         Message(role="system", content=(MediaPart(media_type="image/png", data=PIXEL),)),
@@ -449,6 +448,13 @@ def test_what_cannot_be_sent_is_refused_here(message: Message) -> None:
     with pytest.raises(LLMError, match=rf"OpenAI Responses: an? {message.role} message cannot hold") as caught:
         items(message)
     assert caught.value.reason == "InvalidRequest"
+
+
+def test_media_that_cannot_be_sent_is_named() -> None:
+    """LLM-400"""
+    note = "[a.wav was left out: OpenAI Responses requests cannot hold audio/wav]"
+    (item,) = items(user(MediaPart(media_type="audio/wav", data=PIXEL, filename="a.wav")))
+    assert item["content"] == [{"type": "input_text", "text": note}]
 
 
 def test_an_update_in_its_own_role() -> None:

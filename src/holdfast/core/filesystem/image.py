@@ -22,7 +22,7 @@ SHRINK = 0.75
 QUALITIES = (80, 85, 70, 55, 40)
 FORMATS = ("PNG", "JPEG", "GIF", "WEBP")
 CONVERTED = {"image/bmp": "BMP", "image/tiff": "TIFF", "image/avif": "AVIF"}
-"""No provider takes these; as PNG all do. Icons are not among them: their header does not tell how large the image is."""
+"""No provider takes these; as PNG all do. No icons: their header does not tell the size of the image inside."""
 BMP_HEADERS = (12, 40, 52, 56, 64, 108, 124)
 DECODING_FAILURES = (
     *(OSError, SyntaxError, ValueError, EOFError, LookupError, ArithmeticError),

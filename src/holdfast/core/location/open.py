@@ -20,6 +20,7 @@ from holdfast.core.context.registry import SystemContextRegistry
 from holdfast.core.lazy import Lazy
 from holdfast.core.location.services import LocationServices
 from holdfast.core.location.settings import (
+    image_limits,
     output_limits,
     pty_settings,
     remembered,
@@ -125,7 +126,11 @@ async def open_location(commons: Commons, location: Location, project: Project) 
         processes = Processes(sandbox=commons.sandboxes, before_start=commons.before_start)
         surface = Surface(commons, location, project, config, context, processes, scope, batches)
         tools = ToolRegistry(
-            commons.application_tools, commons.outputs, limits=remembered(config, output_limits), batches=batches
+            commons.application_tools,
+            commons.outputs,
+            limits=remembered(config, output_limits),
+            images=remembered(config, image_limits),
+            batches=batches,
         )
         sandbox = _sandbox(commons, directory, project, config)
         register_tools(

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from holdfast.core.filesystem.image import ImageLimits
 from holdfast.core.permission.rules import wholly_denied
 from holdfast.core.state import Batches, Phase, State
+from holdfast.core.tool.media import normalise_media
 from holdfast.core.tool.output import bound
 from holdfast.core.tool.preview import OutputLimits, bounded_text
 from holdfast.core.tool.registration import Registration
@@ -66,13 +68,16 @@ class ToolRegistry:
         store: OutputStore | None = None,
         *,
         limits: Callable[[], OutputLimits] = OutputLimits,
+        images: Callable[[], ImageLimits] = ImageLimits,
         batches: Batches | None = None,
     ) -> None:
-        """`limits` is asked at each settlement, as configuration may change. Without a store, what is cut is lost."""
+        """`limits` and `images` are asked at each settlement, as configuration may change. Without a store, what is cut
+        is lost."""
         self._application = application or ApplicationTools()
         self._own = ToolPlacement(batches)
         self._store = store
         self._limits = limits
+        self._images = images
         self._catalog = _Catalog({}, {})
 
     def register(self, tools: Mapping[str, Tool[Any, Any]], scope: Scope) -> Callable[[], None]:
@@ -108,9 +113,10 @@ class Materialized:
         self.definitions = shown.definitions
 
     async def execute(self, name: str, arguments: Any, context: ToolContext) -> ToolOutput:
-        """The part that may be cut: resolve, decode, authorize and execute, validate, project."""
+        """The part that may be cut: resolve, decode, authorize and execute, validate, project, normalise media."""
         try:
-            return await self._resolve(name).execute(arguments, context)
+            output = await self._resolve(name).execute(arguments, context)
+            return await normalise_media(output, self._registry._images())
         except ToolFailure as failure:
             failure.args = (bounded_text(str(failure), self._registry._limits()),)
             raise

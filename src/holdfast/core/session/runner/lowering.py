@@ -272,7 +272,7 @@ def _result(state: stored.ToolState, *, hosted: bool) -> llm.ToolResult | None:
         case stored.ToolCompleted():
             return llm.project_output(state.structured, state.content)
         case stored.ToolError():
-            content = [_without_bytes(item) for item in state.content]
+            content = tuple(_without_bytes(item) for item in state.content)
             value = {"error": state.error.message, "content": content, "structured": state.structured}
             return llm.ToolResult(type="error", value=value)
         case _:
