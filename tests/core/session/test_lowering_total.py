@@ -21,8 +21,10 @@ from holdfast.schema.model import ModelRef
 from holdfast.schema.prompt import FileAttachment
 from holdfast.schema.session_message import SessionMessage, Time, ToolProvider, ToolTime, UnknownError
 
-SAMPLED = ("chat", "chat-moonshot", "chat-openrouter", "responses", "responses-stored", "claude", "claude-native")
-SAMPLED += ("claude-blind", "gemini", "gemini-signing", "bedrock", "bedrock-nova")
+SAMPLED = (
+    *("chat", "chat-moonshot", "chat-openrouter", "responses", "responses-stored", "claude", "claude-native"),
+    *("claude-blind", "gemini", "gemini-signing", "bedrock", "bedrock-nova"),
+)
 AT = Time(created=1)
 SELECTED = ModelRef(id="m", provider_id="p")
 KINDS = (

@@ -36,7 +36,7 @@ CASES: dict[str, tuple[list[tuple[type[Record], dict[str, Any]]], dict[str, Any]
             "text": "see @a",
             "files": [
                 {
-                    "uri": "file:///a",
+                    "uri": "data:,hi",
                     "mime": "text/plain",
                     "name": "a",
                     "source": {"start": 4, "end": 6, "text": "@a"},

@@ -44,6 +44,12 @@ class Content(Frozen):
     """The text, base64, or why there is nothing."""
 
 
+class Examined(Frozen):
+    content: Content
+    changed: bool
+    """Whether `recognise` would not find this in the same bytes."""
+
+
 class Unusable(Exception):
     """Why a source cannot be used: broken, empty, or too large."""
 
@@ -85,7 +91,7 @@ def recognise(data: bytes, claimed: str) -> Content:
     return Content("note", claimed, f"it is neither text nor an image ({claimed}, {len(data)} bytes)")
 
 
-def examine(data: bytes, claimed: str, name: str, limits: ImageLimits) -> Content:
+def examine(data: bytes, claimed: str, name: str, limits: ImageLimits) -> Examined:
     """What the bytes are, in a form that providers take. Raises `Unusable`. Takes long: to be run in a thread."""
     if not data:
         raise Unusable("it is empty")
@@ -93,16 +99,17 @@ def examine(data: bytes, claimed: str, name: str, limits: ImageLimits) -> Conten
         raise Unusable(f"it has more than {MEDIA_BYTES} bytes")
     if (mime := image_type(data[:HEAD]) or convertible_type(data[:HEAD])) is not None:
         try:
-            return _media(*normalize(data, mime, name, limits))
+            image, mime = normalize(data, mime, name, limits)
         except ImageError as error:
             raise Unusable(str(error)) from error
+        return Examined(_media(image, mime), changed=image is not data)
     found = recognise(data, claimed)
     if found.kind != "note":
-        return found
+        return Examined(found, changed=False)
     if claimed in (*NATIVE, *CONVERTED, PDF):
         raise Unusable(f"it is said to be {claimed}, and its bytes are not")
     text = None if is_binary(data[:SAMPLE_BYTES]) else decode(_beginning(data))
-    return found if text is None else _text(data, text, claimed)
+    return Examined(found, changed=False) if text is None else Examined(_text(data, text, claimed), changed=True)
 
 
 def _media(data: bytes, mime: str) -> Content:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import io
 import struct
 import warnings
+from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -68,8 +69,7 @@ def convertible_type(head: bytes) -> str | None:
 def normalize(data: bytes, mime: str, resource: str, limits: ImageLimits) -> tuple[bytes, str]:
     """The image as it is when it fits, else the first form that does: PNG, then smaller ones. Takes long: to be run in
     a thread."""
-    image = _open(data, resource, mime)
-    width, height = image.size
+    image, (width, height) = _open(data, resource, mime, limits)
     sized = width <= limits.max_width and height <= limits.max_height
     if sized and mime not in CONVERTED and _base64_size(data) <= limits.max_base64_bytes:
         return data, mime
@@ -83,7 +83,9 @@ def normalize(data: bytes, mime: str, resource: str, limits: ImageLimits) -> tup
     )
 
 
-def _open(data: bytes, resource: str, mime: str) -> Image:
+def _open(data: bytes, resource: str, mime: str, limits: ImageLimits) -> tuple[Image, tuple[int, int]]:
+    """The image, and the size it has. A JPEG that is too large is decoded at a fraction of it, which saves most of the
+    memory and the time."""
     from PIL import Image
 
     try:
@@ -94,19 +96,29 @@ def _open(data: bytes, resource: str, mime: str) -> Image:
             image = Image.open(io.BytesIO(data), formats=formats)
             if image.width * image.height > MAX_PIXELS:
                 raise Image.DecompressionBombError
+            size = image.size
+            image.draft(None, _wanted(size, limits))
             image.load()
     except Image.DecompressionBombError:
         raise ImageError(f"Image {resource} has more than {MAX_PIXELS // 1_000_000} megapixels") from None
     except DECODING_FAILURES:
         raise ImageError(f"Image could not be decoded: {resource}") from None
-    return image
+    return image, size
+
+
+def _wanted(size: tuple[int, int], limits: ImageLimits) -> tuple[int, int]:
+    """No side of the result is longer, whichever way its metadata turns it."""
+    longest = max(limits.max_width, limits.max_height)
+    scale = min(1.0, longest / max(size))
+    return max(1, round(size[0] * scale)), max(1, round(size[1] * scale))
 
 
 def _candidates(image: Image, limits: ImageLimits) -> Iterator[tuple[bytes, str]]:
     from PIL import Image
 
-    upright = _upright(image)
-    plain = upright.convert("RGBA" if upright.has_transparency_data else "RGB")
+    _turn_upright(image)
+    mode = "RGBA" if image.has_transparency_data else "RGB"
+    plain = image if image.mode == mode else image.convert(mode)
     for size in _sizes(plain.size, limits):
         resized = plain if size == plain.size else plain.resize(size, Image.Resampling.LANCZOS)
         yield _encoded(resized, "PNG"), "image/png"
@@ -115,14 +127,12 @@ def _candidates(image: Image, limits: ImageLimits) -> Iterator[tuple[bytes, str]
             yield _encoded(opaque, "JPEG", quality=quality), "image/jpeg"
 
 
-def _upright(image: Image) -> Image:
+def _turn_upright(image: Image) -> None:
     """As its metadata says, if they can be read; turning it rewrites them all."""
     from PIL import ImageOps
 
-    try:
-        return ImageOps.exif_transpose(image)
-    except DECODING_FAILURES:
-        return image
+    with suppress(*DECODING_FAILURES):
+        ImageOps.exif_transpose(image, in_place=True)
 
 
 def _sizes(size: tuple[int, int], limits: ImageLimits) -> Iterator[tuple[int, int]]:

@@ -28,7 +28,6 @@ from holdfast.core.filesystem.content import (
     examine,
     is_data_uri,
     read_data_uri,
-    recognise,
 )
 from holdfast.core.filesystem.image import ImageLimits
 from holdfast.core.session.errors import AttachmentRefused, PromptTooLarge
@@ -122,13 +121,14 @@ class Attachments:
                 if isinstance(source, Content):
                     return replace(file, mime=DIRECTORY), source
                 async with self._slots:
-                    content = await asyncio.to_thread(examine, source.data, source.claimed, _name(file), limits)
+                    examined = await asyncio.to_thread(examine, source.data, source.claimed, _name(file), limits)
         except TimeoutError:
             raise Unusable(f"it could not be read within {SECONDS:g} s") from None
+        content = examined.content
         stored = replace(file, mime=content.mime)
         if not is_data_uri(file.uri):
             return stored, content
-        if content == recognise(source.data, source.claimed):
+        if not examined.changed:
             return stored, None
         if content.kind != "data":
             return stored, content

@@ -47,4 +47,4 @@ async def _normalised(item: ToolContent, limits: ImageLimits) -> ToolContent:
 def _examined(item: FileContent, name: str, limits: ImageLimits) -> Content:
     if not is_data_uri(item.uri):
         raise Unusable("a tool's file must be a data: URI")
-    return examine(read_data_uri(item.uri), data_type(item.uri), name, limits)
+    return examine(read_data_uri(item.uri), data_type(item.uri), name, limits).content
