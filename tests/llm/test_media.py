@@ -319,6 +319,8 @@ def test_a_model_without_documents_gets_the_name_of_a_pdf(protocol: WireProtocol
         ("InvalidRequest", "anything", True),
         ("ProviderInternal", "image input is not supported - you may need to provide the mmproj", True),
         ("ProviderInternal", "overloaded", False),
+        ("UnknownProvider", "No endpoints found that support image input", True),
+        ("ContentPolicy", "flagged", True),
         ("Authentication", "no image for you", False),
         ("RateLimit", "too many images", False),
     ],

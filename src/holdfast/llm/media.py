@@ -90,9 +90,11 @@ def left_out(name: str | None, why: str) -> str:
 
 
 def refuses_media(reason: str, message: str) -> bool:
-    """Whether a provider's failure may be about the media of a request: it refused the request as such, or, as some
-    local servers do, failed with words about images."""
-    return reason == "InvalidRequest" or (reason == "ProviderInternal" and _IMAGE_WORDS.search(message) is not None)
+    """Whether a provider's failure may be about the media of a request: it refused the request, or what it shows, or,
+    as some local servers do, failed with words about images."""
+    if reason in ("ProviderInternal", "UnknownProvider"):
+        return _IMAGE_WORDS.search(message) is not None
+    return reason in ("InvalidRequest", "ContentPolicy")
 
 
 def _named(media: Media, why: str) -> str:

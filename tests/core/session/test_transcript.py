@@ -20,3 +20,15 @@ def test_what_is_quoted_begins_no_line_like_ours() -> None:
     model = ModelRef(id="m", provider_id="p")
     answer = AssistantMessage(id="msg_2", agent="build", model=model, content=(call,), time=Time(created=1))
     assert serialise(answer) == f"[Assistant tool call]: write({MOVED_IN})"
+
+
+def test_a_file_without_a_name_is_called_by_its_address_unless_that_holds_its_bytes() -> None:
+    """CMP-013, CMP-014"""
+    files = (
+        FileAttachment(uri="file:///a.txt", mime="text/plain"),
+        FileAttachment(uri="data:image/png;base64,iVBORw0KGgo=", mime="image/png"),
+        FileAttachment(uri="data:image/png;base64,iVBORw0KGgo=", mime="image/png", name="a.png"),
+    )
+    shown = serialise(UserMessage(id="msg_1", time=Time(created=1), text="see", files=files))
+    kinds = ["text/plain: file:///a.txt", "image/png", "image/png: a.png"]
+    assert shown.splitlines() == ["[User]: see", *(f"[Attached {kind}]" for kind in kinds)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import io
 import threading
@@ -30,7 +31,7 @@ def file(data: bytes, mime: str, name: str | None = "it") -> FileContent:
 
 
 async def normalised(*content: ToolContent) -> tuple[ToolContent, ...]:
-    return (await normalise_media(ToolOutput({}, content), LIMITS)).content
+    return (await normalise_media(ToolOutput({}, content), LIMITS, asyncio.Semaphore(1))).content
 
 
 async def test_images_fit_and_documents_stay() -> None:

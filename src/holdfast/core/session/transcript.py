@@ -7,6 +7,7 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
+from holdfast.core.filesystem.content import is_data_uri
 from holdfast.schema import session_message as stored
 from holdfast.schema.codec import encode
 from holdfast.schema.frozen import Frozen
@@ -15,6 +16,7 @@ from holdfast.schema.pattern import pattern
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from holdfast.schema.prompt import FileAttachment
     from holdfast.schema.session_message import SessionMessage
 
 RESULT_CHARACTERS = 2000
@@ -75,8 +77,7 @@ def serialise(message: SessionMessage, *, result_characters: int = RESULT_CHARAC
     """Empty for what says nothing to a reader."""
     match message:
         case stored.UserMessage():
-            attached = [f"[Attached {file.mime}: {_said(file.name or file.uri[:200])}]" for file in message.files or ()]
-            return "\n".join([f"[User]: {_said(message.text)}", *attached])
+            return "\n".join([f"[User]: {_said(message.text)}", *map(_attached, message.files or ())])
         case stored.SyntheticMessage():
             return f"[Synthetic context]: {_said(message.text)}"
         case stored.SystemMessage():
@@ -124,6 +125,12 @@ def neutral(text: str) -> str:
 
 def join(items: Sequence[str]) -> str:
     return "\n\n".join(items)
+
+
+def _attached(file: FileAttachment) -> str:
+    """Without any base64: what came as data has no address."""
+    name = file.name or ("" if is_data_uri(file.uri) else file.uri[:200])
+    return f"[Attached {file.mime}{': ' + _said(name) if name else ''}]"
 
 
 def _part(part: stored.Part, result_characters: int) -> list[str]:

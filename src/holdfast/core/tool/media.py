@@ -16,12 +16,16 @@ if TYPE_CHECKING:
     from holdfast.schema.session_message import ToolContent
 
 SECONDS = 10.0
+"""For each file."""
+AT_ONCE = 2
 
 
-async def normalise_media(output: ToolOutput, limits: ImageLimits) -> ToolOutput:
+async def normalise_media(output: ToolOutput, limits: ImageLimits, slots: asyncio.Semaphore) -> ToolOutput:
+    """`slots` bounds how many results are worked on at once: decoding an image may take hundreds of megabytes."""
     if not any(isinstance(item, FileContent) for item in output.content):
         return output
-    return output.but(content=tuple([await _normalised(item, limits) for item in output.content]))
+    async with slots:
+        return output.but(content=tuple([await _normalised(item, limits) for item in output.content]))
 
 
 async def _normalised(item: ToolContent, limits: ImageLimits) -> ToolContent:

@@ -8,12 +8,13 @@ Invariants
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.filesystem.image import ImageLimits
 from holdfast.core.permission.rules import wholly_denied
 from holdfast.core.state import Batches, Phase, State
-from holdfast.core.tool.media import normalise_media
+from holdfast.core.tool.media import AT_ONCE, normalise_media
 from holdfast.core.tool.output import bound
 from holdfast.core.tool.preview import OutputLimits, bounded_text
 from holdfast.core.tool.registration import Registration
@@ -78,6 +79,7 @@ class ToolRegistry:
         self._store = store
         self._limits = limits
         self._images = images
+        self._media_slots = asyncio.Semaphore(AT_ONCE)
         self._catalog = _Catalog({}, {})
 
     def register(self, tools: Mapping[str, Tool[Any, Any]], scope: Scope) -> Callable[[], None]:
@@ -116,7 +118,7 @@ class Materialized:
         """The part that may be cut: resolve, decode, authorize and execute, validate, project, normalise media."""
         try:
             output = await self._resolve(name).execute(arguments, context)
-            return await normalise_media(output, self._registry._images())
+            return await normalise_media(output, self._registry._images(), self._registry._media_slots)
         except ToolFailure as failure:
             failure.args = (bounded_text(str(failure), self._registry._limits()),)
             raise
