@@ -16,7 +16,7 @@ from holdfast.core.event.bus import Announcement
 from holdfast.core.runtime import Runtime
 from holdfast.llm.offline import Call, ScriptedTransport, Turn
 from holdfast.schema.codec import decode_any, decode_message, decoder, encode
-from holdfast.schema.event import Definition, DurablePosition, Event
+from holdfast.schema.event import Definition, DurablePosition, EventEnvelope
 from holdfast.schema.manifest import LIVE_DEFINITIONS, SESSION_DEFINITIONS
 from holdfast.schema.model import ModelRef
 from holdfast.schema.prompt import Admission, Prompt
@@ -110,7 +110,7 @@ def wired(definition: Definition, payload: Any) -> Any:
     """A payload inside its envelope, after a round through our own records."""
     record = decoder(definition.payload).decode(msgspec.json.encode(payload))
     position = DurablePosition(aggregate_id="ses_1", seq=3, version=definition.version) if definition.version else None
-    event = Event(id="evt_1", type=definition.type, durable=position, data=msgspec.Raw(encode(record)))
+    event = EventEnvelope(id="evt_1", type=definition.type, durable=position, data=msgspec.Raw(encode(record)))
     return decode_any(encode(event))
 
 

@@ -17,8 +17,9 @@ class DurablePosition(Record):
     version: int
 
 
-class Event(Record):
-    """`durable` is present exactly for persisted events; replayed ones carry no `location`."""
+class EventEnvelope(Record):
+    """An event as it travels, its payload not decoded. `durable` is present exactly for persisted events; replayed ones
+    carry no `location`. `schema/typed_event.py` has the decoded forms."""
 
     id: str
     type: str

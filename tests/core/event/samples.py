@@ -19,7 +19,7 @@ from holdfast.core.event.projection import Projectors
 from holdfast.core.session.projector import SESSION_PROJECTORS
 from holdfast.core.session.store import SessionStore
 from holdfast.schema.codec import decode_any
-from holdfast.schema.event import Event
+from holdfast.schema.event import EventEnvelope
 from holdfast.schema.manifest import MANIFEST, Manifest
 from holdfast.schema.model import ModelRef
 from holdfast.schema.record import Record
@@ -157,18 +157,18 @@ async def opened(
 class Follower:
     """A tail in the hands of a test. Every wait ends, in a failure if need be."""
 
-    def __init__(self, tail: AsyncGenerator[list[Event], None]) -> None:
+    def __init__(self, tail: AsyncGenerator[list[EventEnvelope], None]) -> None:
         self._tail = tail
-        self._upcoming: asyncio.Future[list[Event]] | None = None
+        self._upcoming: asyncio.Future[list[EventEnvelope]] | None = None
 
-    async def start(self) -> asyncio.Future[list[Event]]:
+    async def start(self) -> asyncio.Future[list[EventEnvelope]]:
         """Begin to read; what is stored already has been read when this returns."""
         if self._upcoming is None:
             self._upcoming = asyncio.ensure_future(anext(self._tail))
             await asyncio.sleep(0)
         return self._upcoming
 
-    async def batch(self) -> list[Event]:
+    async def batch(self) -> list[EventEnvelope]:
         upcoming = await self.start()
         try:
             async with asyncio.timeout(5):
@@ -176,8 +176,8 @@ class Follower:
         finally:
             self._upcoming = None
 
-    async def take(self, count: int) -> list[Event]:
-        events: list[Event] = []
+    async def take(self, count: int) -> list[EventEnvelope]:
+        events: list[EventEnvelope] = []
         while len(events) < count:
             events += await self.batch()
         return events
@@ -191,7 +191,7 @@ class Follower:
 
 @asynccontextmanager
 async def follow(log: EventLog, aggregate_id: str = SES, *, after: int = -1) -> AsyncIterator[Follower]:
-    follower = Follower(cast("AsyncGenerator[list[Event], None]", log.tail(aggregate_id, after=after)))
+    follower = Follower(cast("AsyncGenerator[list[EventEnvelope], None]", log.tail(aggregate_id, after=after)))
     try:
         yield follower
     finally:
@@ -203,9 +203,9 @@ def without_polling(database: SqliteDatabase) -> None:
     database.version = lambda: -1
 
 
-def seqs(events: Sequence[Event]) -> list[int]:
+def seqs(events: Sequence[EventEnvelope]) -> list[int]:
     return [event.durable.seq for event in events if event.durable is not None]
 
 
-def data(event: Event) -> Any:
+def data(event: EventEnvelope) -> Any:
     return decode_any(event.data)

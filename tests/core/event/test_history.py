@@ -6,7 +6,7 @@ import pytest
 from tests.core.event.samples import SES, Story, record, seqs
 
 from holdfast.core.event.log import EventLog
-from holdfast.schema.event import Event
+from holdfast.schema.event import EventEnvelope
 from holdfast.schema.session_event import SessionUpdated
 
 pytestmark = pytest.mark.anyio
@@ -67,7 +67,7 @@ async def test_history_gives_the_same_events_as_the_tail(story: Story, mixed: li
 
 async def _pages(log: EventLog, limit: int) -> list[list[int]]:
     pages: list[list[int]] = []
-    events: list[Event]
+    events: list[EventEnvelope]
     after, more = -1, True
     while more:
         events, more = await log.history(SES, after=after, limit=limit)

@@ -1,0 +1,148 @@
+"""Events as clients get them: durable and live ones apart, each payload decoded into the record of its type.
+
+A type or a version that this build does not know keeps its payload as `msgspec.Raw`, so that an older client can follow
+a newer server. Tell payloads apart by their class: `match event.data: case TextDelta(delta=text): ...`."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import msgspec
+
+from holdfast.schema import live_event as live
+from holdfast.schema import pty
+from holdfast.schema import session_event as ev
+from holdfast.schema.codec import decoder
+from holdfast.schema.event import DurablePosition, EventEnvelope
+from holdfast.schema.location import Location
+from holdfast.schema.manifest import MANIFEST
+from holdfast.schema.record import Record
+
+DurableData = (
+    ev.SessionCreated
+    | ev.SessionUpdated
+    | ev.SessionDeleted
+    | ev.AgentSwitched
+    | ev.ModelSwitched
+    | ev.Moved
+    | ev.PromptAdmitted
+    | ev.Prompted
+    | ev.ContextUpdated
+    | ev.Synthetic
+    | ev.ShellStarted
+    | ev.ShellEnded
+    | ev.StepStarted
+    | ev.StepEnded
+    | ev.StepFailed
+    | ev.TextStarted
+    | ev.TextEnded
+    | ev.ReasoningStarted
+    | ev.ReasoningEnded
+    | ev.ToolInputStarted
+    | ev.ToolInputEnded
+    | ev.ToolCalled
+    | ev.ToolProgress
+    | ev.ToolSuccess
+    | ev.ToolFailed
+    | ev.Retried
+    | ev.CompactionStarted
+    | ev.CompactionEnded
+    | ev.CompactionFailed
+    | ev.RevertStaged
+    | ev.RevertCleared
+    | ev.RevertCommitted
+)
+"""What a durable event can carry."""
+
+LiveData = (
+    live.TextDelta
+    | live.ReasoningDelta
+    | live.ToolInputDelta
+    | live.CompactionDelta
+    | live.TodoUpdated
+    | live.SessionStatus
+    | live.SessionIdle
+    | live.SessionCompacted
+    | live.SessionError
+    | live.PermissionAskedLive
+    | live.PermissionRepliedLive
+    | live.QuestionAskedLive
+    | live.QuestionRepliedLive
+    | live.QuestionRejectedLive
+    | pty.PtyCreated
+    | pty.PtyUpdated
+    | pty.PtyExited
+    | pty.PtyDeleted
+    | live.FileEdited
+    | live.CatalogUpdated
+    | live.IntegrationUpdated
+    | live.IntegrationConnectionUpdated
+    | live.ReferenceUpdated
+    | live.PluginAdded
+    | live.ModelsDevRefreshed
+    | live.ServerConnected
+    | live.GlobalDisposed
+)
+"""What a live event can carry."""
+
+
+class DurableEvent(Record):
+    """A stored event, with its position; `durable.seq` is the cursor to go on from."""
+
+    id: str
+    type: str
+    durable: DurablePosition
+    location: Location | None = None
+    metadata: dict[str, Any] | None = None
+    data: DurableData | msgspec.Raw
+
+
+class LiveEvent(Record):
+    """An event that is announced and forgotten: it has no position, and nobody gets it later."""
+
+    durable: ClassVar[None] = None
+    id: str
+    type: str
+    location: Location | None = None
+    metadata: dict[str, Any] | None = None
+    data: LiveData | msgspec.Raw
+
+
+Event = DurableEvent | LiveEvent
+
+
+def decode_event(wire: bytes | msgspec.Raw) -> Event:
+    """Raises msgspec.DecodeError, also when the payload of a known type does not fit."""
+    return typed(decoder(EventEnvelope).decode(wire))
+
+
+def typed(envelope: EventEnvelope) -> Event:
+    """Raises msgspec.DecodeError when the payload of a known type does not fit."""
+    position = envelope.durable
+    if position is None:
+        return LiveEvent(
+            id=envelope.id,
+            type=envelope.type,
+            location=envelope.location,
+            metadata=envelope.metadata,
+            data=_payload(envelope.type, envelope.data),
+        )
+    return DurableEvent(
+        id=envelope.id,
+        type=envelope.type,
+        durable=position,
+        location=envelope.location,
+        metadata=envelope.metadata,
+        data=_payload(f"{envelope.type}.{position.version}", envelope.data),
+    )
+
+
+def _payload(key: str, data: msgspec.Raw) -> Any:
+    payload = _PAYLOADS.get(key)
+    return data if payload is None else decoder(payload).decode(data)
+
+
+_PAYLOADS: dict[str, type[Record]] = {
+    **{definition.type: definition.payload for definition in MANIFEST.latest.values() if not definition.durable},
+    **{key: definition.payload for key, definition in MANIFEST.stored.items() if definition.announced},
+}
