@@ -111,8 +111,8 @@ async def test_nothing_private_is_announced(memory: Wire, runtime: Runtime) -> N
     assert {"todo.updated", "session.status", "session.next.prompt.admitted", *whole} <= heard
 
 
-async def test_the_stream_is_of_this_instance_alone(memory: Wire, tmp_path: Path, project: Path) -> None:
-    """API-216: what another instance does with the same database is in the history of the session, not here."""
+async def test_the_stream_has_what_another_process_commits(memory: Wire, tmp_path: Path, project: Path) -> None:
+    """API-216, API-431: in order, once, and with the place of its Session; what is of another instance alone is not."""
     session = (await memory.create())["id"]
     async with (
         Runtime(paths=Paths(tmp_path / "data"), directory=project, environment={"HOME": str(tmp_path)}) as other,
@@ -121,11 +121,12 @@ async def test_the_stream_is_of_this_instance_alone(memory: Wire, tmp_path: Path
         await stream.event()
         await other.sessions.prompt(session, Prompt(text="from elsewhere"), resume=False)
         await memory.prompt(session, "from here", resume=False)
-        heard = await stream.until("session.next.prompt.admitted")
+        heard = await stream.until("session.next.prompt.admitted", count=2)
         history = (await memory.get(f"/api/session/{session}/history")).data
 
-    assert [event["data"]["prompt"]["text"] for event in heard] == ["from here"]
-    assert [event["data"]["prompt"]["text"] for event in history] == ["from elsewhere", "from here"]
+    assert [event["data"]["prompt"]["text"] for event in heard] == ["from elsewhere", "from here"]
+    assert [event["location"] for event in heard] == [{"directory": str(project)}] * 2
+    assert [event["id"] for event in heard] == [event["id"] for event in history]
 
 
 async def test_deltas_add_up_to_the_text(wire: Wire, runtime: Runtime) -> None:

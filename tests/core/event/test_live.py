@@ -17,10 +17,10 @@ from holdfast.core.runtime import Runtime
 from holdfast.embedded.holdfast import Holdfast
 from holdfast.llm.offline import Call, OfflineResponse, ScriptedTransport, Turn
 from holdfast.llm.route.transport import HttpRequest
-from holdfast.schema.event import Event
 from holdfast.schema.prompt import Prompt, PromptInput
 from holdfast.schema.session import Session
 from holdfast.schema.session_message import AssistantMessage, TextPart
+from holdfast.schema.typed_event import Event
 from holdfast.server import sse
 
 pytestmark = pytest.mark.anyio
@@ -110,6 +110,39 @@ async def test_a_client_can_reduce_live_events_to_what_is_stored(
     assert [text for texts in seen.values() for _, text in texts] == [WORDS, "!"]
 
 
+async def test_deltas_add_up_to_the_text_even_of_a_block_that_is_over_at_once(project: Path, tmp_path: Path) -> None:
+    """API-441, API-210: the end is there before the start was announced; the deltas come between all the same."""
+    call = Call(tool="read", input={"path": "hello.txt"})
+    model = ScriptedTransport([Turn(text="short", calls=(call,)), Turn(text="over")])
+    async with _host(project, tmp_path, model) as host:
+        session = await host.sessions.create(model=MODEL)
+        with host._runtime.log.bus.subscribe(capacity=100_000) as everything:
+            await host.sessions.prompt(session.id, prompt=PromptInput(text="go"))
+            await host.sessions.wait(session.id)
+            seen = [msgspec.json.decode(item.wire) for item in await everything.next()]
+    for kind, name, count in (("text", "textID", 2), ("tool.input", "callID", 1)):
+        assert _blocks_that_add_up(seen, f"session.next.{kind}", name) == count
+
+
+def _blocks_that_add_up(seen: list[dict[str, Any]], kind: str, name: str) -> int:
+    """How many blocks of a kind ended; their deltas must lie between their start and end and be their text."""
+    count = 0
+    for place, event in enumerate(seen):
+        if event["type"] == f"{kind}.ended":
+            count += 1
+            key = (event["data"]["assistantMessageID"], event["data"][name])
+            own = [
+                (at, item)
+                for at, item in enumerate(seen)
+                if item["type"].startswith(kind) and (item["data"]["assistantMessageID"], item["data"][name]) == key
+            ]
+            deltas = [(at, item["data"]["delta"]) for at, item in own if item["type"] == f"{kind}.delta"]
+            (start,) = [at for at, item in own if item["type"] == f"{kind}.started"]
+            assert "".join(text for _, text in deltas) == event["data"]["text"] != ""
+            assert all(start < at < place for at, _ in deltas)
+    return count
+
+
 async def test_the_live_stream_begins_with_connected_and_has_heartbeats(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -146,7 +179,7 @@ async def test_a_client_does_not_reconnect_and_resumes_when_told(project: Path, 
         session = await host.sessions.create(model=MODEL)
         await host.sessions.prompt(session.id, prompt=PromptInput(text="hi"))
         await host.sessions.wait(session.id)
-        everything = [event.durable.seq for event in (await host.sessions.history(session.id)).events if event.durable]
+        everything = [event.durable.seq for event in (await host.sessions.history(session.id)).events]
         requests.clear()
         first = await _take(host.sessions.events(session.id), 3)
         rest = await _take(host.sessions.events(session.id, after=first[-1]), len(everything) - 3)

@@ -206,14 +206,24 @@ async def test_an_event_without_a_place_is_refused(tmp_path: Path, payload: Reco
         assert raw(database.path, "select count(*) from event") == [(1,)]
 
 
-async def test_one_commit_is_one_aggregate_and_all_durable(story: Story) -> None:
+async def test_one_commit_is_one_aggregate(story: Story) -> None:
     """EVT-016, EVT-019: a mixed list is refused as a whole."""
     elsewhere = Synthetic(timestamp=1, session_id="ses_two", message_id="msg_2", text="x")
-    delta = TextDelta(timestamp=1, session_id=SES, assistant_message_id="msg_a", text_id="t", delta="d")
-    for wrong in (elsewhere, delta):
-        with pytest.raises(InvalidDurableEvent):
-            await story.log.publish(_context("msg_1"), wrong)
+    with pytest.raises(InvalidDurableEvent):
+        await story.log.publish(_context("msg_1"), elsewhere)
     assert await story.log.latest(SES) == 0
+
+
+async def test_live_events_in_a_commit_are_announced_in_their_place_and_not_stored(story: Story) -> None:
+    """EVT-013, EVT-023, API-441: between the durable ones, after the commit; alone they are no commit."""
+    delta = TextDelta(timestamp=1, session_id=SES, assistant_message_id="msg_a", text_id="t", delta="d")
+    with story.log.bus.subscribe() as live:
+        await story.log.publish(delta, _context("msg_1"), delta, delta, _context("msg_2"))
+        types = [item.type.removeprefix("session.next.") for item in await live.next()]
+    assert types == ["text.delta", "context.updated", "text.delta", "text.delta", "context.updated"]
+    assert await story.log.latest(SES) == 2
+    with pytest.raises(InvalidDurableEvent):
+        story.log.submit(delta, delta)
 
 
 async def test_cancelling_the_publisher_does_not_lose_the_wake(story: Story) -> None:

@@ -25,16 +25,22 @@ class Announcement(Frozen):
     id: str
     type: str
     aggregate_id: str | None
+    """Of a live event the Session that it is about, if it is about one."""
     wire: bytes
+    seq: int | None = None
+    """Of durable events only."""
+    relayed: bool = False
+    """Whether it happened in another process."""
 
 
 Listener = Callable[[Announcement], None]
 
 
 class Subscription:
-    def __init__(self, bus: Bus, types: frozenset[str] | None, capacity: int) -> None:
+    def __init__(self, bus: Bus, types: frozenset[str] | None, capacity: int, aggregate_id: str | None) -> None:
         self._bus = bus
         self._types = types
+        self._aggregate_id = aggregate_id
         self._capacity = capacity
         self._buffer: deque[Announcement] = deque()
         self._size = 0
@@ -44,6 +50,8 @@ class Subscription:
 
     def offer(self, announcement: Announcement) -> None:
         if self._overflowed or (self._types is not None and announcement.type not in self._types):
+            return
+        if self._aggregate_id is not None and announcement.aggregate_id != self._aggregate_id:
             return
         self._size += len(announcement.wire)
         if self._buffer and (len(self._buffer) >= self._capacity or self._size > BUFFER_BYTES):
@@ -106,8 +114,11 @@ class Bus:
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
-    def subscribe(self, types: frozenset[str] | None = None, *, capacity: int = CAPACITY) -> Subscription:
-        subscription = Subscription(self, types, capacity)
+    def subscribe(
+        self, types: frozenset[str] | None = None, *, capacity: int = CAPACITY, aggregate_id: str | None = None
+    ) -> Subscription:
+        """To events of these types and of this aggregate, or to all."""
+        subscription = Subscription(self, types, capacity, aggregate_id)
         (self._all if types is None else self._typed).append(subscription)
         return subscription
 

@@ -4,42 +4,51 @@ Invariants
 - An event, its projections and its local writes are one transaction, or none of it happened.
 - Sequences of an aggregate are contiguous from 0; a tail delivers each once, in order.
 - Observers hear of an event only after its commit, in commit order, and always: cancelling a publisher cannot
-  separate the commit from the announcement, because that runs on the loop when the writer answers."""
+  separate the commit from the announcement, because that runs on the loop when the writer answers.
+- A live event that is submitted between durable ones is announced between them."""
 
 from __future__ import annotations
 
 import asyncio
 import functools
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.core.database.database import PROJECTIONS, Database
 from holdfast.core.database.errors import Refused
 from holdfast.core.database.unit import Committed, Fence, NewEvent, Replay, Row, Statement, Unit
+from holdfast.core.event.block import block_of_delta, block_of_end
 from holdfast.core.event.bus import Announcement, Bus
 from holdfast.core.event.errors import InvalidDurableEvent
 from holdfast.core.event.projection import Projected, Projectors
+from holdfast.core.event.relay import Relay
 from holdfast.core.event.signal import Signals
 from holdfast.schema.codec import decoder, encode
-from holdfast.schema.event import Definition, DurablePosition, Event, SerializedEvent
+from holdfast.schema.event import Definition, DurablePosition, EventEnvelope, SerializedEvent
 from holdfast.schema.frozen import Frozen
+from holdfast.schema.location import Location
 from holdfast.schema.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
     from holdfast.core.clock import Ids
-    from holdfast.schema.location import Location
+    from holdfast.core.event.block import Block
     from holdfast.schema.manifest import Manifest
 
 PAGE = 200
+NOTHING_BETWEEN: Mapping[int, Sequence[Record]] = MappingProxyType({})
+LIVE_MARK = b'{"live":true,'
+"""How a live event begins in a Session's own stream, where nearly all others are durable."""
 
 
 class Page(Frozen):
     """Events in order, and the last sequence that was looked at, filtered rows included."""
 
-    events: list[Event]
+    events: list[EventEnvelope]
     reached: int
     exhausted: bool
 
@@ -69,6 +78,8 @@ class EventLog:
         self._public_types = _json_list(manifest.public_types)
         self.bus = Bus()
         self.signals = Signals(database)
+        self.relay = Relay(database, self.bus, self.signals, self._announcements)
+        self._observable = frozenset(item.type for item in manifest.latest.values() if item.public)
 
     # -- append ------------------------------------------------------------------------------------------------
 
@@ -106,11 +117,13 @@ class EventLog:
         fence: Fence | None = None,
     ) -> asyncio.Future[Committed]:
         """Hand durable events over without waiting. Commits keep this order; awaiting a later one covers earlier
-        ones, but a failure shows only on its own future."""
-        if not payloads:
-            raise InvalidDurableEvent("event", "a commit needs at least one event")
+        ones, but a failure shows only on its own future. Live events among them are announced in their place once the
+        commit has been made, and stored nowhere."""
+        durable = [payload for payload in payloads if self._definition(payload).durable]
+        if not durable:
+            raise InvalidDurableEvent("event", "a commit needs at least one durable event")
         prepared = [
-            self._prepare(payload, id if index == 0 else None, metadata) for index, payload in enumerate(payloads)
+            self._prepare(payload, id if index == 0 else None, metadata) for index, payload in enumerate(durable)
         ]
         aggregates = {item.aggregate_id for item in prepared}
         if len(aggregates) != 1:
@@ -122,7 +135,15 @@ class EventLog:
             local=tuple(local),
             fence=fence,
         )
-        announce = functools.partial(self._announce_committed, prepared, location, metadata)
+        between: dict[int, list[Record]] = {}
+        if len(durable) < len(payloads):
+            count = 0
+            for payload in payloads:
+                if self._definition(payload).durable:
+                    count += 1
+                else:
+                    between.setdefault(count, []).append(payload)
+        announce = functools.partial(self._announce_committed, prepared, location, metadata, between=between)
         return self._database.submit(unit, announce)
 
     def write(
@@ -135,9 +156,7 @@ class EventLog:
         """Tell whoever listens now. Nothing is stored and no cursor moves."""
         if not self.bus.observed:
             return
-        definition = self._definition(payload)
-        event = Event(id=self._ids.event(), type=definition.type, location=location, data=msgspec.Raw(encode(payload)))
-        self.bus.announce(Announcement(event.id, event.type, None, encode(event)))
+        self.relay.live(self._live(payload, location))
 
     # -- read --------------------------------------------------------------------------------------------------
 
@@ -151,7 +170,7 @@ class EventLog:
         events = [self._restore(aggregate_id, row) for row in rows if row[2] in self._manifest.public_types]
         return Page(events, _seq(rows[-1]) if rows else after, len(rows) < limit)
 
-    async def history(self, aggregate_id: str, *, after: int = -1, limit: int = 50) -> tuple[list[Event], bool]:
+    async def history(self, aggregate_id: str, *, after: int = -1, limit: int = 50) -> tuple[list[EventEnvelope], bool]:
         """A finite page of public events, filtered before paging, and whether more exist right now."""
         rows = await self._database.fetch(
             "event.page_of_types",
@@ -159,7 +178,7 @@ class EventLog:
         )
         return [self._restore(aggregate_id, row) for row in rows[:limit]], len(rows) > limit
 
-    async def tail(self, aggregate_id: str, *, after: int = -1) -> AsyncIterator[list[Event]]:
+    async def tail(self, aggregate_id: str, *, after: int = -1) -> AsyncIterator[list[EventEnvelope]]:
         """Replay public events after a sequence, then follow new ones, until the iterator is closed or the log is.
 
         The signal is registered before the first read: a commit during the read is seen by the read or by the flag."""
@@ -174,6 +193,37 @@ class EventLog:
                     if self.signals.closed:
                         return
                     await dirty.wait()
+
+    async def tail_live(self, aggregate_id: str, *, after: int = -1) -> AsyncIterator[list[bytes]]:
+        """As `tail`, with the live events of the Session while it is followed: encoded events, live ones marked. Raises
+        SubscriberOverflow when the reader falls behind.
+
+        Replays before it subscribes, so that a long history does not fill the buffer, and once more afterwards. A delta
+        whose block ended in that second part is left out: it would come after its end."""
+        while not (page := await self.page(aggregate_id, after=after)).exhausted:
+            after = page.reached
+            yield [encode(event) for event in page.events]
+        async with self.relay.observe(aggregate_id=aggregate_id) as subscription:
+            ended = set()
+            exhausted = False
+            while not exhausted:
+                page = await self.page(aggregate_id, after=after)
+                after, exhausted = page.reached, page.exhausted
+                ended |= {block_of_end(event.type, event.data) for event in page.events}
+                if page.events:
+                    yield [encode(event) for event in page.events]
+            while batch := await subscription.next():
+                chosen: list[bytes] = []
+                for item in batch:
+                    if item.seq is None:
+                        if not (item.type.endswith(".delta") and _block(item) in ended):
+                            chosen.append(LIVE_MARK + item.wire[1:])
+                    elif item.seq > after:
+                        after = item.seq
+                        if item.type in self._observable:
+                            chosen.append(item.wire)
+                if chosen:
+                    yield chosen
 
     async def serialized(self, aggregate_id: str, *, after: int = -1, limit: int = PAGE) -> list[SerializedEvent]:
         """Stored events, private ones included, in the form that `replay` takes."""
@@ -281,6 +331,7 @@ class EventLog:
         return [str(row[0]) for row in await self._database.fetch_large("event.aggregates", {})]
 
     async def close(self) -> None:
+        await self.relay.close()
         await self.signals.close()
         self.bus.close()
 
@@ -348,31 +399,66 @@ class EventLog:
         committed: Committed,
         *,
         quietly: bool = False,
+        between: Mapping[int, Sequence[Record]] = NOTHING_BETWEEN,
     ) -> None:
+        """`between` holds live events by the number of durable ones that precede them."""
         if not committed.applied:
             return
         self.signals.committed(prepared[0].aggregate_id, committed.first, committed.last)
         if quietly or not self.bus.observed:
             return
-        for seq, item in enumerate(prepared, start=committed.first):
-            if not item.definition.announced:
-                continue
-            version = item.definition.version
-            assert version is not None
-            event = Event(
-                id=item.row.id,
-                type=item.definition.type,
-                durable=DurablePosition(aggregate_id=item.aggregate_id, seq=seq, version=version),
-                location=location,
-                metadata=dict(metadata) if metadata else None,
-                data=msgspec.Raw(item.data),
-            )
-            self.bus.announce(Announcement(event.id, event.type, item.aggregate_id, encode(event)))
+        announcements = [self._live(payload, location) for payload in between.get(0, ())]
+        for number, item in enumerate(prepared):
+            if item.definition.announced:
+                announcements.append(self._durable(item, committed.first + number, location, metadata))
+            announcements += [self._live(payload, location) for payload in between.get(number + 1, ())]
+        self.relay.committed(prepared[0].aggregate_id, committed.first, committed.last, announcements)
 
-    def _restore(self, aggregate_id: str, row: Row) -> Event:
+    def _durable(
+        self, item: _Prepared, seq: int, location: Location | None, metadata: Mapping[str, Any] | None
+    ) -> Announcement:
+        version = item.definition.version
+        assert version is not None
+        event = EventEnvelope(
+            id=item.row.id,
+            type=item.definition.type,
+            durable=DurablePosition(aggregate_id=item.aggregate_id, seq=seq, version=version),
+            location=location,
+            metadata=dict(metadata) if metadata else None,
+            data=msgspec.Raw(item.data),
+        )
+        return Announcement(event.id, event.type, item.aggregate_id, encode(event), seq)
+
+    def _live(self, payload: Record, location: Location | None) -> Announcement:
+        event = EventEnvelope(
+            id=self._ids.event(),
+            type=self._definition(payload).type,
+            location=location,
+            data=msgspec.Raw(encode(payload)),
+        )
+        return Announcement(event.id, event.type, getattr(payload, "session_id", None), encode(event))
+
+    async def _announcements(self, aggregate_id: str, rows: Sequence[Row]) -> list[Announcement]:
+        """Stored rows as other processes announce them, with the place where the Session is now."""
+        stored = self._manifest.stored
+        events = [
+            self._restore(aggregate_id, row) for row in rows if (row[2] in stored and stored[str(row[2])].announced)
+        ]
+        if not events:
+            return []
+        found = await self._database.fetch("session.place", {"id": aggregate_id})
+        place = Location(directory=str(found[0][0]), workspace_id=_text(found[0][1])) if found else None
+        return [
+            Announcement(event.id, event.type, aggregate_id, encode(replace(event, location=place)), seq, relayed=True)
+            for event in events
+            if event.durable is not None
+            for seq in (event.durable.seq,)
+        ]
+
+    def _restore(self, aggregate_id: str, row: Row) -> EventEnvelope:
         seq, id, stored_type, data, metadata = row
         type_, _, version = str(stored_type).rpartition(".")
-        return Event(
+        return EventEnvelope(
             id=str(id),
             type=type_,
             durable=DurablePosition(aggregate_id=aggregate_id, seq=int(str(seq)), version=int(version)),
@@ -403,6 +489,15 @@ def _compare(aggregate_id: str, table: str, stored: list[Row], rebuilt: list[Row
     width = max(len(stored), len(rebuilt))
     pairs = zip(stored + [()] * (width - len(stored)), rebuilt + [()] * (width - len(rebuilt)), strict=True)
     return [Mismatch(aggregate_id, table, left or None, right or None) for left, right in pairs if left != right]
+
+
+def _block(item: Announcement) -> Block | None:
+    event: EventEnvelope = decoder(EventEnvelope).decode(item.wire)
+    return block_of_delta(event.type, event.data)
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def _seq(row: Row) -> int:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
         StoredMessage,
     )
     from holdfast.core.session.waits import Waits
-    from holdfast.schema.event import Event
+    from holdfast.schema.event import EventEnvelope
     from holdfast.schema.insight import CheckpointInfo, InterruptedTurn, WaitInfo
     from holdfast.schema.location import Location
     from holdfast.schema.model import ModelRef
@@ -222,14 +222,21 @@ class Sessions:
         await self._store.get(session_id)
         return await self._store.active_history(session_id)
 
-    async def history(self, session_id: str, *, after: int = -1, limit: int = 50) -> tuple[list[Event], bool]:
+    async def history(self, session_id: str, *, after: int = -1, limit: int = 50) -> tuple[list[EventEnvelope], bool]:
         await self._store.get(session_id)
         return await self._log.history(session_id, after=after, limit=limit)
 
-    async def events(self, session_id: str, *, after: int = -1) -> AsyncIterator[list[Event]]:
+    async def events(self, session_id: str, *, after: int = -1) -> AsyncIterator[list[EventEnvelope]]:
         """Durable public events after a sequence, then new ones as they are committed."""
         await self._store.get(session_id)
         async with aclosing(self._log.tail(session_id, after=after)) as tail:  # type: ignore[type-var]
+            async for events in tail:
+                yield events
+
+    async def live_events(self, session_id: str, *, after: int = -1) -> AsyncIterator[list[bytes]]:
+        """As `events`, with live events of the Session among them; encoded, live ones marked."""
+        await self._store.get(session_id)
+        async with aclosing(self._log.tail_live(session_id, after=after)) as tail:  # type: ignore[type-var]
             async for events in tail:
                 yield events
 

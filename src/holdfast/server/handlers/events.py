@@ -1,4 +1,5 @@
-"""Answers the live stream: installed before the first frame, so nothing after `server.connected` is missed."""
+"""Answers the live stream: installed before the first frame, so nothing after `server.connected` is missed, whichever
+process on the database it happens in."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from holdfast.schema.codec import encode
-from holdfast.schema.event import Event
+from holdfast.schema.event import EventEnvelope
 from holdfast.schema.live_event import ServerConnected
 from holdfast.schema.manifest import MANIFEST
 
@@ -22,16 +23,39 @@ FAREWELL = "global.disposed"
 """Nothing follows it, whatever still happens."""
 
 
+RELAY = "x-holdfast-relay"
+"""A header with which another server on this database asks for what happens in this process only."""
+
+
 async def subscribe(call: Call) -> Frames:
+    if RELAY in call.headers:
+        return _relayed(call.runtime)
     return _frames(call.runtime)
 
 
 async def _frames(runtime: Runtime) -> Frames:
-    connected = Event(id=runtime.new_event_id(), type="server.connected", data=msgspec.Raw(encode(ServerConnected())))
-    with runtime.log.bus.subscribe(PUBLIC) as subscription:
-        yield b"data: %s\n\n: heartbeat\n\n" % encode(connected)
+    async with runtime.log.relay.observe(PUBLIC) as subscription:
+        yield b"%s: heartbeat\n\n" % _connected(runtime)
         while batch := await subscription.next():
             last = next((place for place, item in enumerate(batch) if item.type == FAREWELL), None)
             yield b"".join([b"data: %s\n\n" % item.wire for item in batch[: None if last is None else last + 1]])
             if last is not None:
                 return
+
+
+async def _relayed(runtime: Runtime) -> Frames:
+    """Events of Sessions that this process itself announces. It does not observe other processes for that: two servers
+    would pass on each other's events for ever."""
+    with runtime.log.bus.subscribe(PUBLIC) as subscription:
+        yield _connected(runtime)
+        while batch := await subscription.next():
+            own = [item.wire for item in batch if item.aggregate_id is not None and not item.relayed]
+            if own:
+                yield b"".join([b"data: %s\n\n" % wire for wire in own])
+
+
+def _connected(runtime: Runtime) -> bytes:
+    connected = EventEnvelope(
+        id=runtime.new_event_id(), type="server.connected", data=msgspec.Raw(encode(ServerConnected()))
+    )
+    return b"data: %s\n\n" % encode(connected)

@@ -146,7 +146,7 @@ async def events(call: Call) -> Frames:
     if after is None:
         resumed = call.headers.get("last-event-id", "")
         after = min(int(resumed[:20]), LAST_SEQUENCE) if resumed.isascii() and resumed.isdecimal() else -1
-    return _frames(call, after)
+    return _live_frames(call, after) if call.query.live else _frames(call, after)
 
 
 async def messages(call: Call) -> PageOf:
@@ -184,6 +184,12 @@ async def _frames(call: Call, after: int) -> Frames:
     async with aclosing(call.runtime.sessions.events(call.params.session_id, after=after)) as batches:  # type: ignore[type-var]
         async for batch in batches:
             yield b"".join([b"data: %s\n\n" % encode(event) for event in batch])
+
+
+async def _live_frames(call: Call, after: int) -> Frames:
+    async with aclosing(call.runtime.sessions.live_events(call.params.session_id, after=after)) as batches:  # type: ignore[type-var]
+        async for batch in batches:
+            yield b"".join([b"data: %s\n\n" % event for event in batch])
 
 
 def _raw(message: StoredMessage) -> msgspec.Raw:

@@ -48,6 +48,11 @@ select coalesce(max(position), 0) from event
 -- By position alone: an index would put the groups in order, and be read from end to end for that.
 select aggregate_id, max(position), max(seq) from event not indexed where position > :position group by aggregate_id
 
+-- name: event.range_since
+-- Which aggregates have commits after a position: the position reached, and the first and last sequence among them.
+select aggregate_id, max(position), min(seq), max(seq) from event not indexed
+where position > :position group by aggregate_id
+
 -- name: event.aggregates
 select aggregate_id from event_sequence order by aggregate_id
 

@@ -83,6 +83,9 @@ select id, parent_id, project_id, agent, model, cost, tokens_input, tokens_outpu
   directory, workspace_id, path, revert
 from session where id = :id
 
+-- name: session.place
+select directory, workspace_id from session where id = :id
+
 -- name: session.glance
 -- A Session and of which deliveries something waits, in one look.
 select id, parent_id, project_id, agent, model, cost, tokens_input, tokens_output, tokens_reasoning,

@@ -3,7 +3,8 @@
 Invariants
 - The assistant message starts with the first content or with a failure, and ends with exactly one terminal event.
 - What one network read completed, or one slice of a large read, is one commit.
-- A delta is announced only after the start of its block has been, and never after its end."""
+- A delta is announced only after the start of its block has been, and never after its end. While anyone observes from
+  the start, the deltas of a block add up to its text: what is left at the end is announced with the end."""
 
 from __future__ import annotations
 
@@ -225,22 +226,22 @@ class TurnPublisher:
         return self.message_id
 
     def _end_text(self, id: str) -> None:
-        self._announce_deltas()
-        text = _opened(self._texts, id).whole()
+        fragment = _opened(self._texts, id)
         del self._texts[id]
-        self._stage(ev.TextEnded, text_id=id, text=text)
+        self._stage_rest(TextDelta, fragment, text_id=id)
+        self._stage(ev.TextEnded, text_id=id, text=fragment.whole())
 
     def _end_reasoning(self, id: str, metadata: ProviderMetadata | None) -> None:
-        self._announce_deltas()
-        text = _opened(self._reasonings, id).whole()
+        fragment = _opened(self._reasonings, id)
         del self._reasonings[id]
-        self._stage(ev.ReasoningEnded, reasoning_id=id, text=text, provider_metadata=metadata)
+        self._stage_rest(ReasoningDelta, fragment, reasoning_id=id)
+        self._stage(ev.ReasoningEnded, reasoning_id=id, text=fragment.whole(), provider_metadata=metadata)
 
     def _end_input(self, id: str) -> None:
-        self._announce_deltas()
-        text = _opened(self._inputs, id).whole()
+        fragment = _opened(self._inputs, id)
         del self._inputs[id]
-        self._stage(ev.ToolInputEnded, call_id=id, text=text)
+        self._stage_rest(ToolInputDelta, fragment, call_id=id)
+        self._stage(ev.ToolInputEnded, call_id=id, text=fragment.whole())
 
     def _check_name(self, id: str, name: str) -> None:
         if self._names.get(id, name) != name:
@@ -293,23 +294,32 @@ class TurnPublisher:
             self._schedule_flush()  # the block's start is still on its way
 
     def _announce_deltas(self) -> None:
-        if not self._log.bus.observed or not self._outbox.idle:
-            return  # the end of the block brings the whole text anyway
-        stamp = {
-            "timestamp": self._clock.now(),
-            "session_id": self._turn.session_id,
-            "assistant_message_id": self.message_id or "",
-        }
-        location = self._turn.location
+        if not self._log.bus.observed:
+            return
         for id, fragment in self._texts.items():
-            if delta := fragment.take_new():
-                self._log.announce(TextDelta(text_id=id, delta=delta, **stamp), location=location)  # type: ignore[arg-type]
+            self._announce(TextDelta, fragment, text_id=id)
         for id, fragment in self._reasonings.items():
-            if delta := fragment.take_new():
-                self._log.announce(ReasoningDelta(reasoning_id=id, delta=delta, **stamp), location=location)  # type: ignore[arg-type]
+            self._announce(ReasoningDelta, fragment, reasoning_id=id)
         for id, fragment in self._inputs.items():
-            if delta := fragment.take_new():
-                self._log.announce(ToolInputDelta(call_id=id, delta=delta, **stamp), location=location)  # type: ignore[arg-type]
+            self._announce(ToolInputDelta, fragment, call_id=id)
+
+    def _announce(self, kind: type[Record], fragment: _Fragment, **block: str) -> None:
+        if delta := fragment.take_new():
+            self._log.announce(self._delta(kind, delta, block), location=self._turn.location)
+
+    def _stage_rest(self, kind: type[Record], fragment: _Fragment, **block: str) -> None:
+        """What of a block was not announced travels with its end, since even its start may still be on its way."""
+        if self._log.bus.observed and (delta := fragment.take_new()):
+            self._outbox.stage(self._delta(kind, delta, block))
+
+    def _delta(self, kind: type[Record], delta: str, block: dict[str, str]) -> Record:
+        return kind(
+            timestamp=self._clock.now(),
+            session_id=self._turn.session_id,
+            assistant_message_id=self.message_id or "",
+            delta=delta,
+            **block,
+        )
 
     def close(self) -> None:
         if self._flush is not None:

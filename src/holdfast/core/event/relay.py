@@ -1,0 +1,301 @@
+"""Announces on the bus what every process on the database commits, and the live events that other servers pass on.
+
+Invariants
+- While anyone observes, each event of an aggregate is announced once and in sequence, whichever process committed it.
+- A live event keeps its place behind the durable events that were announced in its process before it. One that another
+  process passed on after its block was seen to end is dropped: the end has carried the whole text.
+- Nothing is read while nobody observes. What has to wait for a read waits in `_held`, which is bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict, deque
+from contextlib import ExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Protocol
+
+from holdfast.core.database.errors import StorageError
+from holdfast.core.event.block import block_of_delta, block_of_end
+from holdfast.core.event.bus import CAPACITY, Announcement
+from holdfast.schema.codec import decoder
+from holdfast.schema.event import EventEnvelope
+from holdfast.schema.frozen import Frozen
+from holdfast.schema.record import Record
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+    from holdfast.core.database.database import Database
+    from holdfast.core.database.unit import Row
+    from holdfast.core.event.block import Block
+    from holdfast.core.event.bus import Bus, Subscription
+    from holdfast.core.event.signal import Signals
+
+PAGE = 200
+HELD_LIMIT = 4_096
+"""Units that wait for a read, of all aggregates together."""
+HEARD_LIMIT = 10_000
+"""Aggregates whose last announced sequence is remembered."""
+ENDED_LIMIT = 1_024
+"""Blocks that are remembered as ended."""
+GRACE_SECONDS = 0.02
+"""How long a read waits for other servers to pass on the same events, and their deltas, themselves."""
+
+log = logging.getLogger(__name__)
+
+
+class Links(Protocol):
+    """Connections to other servers on this database. What arrives is given to `Relay.receive`."""
+
+    @property
+    def standing(self) -> bool:
+        """Whether there is any."""
+
+    async def open(self) -> None:
+        """Called when the first observer comes; returns once the connections stand, or soon."""
+
+    async def close(self) -> None:
+        """Called when the last observer has gone."""
+
+
+class _Unit(Frozen):
+    """What is announced together. A live event has neither `first` nor `last`."""
+
+    announcements: Sequence[Announcement]
+    first: int | None = None
+    last: int = -1
+
+
+class _Subject(Record):
+    session_id: str | None = None
+
+
+class Relay:
+    def __init__(
+        self,
+        database: Database,
+        bus: Bus,
+        signals: Signals,
+        restore: Callable[[str, Sequence[Row]], Awaitable[list[Announcement]]],
+    ) -> None:
+        """`restore` makes announcements of stored rows, of those that observers may hear of."""
+        self._database = database
+        self._bus = bus
+        self._signals = signals
+        self._restore = restore
+        self._observers = 0
+        self._starting: asyncio.Task[None] | None = None
+        self._active = False
+        self._watching = ExitStack()
+        self._position = 0
+        self._heard: OrderedDict[str, int] = OrderedDict()
+        self._held: dict[str, deque[_Unit]] = {}
+        self._ended: OrderedDict[Block, None] = OrderedDict()
+        self._wanted = False
+        self._looking: asyncio.Task[None] | None = None
+        self._grace: asyncio.TimerHandle | None = None
+        self._closing: set[asyncio.Task[None]] = set()
+        self._closed = False
+        self.links: Links | None = None
+
+    @asynccontextmanager
+    async def observe(
+        self, types: frozenset[str] | None = None, *, capacity: int = CAPACITY, aggregate_id: str | None = None
+    ) -> AsyncIterator[Subscription]:
+        """Everything from now on, of all processes."""
+        with self._bus.subscribe(types, capacity=capacity, aggregate_id=aggregate_id) as subscription:
+            self._observers += 1
+            try:
+                if self._starting is None:
+                    self._starting = asyncio.get_running_loop().create_task(self._start(), name="holdfast-relay")
+                await asyncio.shield(self._starting)
+                yield subscription
+            finally:
+                self._observers -= 1
+                if self._observers == 0:
+                    self._stop()
+
+    def committed(self, aggregate_id: str, first: int, last: int, announcements: Sequence[Announcement]) -> None:
+        """Announce what this process committed, with the live events between. Waits only where something that another
+        process committed before has not been announced yet, or may not have been."""
+        self._take(aggregate_id, _Unit(announcements, first, last))
+
+    def live(self, announcement: Announcement) -> None:
+        held = self._held.get(announcement.aggregate_id or "")
+        if held:
+            self._hold(announcement.aggregate_id or "", _Unit((announcement,)))
+        else:
+            self._bus.announce(announcement)
+
+    def receive(self, wire: bytes) -> None:
+        """An event that another process has announced. Raises msgspec.DecodeError for what is none."""
+        event: EventEnvelope = decoder(EventEnvelope).decode(wire)
+        position = event.durable
+        if position is not None:
+            item = Announcement(event.id, event.type, position.aggregate_id, wire, position.seq, relayed=True)
+            if position.seq > self._heard.get(position.aggregate_id, -1):
+                self._take(position.aggregate_id, _Unit((item,), position.seq, position.seq))
+            return
+        subject: _Subject = decoder(_Subject).decode(event.data)
+        if subject.session_id is None or block_of_delta(event.type, event.data) in self._ended:
+            return
+        self.live(Announcement(event.id, event.type, subject.session_id, wire, relayed=True))
+
+    async def close(self) -> None:
+        self._stop()
+        self._closed = True
+        if tasks := {task for task in (self._looking, *self._closing) if task is not None}:
+            await asyncio.wait(tasks)
+
+    # -- starting and stopping ----------------------------------------------------------------------------------
+
+    async def _start(self) -> None:
+        rows = await self._database.fetch("event.position", {})
+        position = rows[0][0]
+        assert isinstance(position, int)
+        self._position = position
+        if self._observers == 0:
+            return
+        self._active = True
+        self._watching.enter_context(self._signals.watch(self._changed))
+        if self._closing:
+            await asyncio.wait(self._closing)  # of an earlier observer
+        if self.links is not None:
+            await self.links.open()
+
+    def _stop(self) -> None:
+        if self._closed:
+            return
+        if self._starting is not None:
+            self._starting.cancel()
+            self._starting = None
+        self._active = False
+        self._watching.close()
+        self._heard.clear()
+        self._ended.clear()
+        self._release_all()
+        if self._grace is not None:
+            self._grace.cancel()
+            self._grace = None
+        if self.links is not None:
+            closing = asyncio.get_running_loop().create_task(self.links.close(), name="holdfast-relay-links")
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+
+    # -- order --------------------------------------------------------------------------------------------------
+
+    def _take(self, aggregate_id: str, unit: _Unit) -> None:
+        """Announce a unit now if nothing is missing before it, else as soon as that was read."""
+        assert unit.first is not None
+        heard = self._heard.get(aggregate_id)
+        complete = unit.first == 0 or (heard is not None and unit.first == heard + 1)
+        if not self._active or (complete and aggregate_id not in self._held):
+            self._announce(aggregate_id, unit)
+        else:
+            self._hold(aggregate_id, unit)
+            self._look_now()
+
+    def _announce(self, aggregate_id: str, unit: _Unit) -> None:
+        for announcement in unit.announcements:
+            self._bus.announce(announcement)
+            if announcement.relayed and announcement.seq is not None and self.links is not None:
+                self._note_end(announcement)
+        if unit.first is not None and self._observers:
+            self._hear(aggregate_id, unit.last)
+
+    def _hear(self, aggregate_id: str, seq: int) -> None:
+        self._heard[aggregate_id] = seq
+        self._heard.move_to_end(aggregate_id)
+        if len(self._heard) > HEARD_LIMIT:
+            self._heard.popitem(last=False)
+
+    def _note_end(self, announcement: Announcement) -> None:
+        event: EventEnvelope = decoder(EventEnvelope).decode(announcement.wire)
+        block = block_of_end(event.type, event.data)
+        if block is not None:
+            self._ended[block] = None
+            if len(self._ended) > ENDED_LIMIT:
+                self._ended.popitem(last=False)
+
+    def _hold(self, aggregate_id: str, unit: _Unit) -> None:
+        self._held.setdefault(aggregate_id, deque()).append(unit)
+        if sum(map(len, self._held.values())) > HELD_LIMIT:
+            log.warning("more than %d events wait for the database; announcing them as they are", HELD_LIMIT)
+            self._release_all()
+
+    def _release_all(self) -> None:
+        """Announce what is held without what may be missing between: the database cannot be read, or nobody asks."""
+        held, self._held = self._held, {}
+        for aggregate_id, units in held.items():
+            for unit in units:
+                self._announce(aggregate_id, unit)
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    def _changed(self) -> None:
+        """Some process has committed something."""
+        if self.links is None or not self.links.standing:
+            self._look_now()
+        elif self._grace is None:
+            self._grace = asyncio.get_running_loop().call_later(GRACE_SECONDS, self._look_now)
+
+    def _look_now(self) -> None:
+        if self._grace is not None:
+            self._grace.cancel()
+            self._grace = None
+        self._wanted = True
+        if self._looking is None and self._active:
+            self._looking = asyncio.get_running_loop().create_task(self._look(), name="holdfast-relay-look")
+
+    async def _look(self) -> None:
+        try:
+            while self._wanted and self._active:
+                self._wanted = False
+                await self._announce_stored()
+        except StorageError:
+            log.exception("reading what other processes committed")
+            self._release_all()
+        finally:
+            self._looking = None
+
+    async def _announce_stored(self) -> None:
+        """Everything that was committed since the last look and not announced yet, with what is held in its place."""
+        reached: dict[str, int] = {}
+        for aggregate_id, position, first, last in await self._database.fetch(
+            "event.range_since", {"position": self._position}
+        ):
+            assert isinstance(aggregate_id, str)
+            assert isinstance(position, int)
+            assert isinstance(first, int)
+            assert isinstance(last, int)
+            self._position = max(self._position, position)
+            reached[aggregate_id] = last
+            if aggregate_id not in self._heard:
+                self._hear(aggregate_id, first - 1)
+        for aggregate_id in {**reached, **self._held}:
+            await self._settle(aggregate_id)
+            await self._catch_up(aggregate_id, reached.get(aggregate_id, -1))
+
+    async def _settle(self, aggregate_id: str) -> None:
+        while units := self._held.get(aggregate_id):
+            if (first := units[0].first) is not None:
+                await self._catch_up(aggregate_id, first - 1)
+            if self._held.get(aggregate_id) is not units:
+                return  # released meanwhile
+            unit = units.popleft()
+            if unit.first is None or unit.last > self._heard.get(aggregate_id, -1):
+                self._announce(aggregate_id, unit)
+        self._held.pop(aggregate_id, None)
+
+    async def _catch_up(self, aggregate_id: str, last: int) -> None:
+        """Announce stored events up to a sequence."""
+        while (heard := self._heard.get(aggregate_id, last)) < last:
+            rows = await self._database.fetch(
+                "event.page", {"aggregate_id": aggregate_id, "after": heard, "limit": min(PAGE, last - heard)}
+            )
+            announcements = await self._restore(aggregate_id, rows)
+            if self._heard.get(aggregate_id) != heard:
+                continue  # announced meanwhile, or nobody observes any more
+            reached = rows[-1][0] if rows else last
+            assert isinstance(reached, int)
+            self._announce(aggregate_id, _Unit(announcements, heard + 1, reached))

@@ -1,0 +1,244 @@
+"""What every process commits, announced once and in order; and live events that another process passes on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from tests.core.event.samples import SES, Story
+
+from holdfast.core.clock import Ids, SystemClock
+from holdfast.core.database.database import SqliteDatabase
+from holdfast.core.database.errors import StorageError
+from holdfast.core.event import relay
+from holdfast.core.event.bus import Announcement, Subscription
+from holdfast.core.event.errors import SubscriberOverflow
+from holdfast.core.event.log import EventLog
+from holdfast.core.session.projector import SESSION_PROJECTORS
+from holdfast.schema.codec import encode
+from holdfast.schema.live_event import SessionIdle, TextDelta
+from holdfast.schema.manifest import MANIFEST
+from holdfast.schema.session_event import Synthetic, TextEnded, TextStarted, TodosReplaced
+
+pytestmark = pytest.mark.anyio
+
+BLOCK: dict[str, Any] = {"timestamp": 1, "session_id": SES, "assistant_message_id": "msg_a", "text_id": "t"}
+
+
+def delta(text: str) -> TextDelta:
+    return TextDelta(delta=text, **BLOCK)
+
+
+def note(number: int) -> Synthetic:
+    return Synthetic(timestamp=1, session_id=SES, message_id=f"msg_note{number}", text=str(number))
+
+
+class NoLinks:
+    """Links that a test plays itself."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.standing = True
+
+    async def open(self) -> None:
+        self.calls.append("open")
+
+    async def close(self) -> None:
+        self.calls.append("close")
+
+
+@pytest.fixture
+async def other(story: Story) -> AsyncIterator[EventLog]:
+    """The log of another process on the same file."""
+    database = SqliteDatabase(Path(story.database.path))
+    log = EventLog(database, MANIFEST, SESSION_PROJECTORS, Ids(SystemClock()))
+    yield log
+    await log.close()
+    database.close()
+
+
+async def heard(subscription: Subscription, count: int) -> list[Any]:
+    items: list[Any] = []
+    async with asyncio.timeout(10):
+        while len(items) < count:
+            items += [msgspec.json.decode(item.wire) for item in await subscription.next()]
+    return items
+
+
+def texts(items: list[Any]) -> list[str]:
+    return [item["data"].get("text") or item["data"].get("delta") or item["type"] for item in items]
+
+
+def wire(kind: str, payload: Any, seq: int | None = None) -> bytes:
+    position = {"durable": {"aggregateID": SES, "seq": seq, "version": 1}} if seq is not None else {}
+    return encode({"id": f"evt_{kind}{seq}", "type": f"session.next.{kind}", **position, "data": payload})
+
+
+async def test_two_writers_are_heard_in_one_order(story: Story, other: EventLog) -> None:
+    """API-431: 200 commits of two processes to one aggregate; in sequence, each once, private ones unheard."""
+    async with story.log.relay.observe() as live:
+        for number in range(0, 200, 4):
+            await asyncio.gather(
+                *(log.publish(note(number + place)) for place, log in enumerate((story.log, other, story.log))),
+                other.publish(TodosReplaced(timestamp=1, session_id=SES, todos=())),
+            )
+        items = await heard(live, 150)
+    seqs = [item["durable"]["seq"] for item in items]
+    assert seqs == sorted(set(seqs))
+    assert len(items) == 150
+
+
+async def test_a_live_event_waits_for_what_another_process_committed_before(story: Story, other: EventLog) -> None:
+    """API-431: this process's own commit lies behind a gap; what it says after it stays behind it."""
+    async with story.log.relay.observe() as live:
+        await story.log.publish(note(1))
+        await heard(live, 1)
+        await other.publish(note(2))
+        await story.log.publish(note(3))
+        story.log.announce(delta("after three"))
+        story.log.announce(SessionIdle(session_id="ses_other"))
+        items = await heard(live, 4)
+    assert [text for text in texts(items) if text != "session.idle"] == ["2", "3", "after three"]
+
+
+async def test_nothing_is_read_while_nobody_observes(
+    story: Story, other: EventLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """API-431: and whoever comes later gets no replay."""
+    await other.publish(note(1))
+    asked: list[str] = []
+    fetch = story.database.fetch
+
+    async def counting(name: str, params: Any) -> Any:
+        asked.append(name)
+        return await fetch(name, params)
+
+    monkeypatch.setattr(story.log.relay._database, "fetch", counting)
+    await story.log.publish(note(2))
+    assert asked == []
+    async with story.log.relay.observe() as live:
+        await other.publish(note(3))
+        assert texts(await heard(live, 1)) == ["3"]
+    assert not story.log.bus.observed
+
+
+async def test_links_are_opened_by_the_first_observer_and_closed_by_the_last(story: Story) -> None:
+    """API-432."""
+    links = story.log.relay.links = NoLinks()
+    async with story.log.relay.observe(), story.log.relay.observe():
+        assert links.calls == ["open"]
+    await asyncio.sleep(0)
+    assert links.calls == ["open", "close"]
+
+
+async def test_what_another_server_passes_on_keeps_its_order(story: Story, other: EventLog) -> None:
+    """API-432: durable events from the link or from the database, whichever is first; deltas after their start and not
+    after their end, and nothing of another instance."""
+    story.log.relay.links = NoLinks()
+    started, ended = TextStarted(**BLOCK), TextEnded(text="one two", **BLOCK)
+    async with story.log.relay.observe() as live:
+        first = (await other.publish(note(1))).first
+        await other.publish(started)
+        story.log.relay.receive(wire("text.started", started, first + 1))
+        story.log.relay.receive(wire("text.delta", delta("one")))
+        await other.publish(ended)
+        items = await heard(live, 4)
+        story.log.relay.receive(wire("text.started", started, first + 1))
+        story.log.relay.receive(wire("text.ended", ended, first + 2))
+        story.log.relay.receive(wire("text.delta", delta(" two")))
+        story.log.relay.receive(encode({"id": "evt_1", "type": "catalog.updated", "data": {}}))
+        story.log.announce(SessionIdle(session_id=SES))
+        (last,) = await heard(live, 1)
+    assert texts(items) == ["1", "session.next.text.started", "one", "one two"]
+    assert last["type"] == "session.idle", "the late delta and the foreign event are not passed on"
+
+
+async def test_what_a_link_sends_that_is_no_event_is_refused(story: Story) -> None:
+    """API-432: the link ends; nothing else is harmed."""
+    for garbage in (b"{", b"[]", b'{"id":"evt_1","type":"x","data":[]}'):
+        with pytest.raises(msgspec.DecodeError):
+            story.log.relay.receive(garbage)
+
+
+async def test_a_database_that_cannot_be_read_holds_nothing_back(
+    story: Story, other: EventLog, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """API-431: what this process itself commits and says is announced, and the trouble is logged."""
+    async with story.log.relay.observe() as live:
+        await story.log.publish(note(1))
+        await heard(live, 1)
+
+        async def broken() -> None:
+            raise StorageError("no")
+
+        monkeypatch.setattr(story.log.relay, "_announce_stored", broken)
+        await other.publish(note(2))
+        await story.log.publish(note(3))
+        story.log.announce(delta("after"))
+        assert texts(await heard(live, 2)) == ["3", "after"]
+    assert "other processes" in caplog.text
+
+
+async def test_what_waits_for_a_read_is_bounded(story: Story, other: EventLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """API-431: at the limit it waits, beyond it everything is announced as it is."""
+    monkeypatch.setattr(relay, "HELD_LIMIT", 3)
+    never = asyncio.Event()
+    async with story.log.relay.observe() as live:
+        await story.log.publish(note(1))
+        await heard(live, 1)
+        monkeypatch.setattr(story.log.relay, "_announce_stored", never.wait)
+        await other.publish(note(2))
+        await story.log.publish(note(3))
+        for number in range(2):
+            story.log.announce(delta(f"delta {number}"))
+        assert sum(map(len, story.log.relay._held.values())) == 3
+        story.log.announce(delta("delta 2"))
+        assert texts(await heard(live, 4)) == ["3", "delta 0", "delta 1", "delta 2"]
+        never.set()
+
+
+async def test_what_is_remembered_is_bounded(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+    """API-431, API-432: aggregates and ended blocks; the oldest give way, and are still announced once."""
+    monkeypatch.setattr(relay, "HEARD_LIMIT", 2)
+    monkeypatch.setattr(relay, "ENDED_LIMIT", 2)
+    story.log.relay.links = NoLinks()
+    async with story.log.relay.observe() as live:
+        for number in range(4):
+            story.log.relay._hear(f"ses_{number}", number)
+            ended = TextEnded(text="x", **{**BLOCK, "text_id": f"t{number}"})
+            story.log.relay._announce(
+                SES,
+                relay._Unit((Announcement("e", "session.next.text.ended", SES, wire("text.ended", ended), 0, True),)),
+            )
+        assert list(story.log.relay._heard) == ["ses_2", "ses_3"]
+        assert [block[2] for block in story.log.relay._ended] == ["t2", "t3"]
+        await story.log.publish(note(1))
+        assert texts(await heard(live, 5))[-1] == "1"
+
+
+async def test_a_session_is_followed_with_its_live_events(story: Story, other: EventLog) -> None:
+    """API-433, EVT-045: replay, then everything in order; live events of this Session alone, marked; a reader that
+    falls behind fails."""
+    await story.log.publish(note(1))
+    tail = aiter(story.log.tail_live(SES))
+    (first,) = await anext(tail)
+    story.log.announce(SessionIdle(session_id="ses_other"))
+    await story.log.publish(TextStarted(**BLOCK), delta("a"), TextEnded(text="a", **BLOCK))
+    await other.publish(note(2))
+    seen: list[bytes] = []
+    while len(seen) < 4:
+        seen += await anext(tail)
+    assert first.startswith(b'{"id":')
+    assert texts([msgspec.json.decode(item) for item in seen]) == ["session.next.text.started", "a", "a", "2"]
+    assert [item.startswith(b'{"live":true,') for item in seen] == [False, True, False, False]
+    for number in range(300):
+        story.log.announce(delta(str(number)))
+    left = 0
+    with pytest.raises(SubscriberOverflow):  # noqa: PT012
+        async for batch in tail:
+            left += len(batch)
+    assert left == 256
