@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from holdfast.core.database.errors import Refused
+from holdfast.core.database.errors import Refused, StorageError
 from holdfast.core.session.errors import Interrupted
 from holdfast.core.session.interrupt import Interrupt
 from holdfast.core.session.ownership import LOST
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
     from holdfast.schema.location import Location
 
 WAKES = 1_000
+START_SECONDS = 2.0
+"""How long a waiter gives the process that admitted an input to begin with it. That takes the lease before it prepares
+anything that lasts, so that only a process that died, or cannot start, takes longer."""
+UNSTARTED_LIMIT = 10_000
+"""Sessions of which it is remembered that this process could not start some input."""
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +51,8 @@ class Execution:
         self._ownership = ownership
         self._compactions: dict[str, list[_Compact]] = {}
         self._woken: set[str] = set()
+        self._unstarted: OrderedDict[str, frozenset[str]] = OrderedDict()
+        """Inputs that a drain of this process was to start and could not, by Session."""
         self._closed = False
         self._coordinator: RunCoordinator[str] = RunCoordinator(self._drain)
         ownership.serve(self._obey)
@@ -59,9 +67,43 @@ class Execution:
         await self._coordinator.run(session_id)
 
     async def wait(self, session_id: str) -> None:
-        """Returns when nothing executes this Session, here or in another process."""
-        await self._coordinator.wait(session_id)
-        await self._ownership.wait_elsewhere(session_id)
+        """Returns when nothing executes this Session, here or in another process, and every input that was admitted to
+        be started before the call has been handled: promoted and worked on, withdrawn, held back by an interruption,
+        passed over by a drain that ended badly, or tried here without success.
+
+        An input is to be started until a drain promotes it under its lease. Looking for the one before the other leaves
+        no moment in which neither is seen."""
+        given_up = False
+        while True:
+            await self._coordinator.wait(session_id)
+            pending = await self._store.wakes(session_id) - self._unstarted.get(session_id, frozenset())
+            if await self._ownership.elsewhere(session_id) is not None:
+                await self._ownership.wait_elsewhere(session_id)
+            elif self.here(session_id):
+                continue
+            elif not pending or given_up or self._closed:
+                return
+            elif not await self._begun(session_id, pending):
+                if await self._store.passed_over(pending):
+                    return
+                given_up = True  # whoever was to start it is gone
+                self.wake(session_id)
+
+    async def _begun(self, session_id: str, pending: frozenset[str]) -> bool:
+        """Whether anyone begins with these inputs in time."""
+        deadline = asyncio.get_running_loop().time() + START_SECONDS
+
+        async def met() -> bool:
+            return (
+                asyncio.get_running_loop().time() >= deadline
+                or not pending <= await self._store.wakes(session_id)
+                or await self._ownership.elsewhere(session_id) is not None
+                or self.here(session_id)
+                or self._closed
+            )
+
+        await self._ownership.until(met)
+        return asyncio.get_running_loop().time() < deadline
 
     async def interrupt(self, session_id: str) -> None:
         """Returns once the running work, here or elsewhere, has ended and is recorded. Idle: nothing to do."""
@@ -129,7 +171,10 @@ class Execution:
 
     async def _drain(self, session_id: str, force: bool, interrupt: Interrupt) -> None:
         location: Location | None = None
+        pending: frozenset[str] = frozenset()
+        self._unstarted.pop(session_id, None)
         try:
+            pending = await self._store.wakes(session_id)
             if force and await self._ownership.elsewhere(session_id) is not None:
                 # Joining across processes: wait for the other one, and do not run again on top of it.
                 joined = self._ownership.wait_elsewhere(session_id)
@@ -144,8 +189,10 @@ class Execution:
             while not await self._attempt(session_id, location, force, interrupt):
                 pass  # another process was a moment faster; see what is left to do
         except Interrupted:
+            await self._note_unstarted(session_id, pending)
             raise
         except Exception as error:
+            await self._note_unstarted(session_id, pending)
             self._report(session_id, location, error)
             for request in self._compactions.pop(session_id, []):
                 _settle(request, error)
@@ -153,6 +200,17 @@ class Execution:
         finally:
             if location is not None:
                 self._announce(session_id, location, Idle())
+
+    async def _note_unstarted(self, session_id: str, pending: frozenset[str]) -> None:
+        """So that nobody here waits for what this process has tried in vain."""
+        try:
+            left = pending & await self._store.wakes(session_id)
+        except StorageError:
+            left = pending
+        if left:
+            self._unstarted[session_id] = left
+            if len(self._unstarted) > UNSTARTED_LIMIT:
+                self._unstarted.popitem(last=False)
 
     async def _attempt(self, session_id: str, location: Location, force: bool, interrupt: Interrupt) -> bool:
         """One try at draining; False when the lease went to someone else at the last moment."""
@@ -168,6 +226,8 @@ class Execution:
             interrupt.check()
             return True
         try:
+            if location not in self._locations:
+                await self._ownership.take(lease)  # opening it may last, and others are to see who does
             async with self._locations.use(location) as services:
                 compacted = await self._compact_first(session_id, services.runner, lease, interrupt)
                 # Compacting by hand takes no turn, unless someone also woke the Session.

@@ -5,7 +5,8 @@ Invariants
   exists. Tokens only grow; releasing a lease keeps its token.
 - An owner holds an operating-system lock named after its id for as long as its process lives: after `kill -9` the
   next one takes over at once. The heartbeat is only for an owner that was stopped and cannot let go.
-- Taking a lease costs no commit of its own: it travels with the first thing that the drain writes."""
+- Taking a lease costs no commit of its own: it travels with the first thing that the drain writes. Only a drain that
+  has to open its Location first takes it before, so that others see who works on the Session meanwhile."""
 
 from __future__ import annotations
 
@@ -170,7 +171,7 @@ class Ownership:
         if holder is None:
             return
         request = await self._ask(holder, "interrupt")
-        await self._until(lambda: self._answered(request, holder))
+        await self.until(lambda: self._answered(request, holder))
 
     async def wait_elsewhere(self, session_id: str) -> None:
         """Returns when no other process executes this Session."""
@@ -179,7 +180,7 @@ class Ownership:
             return await self.elsewhere(session_id) is None
 
         if not await free():
-            await self._until(free)
+            await self.until(free)
 
     async def close(self) -> None:
         self._stop_serving()
@@ -267,7 +268,8 @@ class Ownership:
         await self._database.submit(Unit(holder.session_id, local=(Statement("control.done", {"id": request}),)))
         return True
 
-    async def _until(self, met: Callable[[], Awaitable[bool]]) -> None:
+    async def until(self, met: Callable[[], Awaitable[bool]]) -> None:
+        """Look again whenever any process has committed something, and a few times a second."""
         changed = asyncio.Event()
         with self._log.signals.watch(changed.set):
             while not await met():

@@ -18,6 +18,8 @@ from holdfast.schema.session import CacheTokens, RecordTime, Revert, Session, Se
 from holdfast.schema.session_event import TurnDispatched
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from holdfast.core.database.database import Database
     from holdfast.core.database.unit import Row
     from holdfast.core.filesystem.content import Kind
@@ -222,6 +224,15 @@ class SessionStore:
     async def all_pending(self, session_id: str) -> list[Admission]:
         """Everything that was admitted and neither promoted nor withdrawn, oldest first."""
         return [admission(row) for row in await self._database.fetch("inbox.pending", {"session_id": session_id})]
+
+    async def wakes(self, session_id: str) -> frozenset[str]:
+        """Pending inputs that were admitted to be started, by whichever process."""
+        rows = await self._database.fetch("inbox.wakes", {"session_id": session_id})
+        return frozenset(str(row[0]) for row in rows)
+
+    async def passed_over(self, input_ids: Iterable[str]) -> bool:
+        """Whether drains went on without these inputs, which then wait for somebody's decision."""
+        return all([await self._database.fetch("inbox.passed_over", {"id": id}) for id in input_ids])
 
     async def lost_wakes(self, limit: int) -> list[str]:
         """Sessions whose pending input was to be woken."""

@@ -66,6 +66,20 @@ delete from session_wake where input_id = :id
 -- An interrupt keeps pending input back until someone wakes it.
 delete from session_wake where session_id = :session_id
 
+-- name: inbox.wakes
+-- Pending input of a Session whose wake was asked for.
+select waking.input_id from session_wake waking
+join session_input input on input.id = waking.input_id
+where waking.session_id = :session_id and input.promoted_seq is null and input.withdrawn_seq is null
+
+-- name: inbox.passed_over
+-- Whether a drain did something after an input was admitted and left the input where it was.
+select 1 from session_input input
+where input.id = :id and exists (
+  select 1 from event where aggregate_id = input.session_id and seq > input.admitted_seq and type in (
+    'session.next.prompted.1', 'session.next.turn.dispatched.1', 'session.next.turn.abandoned.1',
+    'session.next.step.ended.2', 'session.next.step.failed.2'))
+
 -- name: inbox.lost_wakes
 -- Sessions with pending input whose wake was asked for.
 select distinct waking.session_id from session_wake waking
