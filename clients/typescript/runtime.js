@@ -2,10 +2,14 @@
 
 const JSON_TYPE = "application/json"
 const STREAM_TYPE = "text/event-stream"
+const ACCEPTED = { stream: STREAM_TYPE, raw: "*/*" }
 const FRAME_LIMIT = 64 * 1024 * 1024
 const FIRST_DELAY = 250
 const LONGEST_DELAY = 8000
 const PASSING = [502, 503, 504]
+const FINISHED = 1000
+const EXITED = 4404
+const UNREAD_LIMIT = 4 * 1024 * 1024
 
 /** A failure of the way there or back; `reason` says which. Compare `_tag`, not the class. */
 export class ClientError extends Error {
@@ -38,22 +42,62 @@ export function caller({ baseUrl, fetch = globalThis.fetch, headers = {} }) {
 }
 
 /**
- * A stream of durable events that survives lost connections: reopened after the last sequence that was seen, with
- * bounded delays, and no event twice. `open` is called with that sequence.
+ * Opens terminals: asks for a ticket, since a page cannot send headers with a WebSocket, and connects with it. The
+ * ticket's own address is that of the connection with `-token` behind it.
  */
-export async function* follow(open, { after, attempts = 8, signal } = {}) {
+export function connector(options) {
+  const root = options.baseUrl.replace(/\/+$/, "")
+  return (operation) => {
+    const ticket = caller(options)({
+      ...operation,
+      method: "POST",
+      path: `${operation.path}-token`,
+      shape: "location",
+      headers: { "x-opencode-ticket": "1" },
+      query: ["location"],
+    })
+    return async (input, call = {}) => {
+      const WebSocket = options.webSocket ?? globalThis.WebSocket
+      if (!WebSocket) throw new ClientError("Transport", "there is no WebSocket here; give one as the option `webSocket`")
+      const given = input.ticket ?? (await ticket(input, call)).data.ticket
+      const url = new URL(root + target(operation, { ...input, ticket: given }), globalThis.location?.href)
+      url.protocol = url.protocol === "https:" ? "wss:" : "ws:"
+      return opened(new WebSocket(url.href), call)
+    }
+  }
+}
+
+/**
+ * A stream that survives lost connections: reopened after the last sequence that was seen, with growing delays, and no
+ * durable event twice. `open` is called with that sequence and with options to pass on to the operation.
+ */
+export async function* follow(open, { after, attempts = 8, silence = 45_000, signal, onReconnect, onHeartbeat } = {}) {
   let last = after
   let failures = 0
+  let failure
+  const options = {
+    signal,
+    silence,
+    onOpen: () => {
+      if (failures) onReconnect?.({ attempts: failures, after: last, error: failure })
+    },
+    onHeartbeat: () => {
+      failures = 0
+      onHeartbeat?.()
+    },
+  }
   for (;;) {
-    let failure
     try {
-      for await (const event of open(last)) {
+      for await (const event of open(last, options)) {
         const sequence = event.durable?.seq
-        if (sequence === undefined || (last !== undefined && sequence <= last)) continue
-        last = sequence
+        if (sequence !== undefined) {
+          if (last !== undefined && sequence <= last) continue
+          last = sequence
+        }
         failures = 0
         yield event
       }
+      failure = undefined
     } catch (error) {
       if (signal?.aborted || !passing(error)) throw error
       failure = error
@@ -61,7 +105,8 @@ export async function* follow(open, { after, attempts = 8, signal } = {}) {
     if (signal?.aborted) return
     failures += 1
     if (failures > attempts) throw failure ?? new ClientError("Transport", "the stream ends again and again")
-    await pause(Math.min(FIRST_DELAY * 2 ** (failures - 1), LONGEST_DELAY), signal)
+    const span = Math.min(FIRST_DELAY * 2 ** (failures - 1), LONGEST_DELAY)
+    await pause(span * (0.5 + Math.random() / 2), signal)
   }
 }
 
@@ -89,8 +134,15 @@ async function exchange({ root, fetch, headers, operation, input, options = {} }
   else options.signal?.addEventListener("abort", abort, { once: true })
   const expired = () => closing.abort(new ClientError("Transport", `no answer within ${options.timeout} ms`))
   const timer = options.timeout === undefined ? undefined : setTimeout(expired, options.timeout)
+  let watch
+  const silent = () => closing.abort(new ClientError("Transport", `nothing was heard for ${options.silence} ms`))
+  const heard = () => {
+    clearTimeout(watch)
+    if (options.silence !== undefined && operation.shape === "stream") watch = setTimeout(silent, options.silence)
+  }
   const close = () => {
     clearTimeout(timer)
+    clearTimeout(watch)
     options.signal?.removeEventListener("abort", abort)
     closing.abort()
   }
@@ -98,12 +150,13 @@ async function exchange({ root, fetch, headers, operation, input, options = {} }
     const response = await fetch(url, {
       method: operation.method,
       headers: merged(operation, headers, options.headers),
-      body: operation.payload && JSON.stringify(pick(input, operation.payload)),
+      ...(operation.payload && { body: JSON.stringify(pick(input, operation.payload)) }),
       signal: closing.signal,
     })
     if (operation.shape === "stream") clearTimeout(timer)
+    heard()
     const kind = (response.headers.get("content-type") ?? "").split(";")[0].trim()
-    return { response, close, kind, told: (error) => Promise.reject(transport(error, options.signal)) }
+    return { response, close, heard, kind, options, told: (error) => Promise.reject(transport(error, options.signal)) }
   } catch (error) {
     close()
     throw transport(error, options.signal)
@@ -113,6 +166,9 @@ async function exchange({ root, fetch, headers, operation, input, options = {} }
 async function value(operation, start) {
   const { response, close, kind, told } = await start()
   try {
+    if (operation.shape === "raw" && response.status === 200) {
+      return new Uint8Array(await response.arrayBuffer().catch(told))
+    }
     const text = response.status === 204 ? "" : await response.text().catch(told)
     if (response.status !== 200 && response.status !== 204) throw failure(operation, response.status, kind, text)
     return operation.shape === "void" ? undefined : unwrapped(operation.shape, kind, text)
@@ -136,7 +192,7 @@ function lazily(operation, start) {
 }
 
 async function* elements(operation, start) {
-  const { response, close, kind, told } = await start()
+  const { response, close, heard, kind, options, told } = await start()
   let reader
   try {
     if (response.status !== 200) throw failure(operation, response.status, kind, await response.text().catch(told))
@@ -144,10 +200,14 @@ async function* elements(operation, start) {
     reader = response.body.getReader()
     const decoder = new TextDecoder("utf-8", { fatal: true })
     const frames = new Frames()
+    let heartbeats = 0
+    options.onOpen?.()
     for (;;) {
       const { done, value } = await reader.read().catch(told)
+      heard()
       const text = decoded(decoder, value, done)
       for (const frame of done ? frames.finish(text) : frames.feed(text)) yield parsed(frame)
+      for (; heartbeats < frames.comments; heartbeats += 1) options.onHeartbeat?.()
       if (done) return
     }
   } finally {
@@ -161,6 +221,7 @@ class Frames {
   parts = []
   size = 0
   heldReturn = false
+  comments = 0
 
   feed(chunk) {
     const text = this.normalised(chunk)
@@ -174,11 +235,24 @@ class Frames {
     this.parts = []
     this.size = 0
     this.hold(whole.slice(end + 2))
-    return split(whole.slice(0, end))
+    return this.split(whole.slice(0, end))
+  }
+
+  split(block) {
+    const frames = block.split("\n\n").map((frame) => {
+      const data = frame
+        .split("\n")
+        .filter((line) => line.startsWith("data:"))
+        .map((line) => line.slice(line[5] === " " ? 6 : 5))
+        .join("\n")
+      if (!data && frame.startsWith(":")) this.comments += 1
+      return data
+    })
+    return frames.filter((data) => data)
   }
 
   finish(text) {
-    return split(this.parts.join("") + this.normalised(text))
+    return this.split(this.parts.join("") + this.normalised(text))
   }
 
   normalised(chunk) {
@@ -196,15 +270,79 @@ class Frames {
   }
 }
 
-function split(block) {
-  const frames = block.split("\n\n").map((frame) =>
-    frame
-      .split("\n")
-      .filter((line) => line.startsWith("data:"))
-      .map((line) => line.slice(line[5] === " " ? 6 : 5))
-      .join("\n"),
-  )
-  return frames.filter((data) => data)
+/** Wraps a WebSocket on a terminal, once it is open. What is not read is bounded, since a WebSocket cannot be slowed. */
+function opened(socket, { signal } = {}) {
+  const unread = []
+  let size = 0
+  let cursor
+  let ending
+  let wake = () => {}
+  socket.binaryType = "arraybuffer"
+  const end = (error) => {
+    ending ??= { error }
+    wake()
+  }
+  const leave = () => {
+    end(signal.reason)
+    socket.close()
+  }
+  const terminal = {
+    get cursor() {
+      return cursor
+    },
+    write: (text) => {
+      if (ending) throw ending.error ?? new ClientError("Transport", "the connection to the terminal is closed")
+      socket.send(text)
+    },
+    close: () => {
+      signal?.removeEventListener("abort", leave)
+      end()
+      socket.close()
+    },
+    async *[Symbol.asyncIterator]() {
+      try {
+        for (;;) {
+          while (unread.length) {
+            const piece = unread.shift()
+            if (typeof piece !== "string") {
+              cursor = parsed(new TextDecoder().decode(new Uint8Array(piece, 1))).cursor
+              continue
+            }
+            size -= piece.length
+            if (cursor !== undefined) cursor += piece.length
+            yield piece
+          }
+          if (ending?.error) throw ending.error
+          if (ending) return
+          await new Promise((resolve) => (wake = resolve))
+        }
+      } finally {
+        terminal.close()
+      }
+    },
+  }
+  socket.addEventListener("message", ({ data }) => {
+    if (ending) return
+    unread.push(data)
+    if (typeof data === "string") size += data.length
+    if (size > UNREAD_LIMIT) {
+      end(new ClientError("Transport", "the output of the terminal was not read; connect again from the cursor"))
+      socket.close()
+    }
+    wake()
+  })
+  socket.addEventListener("close", ({ code, reason }) => {
+    const finished = code === FINISHED || (code === EXITED && reason === "session exited")
+    end(finished ? undefined : new ClientError("Transport", `the terminal's connection was closed: ${code} ${reason}`))
+  })
+  return new Promise((resolve, reject) => {
+    if (signal?.aborted) leave()
+    else signal?.addEventListener("abort", leave, { once: true })
+    socket.addEventListener("open", () => resolve(terminal))
+    const failed = () => reject(ending?.error ?? new ClientError("Transport", "cannot connect to the terminal"))
+    socket.addEventListener("error", failed)
+    socket.addEventListener("close", failed)
+  })
 }
 
 function decoded(decoder, value, done) {
@@ -245,15 +383,18 @@ function transport(error, signal) {
 }
 
 function merged(operation, defaults, own) {
-  const headers = new Headers(defaults)
-  new Headers(own).forEach((value, name) => headers.set(name, value))
-  if (!headers.has("accept")) headers.set("accept", operation.shape === "stream" ? STREAM_TYPE : JSON_TYPE)
-  if (operation.payload && !headers.has("content-type")) headers.set("content-type", JSON_TYPE)
+  const headers = { accept: ACCEPTED[operation.shape] ?? JSON_TYPE, ...operation.headers }
+  if (operation.payload) headers["content-type"] = JSON_TYPE
+  for (const given of [defaults, own ?? {}]) {
+    for (const [name, value] of Object.entries(given)) headers[name.toLowerCase()] = value
+  }
   return headers
 }
 
 function target(operation, input) {
-  const path = operation.path.replace(/\{(\w+)\}/g, (_, name) => segment(name, input[name]))
+  const path = operation.path
+    .replace(/\{(\w+)\}/g, (_, name) => segment(name, input[name]))
+    .replace(/\*$/, () => String(input.path ?? "").split("/").map((part) => segment("path", part)).join("/"))
   const query = new URLSearchParams()
   for (const name of operation.query ?? []) append(query, name, input[name])
   return query.size ? `${path}?${query}` : path

@@ -14,33 +14,37 @@ if TYPE_CHECKING:
     from holdfast.client.errors import ApiError, ClientError
     from holdfast.client.generated.async_client import AsyncClient
     from holdfast.client.generated.sync_client import Client
-    from holdfast.client.resume import follow, follow_sync
+    from holdfast.client.resume import Patience, Reconnected, follow, follow_sync
     from holdfast.core.context.source import JsonCodec, Source
     from holdfast.core.tool.tool import ToolContext, ToolFailure
     from holdfast.embedded.asgi import asgi
     from holdfast.embedded.blocking import HoldfastSync
     from holdfast.embedded.holdfast import Holdfast
-    from holdfast.schema.event import Event
     from holdfast.schema.location import Location
     from holdfast.schema.model import ModelRef
     from holdfast.schema.prompt import PromptInput
     from holdfast.schema.session import Session
+    from holdfast.schema.typed_event import DurableEvent, Event, LiveEvent
 
 _PUBLIC = {
     "ApiError": "holdfast.client.errors",
     "AsyncClient": "holdfast.client.generated.async_client",
     "Client": "holdfast.client.generated.sync_client",
     "ClientError": "holdfast.client.errors",
-    "Event": "holdfast.schema.event",
+    "DurableEvent": "holdfast.schema.typed_event",
+    "Event": "holdfast.schema.typed_event",
     "Holdfast": "holdfast.embedded.holdfast",
     "HoldfastSync": "holdfast.embedded.blocking",
     "JsonCodec": "holdfast.core.context.source",
+    "LiveEvent": "holdfast.schema.typed_event",
     "Located": "holdfast.client.call",
     "Location": "holdfast.schema.location",
     "ModelRef": "holdfast.schema.model",
     "Options": "holdfast.client.call",
     "Page": "holdfast.client.call",
+    "Patience": "holdfast.client.resume",
     "PromptInput": "holdfast.schema.prompt",
+    "Reconnected": "holdfast.client.resume",
     "Session": "holdfast.schema.session",
     "Source": "holdfast.core.context.source",
     "ToolContext": "holdfast.core.tool.tool",
@@ -56,16 +60,20 @@ __all__ = [
     "AsyncClient",
     "Client",
     "ClientError",
+    "DurableEvent",
     "Event",
     "Holdfast",
     "HoldfastSync",
     "JsonCodec",
+    "LiveEvent",
     "Located",
     "Location",
     "ModelRef",
     "Options",
     "Page",
+    "Patience",
     "PromptInput",
+    "Reconnected",
     "Session",
     "Source",
     "ToolContext",

@@ -51,6 +51,37 @@ await check("prompt and follow", async () => {
   return { types }
 })
 
+await check("a file and the document", async () => {
+  const bytes = await client.files.read({ path: "hello.txt", location: { directory } })
+  assert.ok(bytes instanceof Uint8Array)
+  assert.equal(new TextDecoder().decode(bytes), "hello world\n")
+  assert.ok(guards.isNotFoundError(await caught(client.files.read({ path: "no/such file", location: { directory } }))))
+  for (const path of ["", "../x", "a//b", "/a"]) assert.ok((await caught(client.files.read({ path }))) instanceof TypeError)
+  const document = await client.openapi.document()
+  assert.equal(document.openapi, "3.1.0")
+})
+
+await check("a terminal", async () => {
+  const location = { directory }
+  const { data } = await client.ptys.create({ command: "/bin/sh", args: ["-c", "echo ready; read x; echo got $x"], location })
+  const socket = await client.ptys.connect({ ptyID: data.id, location })
+  let output = ""
+  for await (const piece of socket) {
+    output += piece
+    if (piece.includes("ready")) socket.write("typed\n")
+  }
+  assert.match(output, /got typed/)
+  assert.equal(socket.cursor, output.length)
+  const again = await client.ptys.connect({ ptyID: data.id, location, cursor: socket.cursor - 7 })
+  let rest = ""
+  for await (const piece of again) rest += piece
+  assert.equal(rest, output.slice(-7))
+  const gone = await caught(client.ptys.connect({ ptyID: "pty_unknown", location }))
+  assert.ok(guards.isPtyNotFoundError(gone))
+  const refused = await caught(client.ptys.connect({ ptyID: data.id, location, ticket: "wrong" }))
+  assert.equal(refused.reason, "Transport")
+})
+
 await check("live stream and permission", async () => {
   const path = join(dirname(directory), "outside.txt")
   writeFileSync(script, JSON.stringify([{ calls: [{ tool: "read", input: { path } }] }, { text: "done" }]))
@@ -98,7 +129,7 @@ const requests = []
 function playing(...answers) {
   requests.length = 0
   const fetch = async (url, init) => {
-    requests.push({ url, ...init, headers: Object.fromEntries(init.headers) })
+    requests.push({ url, ...init })
     const answer = answers.shift()
     if (answer instanceof Error) throw answer
     return answer
@@ -200,16 +231,47 @@ await check("streams", async () => {
   return { reasons, left }
 })
 
+await check("live events of a session", async () => {
+  const model = { id: "echo", providerID: "demo" }
+  const sessionID = (await client.sessions.create({ model, location: { directory } })).id
+  await client.sessions.prompt({ sessionID, prompt: { text: "one two three" } })
+  const marked = []
+  for await (const event of client.sessions.events({ sessionID, live: true })) {
+    if (event.durable === undefined) marked.push(event.live)
+    if (event.type === "session.next.step.ended") break
+  }
+  assert.ok(marked.every((mark) => mark === true))
+})
+
+await check("heartbeats and silence", async () => {
+  let beats = 0
+  const options = { onHeartbeat: () => (beats += 1), onOpen: () => (beats += 10) }
+  const playback = playing(sse([": heartbeat\n\n", frame(1), ": heart", "beat\n\n: heartbeat\n\n"]))
+  const seen = []
+  for await (const event of playback.sessions.events({ sessionID: "s" }, options)) seen.push(event.durable.seq)
+  assert.deepEqual([seen, beats], [[1], 13])
+  const quiet = new ReadableStream({ start: (controller) => controller.enqueue(bytes.encode(frame(1))) })
+  const silent = playing(new Response(quiet, { headers: { "content-type": "text/event-stream" } }))
+  const stream = silent.sessions.events({ sessionID: "s" }, { silence: 30 })[Symbol.asyncIterator]()
+  await stream.next()
+  const left = requests[0].signal
+  const cut = new Promise((resolve) => left.addEventListener("abort", () => resolve(left.reason)))
+  void stream.next().catch(() => {})
+  assert.equal((await cut).reason, "Transport")
+})
+
 await check("resume", async () => {
   const gone = json('{"_tag":"SessionNotFoundError","message":"gone"}', 404)
   const playback = playing(sse([frame(1), frame(2)], true), sse([frame(2), frame(3)]), new TypeError("reset"), gone)
   const seen = []
+  const again = []
+  const onReconnect = ({ attempts, after, error }) => again.push([attempts, after, error?.reason])
+  const open = (after, options) => playback.sessions.events({ sessionID: "s", after }, options)
   const following = async () => {
-    for await (const event of follow((after) => playback.sessions.events({ sessionID: "s", after }), { after: 0 })) {
-      seen.push(event.durable.seq)
-    }
+    for await (const event of follow(open, { after: 0, onReconnect })) seen.push(event.durable.seq)
   }
   assert.ok(guards.isSessionNotFoundError(await caught(following())))
   assert.deepEqual(requests.map(({ url }) => url.split("?")[1]), ["after=0", "after=2", "after=3", "after=3"])
+  assert.deepEqual(again, [[1, 2, "Transport"]])
   return { seen }
 })

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+TYPESCRIPT = "7.0.2"
 SCRIPT = Path(__file__).with_name("client.mjs")
 MODULE = Path(__file__).parents[2] / "clients" / "typescript" / "client.js"
 
@@ -17,7 +20,7 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(120)]
 
 @pytest.fixture
 def checks(node: str, project: Path, script: Path, server: str) -> dict[str, dict[str, Any]]:
-    command = [node, str(SCRIPT), str(MODULE), server, str(project), str(script)]
+    command = [node, "--experimental-websocket", str(SCRIPT), str(MODULE), server, str(project), str(script)]
     run = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
     lines = [json.loads(line) for line in run.stdout.splitlines()]
     assert run.returncode == 0, f"{lines[-1:]} {run.stderr}"
@@ -25,11 +28,14 @@ def checks(node: str, project: Path, script: Path, server: str) -> dict[str, dic
 
 
 def test_the_client_of_a_web_page(checks: dict[str, dict[str, Any]]) -> None:
-    """API-301, API-303, API-304, API-307, API-308, API-309, API-310, API-311, API-312, API-313, API-314: loaded as it
-    is, without a build; flat inputs, unwrapped answers, tagged errors, one ClientError, lazy streams, resuming."""
+    """API-301, API-303, API-304, API-307, API-308, API-309, API-310, API-311, API-312, API-313, API-314, API-430,
+    API-433, API-434, API-435: loaded as it is, without a build; flat inputs, unwrapped answers, tagged errors, one
+    ClientError, lazy streams, resuming, files, terminals."""
     assert list(checks) == [
         "create and list",
         "prompt and follow",
+        "a file and the document",
+        "a terminal",
         "live stream and permission",
         "declared failures",
         "timeout and abort",
@@ -37,6 +43,8 @@ def test_the_client_of_a_web_page(checks: dict[str, dict[str, Any]]) -> None:
         "other failures",
         "trusts the shape",
         "streams",
+        "live events of a session",
+        "heartbeats and silence",
         "resume",
     ]
     assert all(line["ok"] for line in checks.values())
@@ -58,3 +66,53 @@ def test_the_client_of_a_web_page(checks: dict[str, dict[str, Any]]) -> None:
     ]
     assert checks["streams"]["left"] is True
     assert checks["resume"]["seen"] == [1, 2, 3]
+
+
+@pytest.fixture(scope="module")
+def compiler() -> Path:
+    """The TypeScript compiler, outside the source tree and kept between runs."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "holdfast" / "acceptance"
+    place = cache / f"typescript-{TYPESCRIPT}"
+    if not place.is_dir():
+        if shutil.which("npm") is None:
+            pytest.skip("npm is not installed")
+        fresh = cache / f"installing-typescript-{os.getpid()}"
+        fresh.mkdir(parents=True)
+        command = ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(fresh), f"typescript@{TYPESCRIPT}"]
+        installed = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        assert installed.returncode == 0, installed.stderr
+        fresh.rename(place)
+    return place / "node_modules" / ".bin" / "tsc"
+
+
+STRICTEST = {
+    "strict": True,
+    "exactOptionalPropertyTypes": True,
+    "noUncheckedIndexedAccess": True,
+    "noImplicitOverride": True,
+    "noImplicitReturns": True,
+    "noPropertyAccessFromIndexSignature": True,
+    "noUnusedLocals": True,
+    "noUnusedParameters": True,
+    "verbatimModuleSyntax": True,
+    "isolatedModules": True,
+    "skipLibCheck": False,
+    "types": [],
+    "target": "ES2022",
+    "module": "NodeNext",
+    "moduleResolution": "NodeNext",
+    "noEmit": True,
+}
+
+
+@pytest.mark.parametrize(("source", "libraries"), [("usage.ts", ["ES2023"]), ("browser.ts", ["ES2023", "DOM"])])
+def test_the_declarations_compile_under_the_strictest_options(
+    tmp_path: Path, node: str, compiler: Path, source: str, libraries: list[str]
+) -> None:
+    """API-438: without the DOM library, and with it; events are told apart by their type."""
+    for path in (*MODULE.parent.glob("*.d.ts"), MODULE.parent / "package.json", SCRIPT.with_name(source)):
+        shutil.copy(path, tmp_path)
+    options = {"compilerOptions": {**STRICTEST, "lib": libraries}, "include": ["*.ts"]}
+    (tmp_path / "tsconfig.json").write_text(json.dumps(options), encoding="utf-8")
+    run = subprocess.run([str(compiler), "-p", str(tmp_path)], capture_output=True, text=True, timeout=60, check=False)
+    assert (run.returncode, run.stdout) == (0, "")

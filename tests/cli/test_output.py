@@ -11,9 +11,9 @@ import pytest
 from holdfast.cli.output import brief, heading, one_line, print_json, print_table, printable, visible
 from holdfast.cli.screen import Screen
 from holdfast.schema.codec import encode
-from holdfast.schema.event import Event
 from holdfast.schema.model import ModelRef
 from holdfast.schema.session_message import AssistantMessage, TextPart, Time
+from holdfast.schema.typed_event import LiveEvent
 
 
 @pytest.mark.parametrize(
@@ -159,8 +159,8 @@ def test_a_heading_is_plain_on_request(monkeypatch: pytest.MonkeyPatch, variable
 # -- events ------------------------------------------------------------------------------------------------------
 
 
-def event(kind: str, **data: object) -> tuple[Event, dict[str, object]]:
-    return Event(id="evt_1", type=f"session.next.{kind}", data=msgspec.Raw(encode(data))), data
+def event(kind: str, **data: object) -> tuple[LiveEvent, dict[str, object]]:
+    return LiveEvent(id="evt_1", type=f"session.next.{kind}", data=msgspec.Raw(encode(data))), data
 
 
 def test_a_block_that_was_joined_in_the_middle_is_shown_once_and_whole(capsys: pytest.CaptureFixture[str]) -> None:

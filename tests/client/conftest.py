@@ -111,7 +111,8 @@ def failure(status: int, tag: str, **fields: str) -> FakeResponse:
 
 def event(number: int) -> dict[str, Any]:
     position = {"aggregateID": "ses_1", "seq": number, "version": 1}
-    return {"id": f"evt_{number}", "type": "session.next.synthetic", "durable": position, "data": {"n": number}}
+    data = {"timestamp": number, "sessionID": "ses_1", "messageID": f"msg_{number}", "text": str(number)}
+    return {"id": f"evt_{number}", "type": "session.next.synthetic", "durable": position, "data": data}
 
 
 def frame(number: int) -> bytes:

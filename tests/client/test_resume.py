@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import aclosing
 
 import pytest
@@ -12,7 +13,8 @@ from tests.client.conftest import SSE, BlockingTransport, FakeResponse, FakeTran
 from holdfast.client.errors import ApiError, ClientError
 from holdfast.client.generated.async_client import AsyncClient
 from holdfast.client.generated.sync_client import Client
-from holdfast.client.resume import Patience, follow, follow_sync
+from holdfast.client.http import HttpTransport
+from holdfast.client.resume import Patience, Reconnected, follow, follow_sync
 
 pytestmark = pytest.mark.anyio
 
@@ -45,7 +47,7 @@ def collect_blocking(transport: BlockingTransport, patience: Patience) -> list[i
     seen: list[int] = []
     try:
         for event in follow_sync(Client(transport), "ses_1", patience=patience):
-            seen.append(event.durable.seq if event.durable else 0)
+            seen.append(event.durable.seq)
     except ApiError:
         return seen
     raise AssertionError("a follower never ends by itself")
@@ -125,3 +127,70 @@ def test_no_event_is_lost_or_repeated_wherever_it_breaks(cuts: list[tuple[int, i
     transport = BlockingTransport(*answers, GONE)
 
     assert collect_blocking(transport, Patience(attempts=20, first=0.0)) == list(range(1, at + 1))
+
+
+async def test_the_caller_is_told_when_the_stream_stands_again() -> None:
+    """API-434: how often it was tried, where it goes on, what had broken it; not at the first connection."""
+    told: list[Reconnected] = []
+    transport = FakeTransport(part(1, 2, error=LOST), LOST, LOST, part(3), GONE)
+    with pytest.raises(ApiError):
+        async for _ in follow(AsyncClient(transport), "ses_1", patience=AT_ONCE, on_reconnect=told.append):
+            pass
+
+    assert told == [Reconnected(3, 2, LOST)]
+
+
+async def test_live_events_pass_through_and_move_no_cursor() -> None:
+    """API-433, API-434."""
+    delta = b'data: {"live":true,"id":"evt_x","type":"invented","data":{}}\n\n'
+    answers = (FakeResponse(200, [frame(1), delta], content_type=SSE, failure=LOST), part(1, 2), GONE)
+    transport = FakeTransport(*answers)
+    seen: list[str] = []
+    with pytest.raises(ApiError):  # noqa: PT012
+        async for event in follow(AsyncClient(transport), "ses_1", live=True, patience=AT_ONCE):
+            seen.append(event.id)
+
+    assert seen == ["evt_1", "evt_x", "evt_2"]
+    assert [request.target.partition("?")[2] for request in transport.requests][:2] == [
+        "live=true",
+        "after=1&live=true",
+    ]
+
+
+async def test_a_heartbeat_is_told_of_and_ends_a_row_of_failures() -> None:
+    """API-434, API-435: an idle Session may lose its server any number of times."""
+    beats: list[int] = []
+    quiet = [FakeResponse(200, b": heartbeat\n\n", content_type=SSE, failure=LOST) for _ in range(20)]
+    with pytest.raises(ApiError):
+        async for _ in follow(
+            AsyncClient(FakeTransport(*quiet, GONE)), "ses_1", patience=AT_ONCE, on_heartbeat=lambda: beats.append(1)
+        ):
+            pass
+
+    assert len(beats) == 20
+
+
+async def test_a_connection_that_says_nothing_is_lost() -> None:
+    """API-434: no event and no heartbeat: a peer that vanished without a word is noticed, and left."""
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        asked.append(1)
+        body = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
+        writer.write(body + (frame(len(asked)) if len(asked) < 3 else b""))
+        await reader.read()
+        writer.close()
+
+    asked: list[int] = []
+    server = await asyncio.start_server(silent, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    patience = Patience(attempts=2, first=0.0, silence=0.05)
+    seen: list[int] = []
+    async with AsyncClient(HttpTransport(url)) as client:
+        with pytest.raises(ClientError):  # noqa: PT012
+            async for event in follow(client, "ses_1", patience=patience):
+                seen.append(event.durable.seq)
+    server.close()
+
+    assert seen == [1, 2]
+    assert len(asked) == 4

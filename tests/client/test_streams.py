@@ -7,6 +7,7 @@ import gc
 from contextlib import aclosing
 from typing import Any
 
+import msgspec
 import pytest
 from tests.client.conftest import SSE, FakeResponse, FakeTransport, failure, frame
 
@@ -212,4 +213,6 @@ async def test_a_large_event_within_the_bound_is_read() -> None:
     pieces = [text[start : start + MEBIBYTE] for start in range(0, len(text), MEBIBYTE)]
     client = AsyncClient(FakeTransport(streaming(*pieces)))
 
-    assert [len(bytes(event.data)) async for event in client.events.subscribe()] == [size + 2]
+    (event,) = [event async for event in client.events.subscribe()]
+    assert isinstance(event.data, msgspec.Raw), "of a type that is not known"
+    assert len(bytes(event.data)) == size + 2

@@ -23,9 +23,9 @@ from holdfast.core.database.errors import StorageUnavailable
 from holdfast.embedded.blocking import HoldfastSync
 from holdfast.embedded.loop_thread import LoopThread
 from holdfast.llm.offline import Call, ScriptedTransport, Turn
-from holdfast.schema.event import Event
 from holdfast.schema.model import ModelRef
 from holdfast.schema.session_message import AssistantMessage, ToolPart
+from holdfast.schema.typed_event import Event
 
 ECHO = ModelRef(id="echo", provider_id="demo")
 PATIENCE = 30.0

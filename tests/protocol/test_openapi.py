@@ -65,6 +65,8 @@ DIFFERENCES: dict[tuple[str, str], str] = {
     ("v2.event.subscribe", "200<type=project.directories.updated>: missing"): "API-151: no project copies",
     ("v2.pty.create", "503: added"): "TOL: there is a most of terminals",
     ("v2.pty.connect", "query.location*"): "API-031: spelled as everywhere else",
+    ("v2.pty.connect", "query.cursor: *number* instead of *string*"): "API-164: a number, spelled in digits",
+    ("v2.session.events", "query.live: added"): "API-433: live events on request",
 }
 
 

@@ -113,3 +113,12 @@ def test_the_cost_is_linear_in_the_bytes() -> None:
     (frame,) = read(*lines, b"\n", limit=10_000_000)
     assert len(frame) == 101 * 5_000 - 1
     assert time.process_time() - before < 0.5
+
+
+@pytest.mark.parametrize("size", [1, 3, 1000])
+def test_comments_are_counted_however_they_arrive(size: int) -> None:
+    """API-435: heartbeats are comments; one that stands beside data is none of them."""
+    text = b": heartbeat\n\ndata: 1\n\n: heartbeat\r\n\r\n: with\ndata: 2\n\n: heartbeat\n\n"
+    frames = SSEFrames(1000)
+    found = [data for start in range(0, len(text), size) for data in frames.feed(text[start : start + size])]
+    assert (found, frames.comments) == ([b"1", b"2"], 3)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from holdfast.cli.screen import Screen
     from holdfast.cli.terminal import Terminal
     from holdfast.client.generated.async_client import AsyncClient
-    from holdfast.schema.event import Event
+    from holdfast.schema.typed_event import Event
 
 T = TypeVar("T")
 

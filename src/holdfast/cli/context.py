@@ -11,8 +11,8 @@ from holdfast.cli.output import brief, heading, json_option, moment, print_json,
 
 if TYPE_CHECKING:
     from holdfast.client.generated.async_client import AsyncClient
-    from holdfast.schema.event import Event
     from holdfast.schema.insight import ContextSourceInfo, RequestContextInfo
+    from holdfast.schema.typed_event import Event
 
 
 @click.command("context", short_help="Show what a session's model is told, and what changed it.")
@@ -101,6 +101,6 @@ def _text(event: Event | None) -> str:
 
 
 def _fields(event: Event | None) -> dict[str, object]:
-    from holdfast.schema.codec import decode_any
+    from holdfast.schema.codec import decode_any, encode
 
-    return dict(decode_any(event.data)) if event is not None else {}
+    return dict(decode_any(encode(event.data))) if event is not None else {}

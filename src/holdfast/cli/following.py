@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from holdfast.cli.answering import Answering
     from holdfast.cli.screen import Screen
     from holdfast.client.generated.async_client import AsyncClient
-    from holdfast.schema.event import Event
+    from holdfast.schema.typed_event import Event
 
 SILENCE_SECONDS = 5.0
 """After this long without an event, what it waits for is shown; then after twice as long, and so on."""

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TextIO
 
-    from holdfast.schema.event import Event
     from holdfast.schema.prompt import Admission
     from holdfast.schema.session import Session
     from holdfast.schema.session_message import AssistantMessage
+    from holdfast.schema.typed_event import Event
 
 
 class Screen:
@@ -144,7 +144,8 @@ class JsonScreen(Screen):
 
 
 def fields(event: Event) -> dict[str, Any]:
-    found: dict[str, Any] = decode_any(event.data)
+    """The payload as it is on the wire."""
+    found: dict[str, Any] = decode_any(encode(event.data))
     return found
 
 

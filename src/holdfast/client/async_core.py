@@ -7,13 +7,25 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from holdfast.client.call import FRAME_LIMIT, Operation, decode, expect_stream, failure, outcome, request
+from holdfast.client.call import (
+    FRAME_LIMIT,
+    Heartbeats,
+    Operation,
+    Options,
+    element,
+    expect_stream,
+    failure,
+    outcome,
+    request,
+)
 from holdfast.client.errors import ClientError
+from holdfast.client.transport import NO_SOCKETS, SocketRefused, SocketTransport
 from holdfast.schema.sse import FrameTooLarge, SSEFrames
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping
 
+    from holdfast.client.terminal import PtySocket
     from holdfast.client.transport import AsyncTransport, Request, Response
 
 T = TypeVar("T")
@@ -81,11 +93,24 @@ class AsyncCore:
             await response.close()
         return outcome(operation, response.status, response.content_type, body)
 
+    async def connect(self, operation: Operation[T], **given: Any) -> PtySocket:
+        from holdfast.client.terminal import PtySocket, refusal
+
+        if not isinstance(self.transport, SocketTransport):
+            raise ClientError("Transport", NO_SOCKETS)
+        try:
+            return PtySocket(await self.transport.open_socket(request(operation, self._headers, **given)))
+        except SocketRefused as refused:
+            raise refusal(operation, refused) from refused
+
     def stream(self, operation: Operation[T], **given: Any) -> Stream[T]:
         asked = request(operation, self._headers, **given)
-        return Stream(lambda cut: self._elements(operation, asked, cut))
+        options = given.get("options") or Options()
+        return Stream(lambda cut: self._elements(operation, asked, options, cut))
 
-    async def _elements(self, operation: Operation[T], asked: Request, cut: Cut) -> AsyncGenerator[T, None]:
+    async def _elements(
+        self, operation: Operation[T], asked: Request, options: Options, cut: Cut
+    ) -> AsyncGenerator[T, None]:
         response = cut.response = await self.transport.send(asked)
         try:
             if cut.made:
@@ -93,13 +118,17 @@ class AsyncCore:
             if response.status != 200:
                 raise failure(operation, response.status, response.content_type, await response.read())
             expect_stream(response.status, response.content_type)
+            if options.on_open is not None:
+                options.on_open()
             frames = SSEFrames(FRAME_LIMIT)
+            heartbeats = Heartbeats(frames, options)
             async with aclosing(response.chunks()) as chunks:  # type: ignore[type-var]
                 async for chunk in chunks:
                     for frame in frames.feed(chunk):
-                        yield decode(operation.kind, frame)
+                        yield element(frame)  # type: ignore[misc]
+                    heartbeats.tell()
             for frame in frames.finish():
-                yield decode(operation.kind, frame)
+                yield element(frame)  # type: ignore[misc]
         except FrameTooLarge as error:
             raise ClientError("MalformedResponse", str(error)) from error
         except ClientError:

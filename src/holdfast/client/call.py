@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Generic, Literal, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -11,28 +12,44 @@ import msgspec
 from holdfast.client.errors import ApiError, ClientError
 from holdfast.client.transport import Request
 from holdfast.schema.codec import decoder, encode
-from holdfast.schema.event import Event
+from holdfast.schema.event import EventEnvelope
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.location import Location, LocationInfo
+from holdfast.schema.typed_event import DurableEvent, Event, decode_event, typed
+
+if TYPE_CHECKING:
+    from holdfast.schema.sse import SSEFrames
 
 T = TypeVar("T")
 
 JSON = "application/json"
 EVENT_STREAM = "text/event-stream"
+ACCEPTED = {"stream": EVENT_STREAM, "raw": "*/*"}
 FRAME_LIMIT = 64 * 1024 * 1024
 """Of one event: the largest body that a server takes, and what admission adds to it."""
 
 NO_SEGMENT = ("", ".", "..")
 """What the way there would take out of a path, which then names another operation."""
 
-Shape = Literal["bare", "data", "location", "page", "history", "void", "stream"]
+WILDCARD = "*"
+"""The end of a path that takes any number of segments, from the one parameter that there is."""
+
+Shape = Literal["bare", "data", "location", "page", "history", "void", "stream", "raw", "socket"]
+
+
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
 class Options(Frozen):
-    """Of one call, apart from what it asks for. `timeout` bounds each wait for the server, in seconds."""
+    """Of one call, apart from what it asks for. `timeout` bounds each wait for the server, in seconds; a stream waits
+    for the next event or heartbeat."""
 
     headers: Mapping[str, str] | None = None
     timeout: float | None = None
+    on_open: Callable[[], None] | None = None
+    """Called when a stream has been answered, before its first element."""
+    on_heartbeat: Callable[[], None] | None = None
+    """Called for each heartbeat of a stream: the server is there and has nothing to say."""
 
 
 class Page(msgspec.Struct, Generic[T], frozen=True):
@@ -44,7 +61,7 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
 
 
 class History(msgspec.Struct, frozen=True):
-    events: list[Event]
+    events: list[DurableEvent]
     has_more: bool
 
 
@@ -65,6 +82,8 @@ class Operation(Frozen, Generic[T]):
     shape: Shape
     kind: Any = None
     """What is decoded, inside the envelope."""
+    headers: Mapping[str, str] = NO_HEADERS
+    """What every request of it carries."""
 
 
 def request(
@@ -77,8 +96,9 @@ def request(
     options: Options | None = None,
 ) -> Request:
     """Headers of the call win over the defaults; a content type is set only with a body, and only if none is given."""
-    accept = EVENT_STREAM if operation.shape == "stream" else JSON
-    headers = {"accept": accept, **_lower(defaults), **_lower((options and options.headers) or {})}
+    accept = ACCEPTED.get(operation.shape, JSON)
+    given = (options and options.headers) or {}
+    headers = {"accept": accept, **operation.headers, **_lower(defaults), **_lower(given)}
     body = None
     if payload is not None:
         body = encode({key: value for key, value in payload.items() if value is not None})
@@ -98,6 +118,8 @@ def outcome(operation: Operation[T], status: int, content_type: str, body: bytes
         raise failure(operation, status, content_type, body)
     if operation.shape == "void":
         return None  # type: ignore[return-value]
+    if operation.shape == "raw":
+        return body  # type: ignore[return-value]
     if content_type != JSON:
         raise ClientError("UnsupportedContentType", f"expected JSON, got {content_type or 'nothing'}", status=status)
     match operation.shape:
@@ -110,10 +132,25 @@ def outcome(operation: Operation[T], status: int, content_type: str, body: bytes
             value = Page(items=wire.data, previous=wire.cursor.previous, next=wire.cursor.next)
         case "history":
             wire = decode(_History, body)
-            value = History(events=wire.data, has_more=wire.has_more)
+            value = History(events=[_checked(typed, event) for event in wire.data], has_more=wire.has_more)
         case _:
             value = decode(operation.kind, body)
     return value  # type: ignore[no-any-return]
+
+
+class Heartbeats:
+    """Tells of the heartbeats that a stream has had since it last looked."""
+
+    def __init__(self, frames: SSEFrames, options: Options) -> None:
+        self._frames = frames
+        self._told = 0
+        self._on_heartbeat = options.on_heartbeat
+
+    def tell(self) -> None:
+        while self._told < self._frames.comments:
+            self._told += 1
+            if self._on_heartbeat is not None:
+                self._on_heartbeat()
 
 
 def expect_stream(status: int, content_type: str) -> None:
@@ -143,8 +180,17 @@ def _message(body: bytes) -> str:
 
 
 def decode(kind: Any, body: bytes) -> Any:
+    return _checked(decoder(kind).decode, body)
+
+
+def element(frame: bytes) -> Event:
+    """One element of a stream; all streams are of events."""
+    return _checked(decode_event, frame)  # type: ignore[no-any-return]
+
+
+def _checked(decoding: Callable[[Any], Any], given: Any) -> Any:
     try:
-        return decoder(kind).decode(body)
+        return decoding(given)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ClientError("MalformedResponse", f"the answer does not fit: {error}") from error
 
@@ -171,7 +217,7 @@ class _PageWire(msgspec.Struct, Generic[T]):
 
 
 class _History(msgspec.Struct, rename="camel"):
-    data: list[Event]
+    data: list[EventEnvelope]
     has_more: bool
 
 
@@ -192,8 +238,18 @@ def _target(path: str, params: Mapping[str, str], query: Mapping[str, Any]) -> s
         if value in NO_SEGMENT:
             raise ValueError(f"{name} cannot be {value!r}")
         path = path.replace(f"{{{name}}}", quote(value, safe=""))
+        if name == "path" and path.endswith(f"/{WILDCARD}"):
+            path = path.removesuffix(WILDCARD) + _segments(name, value)
     pairs = [pair for key, value in query.items() for pair in _pairs(key, value)]
     return f"{path}?{urlencode(pairs)}" if pairs else path
+
+
+def _segments(name: str, value: str) -> str:
+    """A path inside a path: its slashes stay."""
+    segments = value.split("/")
+    if any(segment in NO_SEGMENT for segment in segments):
+        raise ValueError(f"{name} is a relative path without `.`, `..` and empty parts, not {value!r}")
+    return "/".join(quote(segment, safe="") for segment in segments)
 
 
 def _pairs(key: str, value: Any) -> Iterator[tuple[str, str]]:

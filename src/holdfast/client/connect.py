@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from holdfast.client.discovery import RunningServer
     from holdfast.client.generated.async_client import AsyncClient
     from holdfast.client.generated.sync_client import Client
+    from holdfast.client.http import HttpTransport
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 NO_SERVER = "no server runs on this machine; start one with `holdfast serve`, or give its address"
@@ -39,6 +40,14 @@ def connect(
 
     found = _resolve(url, password, os.environ if environment is None else environment)
     return AsyncClient(HttpTransport(found.url, auth=found.auth, socket=found.socket), headers=headers)
+
+
+def transport_to(url: str, environment: Mapping[str, str]) -> HttpTransport:
+    """A transport to a server of this machine, with the credential that is kept here."""
+    from holdfast.client.http import HttpTransport
+
+    url, auth = _resolve(url, None, environment)
+    return HttpTransport(url, auth=auth)
 
 
 def connect_sync(

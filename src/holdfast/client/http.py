@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from contextlib import contextmanager, suppress
 from socket import SHUT_RDWR, socket
 from threading import get_ident
@@ -15,11 +16,13 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping
 
     from holdfast.client.transport import Request
+    from holdfast.client.websocket import NetworkSocket, SyncNetworkSocket
 
 TIMEOUT = httpx2.Timeout(None, connect=10.0)
 DIRECT = ("all://localhost", "all://127.0.0.1", "all://[::1]")
 """This machine is reached without a proxy, whatever the environment says: it would get to see the password."""
 NO_ADDRESS = "{url} is no address of a server"
+NOT_OF_AN_UPGRADE = ("host", "accept", "accept-encoding", "connection", "user-agent")
 UNREACHABLE = "cannot reach the server"
 BROKEN = "the connection broke"
 
@@ -34,6 +37,8 @@ class HttpTransport:
         socket: str | None = None,
     ) -> None:
         """`socket` is the path of a Unix socket to connect to instead of the address in the URL."""
+        self._auth = auth
+        self._socket = socket
         with _told(NO_ADDRESS.format(url=base_url)):
             self._client = httpx2.AsyncClient(
                 base_url=base_url,
@@ -47,6 +52,12 @@ class HttpTransport:
     async def send(self, request: Request) -> HttpResponse:
         with _told(UNREACHABLE):
             return HttpResponse(await self._client.send(_built(self._client, request), stream=True))
+
+    async def open_socket(self, request: Request) -> NetworkSocket:
+        from holdfast.client.websocket import open_socket
+
+        url, headers, direct = _upgrade(_built(self._client, request), self._auth)
+        return await open_socket(url, headers, request.timeout, direct=direct)
 
     async def close(self) -> None:
         await self._client.aclose()
@@ -81,6 +92,8 @@ class SyncHttpTransport:
         socket: str | None = None,
     ) -> None:
         """`socket` is the path of a Unix socket to connect to instead of the address in the URL."""
+        self._auth = auth
+        self._socket = socket
         with _told(NO_ADDRESS.format(url=base_url)):
             self._client = httpx2.Client(
                 base_url=base_url,
@@ -94,6 +107,12 @@ class SyncHttpTransport:
     def send(self, request: Request) -> SyncHttpResponse:
         with _told(UNREACHABLE):
             return SyncHttpResponse(self._client.send(_built(self._client, request), stream=True))
+
+    def open_socket(self, request: Request) -> SyncNetworkSocket:
+        from holdfast.client.websocket import open_socket_sync
+
+        url, headers, direct = _upgrade(_built(self._client, request), self._auth)
+        return open_socket_sync(url, headers, request.timeout, direct=direct)
 
     def close(self) -> None:
         self._client.close()
@@ -143,6 +162,15 @@ def _built(client: httpx2.Client | httpx2.AsyncClient, request: Request) -> http
     return client.build_request(
         request.method, request.target, headers=dict(request.headers), content=request.body, timeout=timeout
     )
+
+
+def _upgrade(request: httpx2.Request, auth: tuple[str, str] | None) -> tuple[str, dict[str, str], bool]:
+    """Where a WebSocket is asked for, with which headers, and whether that is this machine."""
+    headers = {name: value for name, value in request.headers.items() if name not in NOT_OF_AN_UPGRADE}
+    if auth is not None and "authorization" not in headers:
+        headers["authorization"] = f"Basic {b64encode(':'.join(auth).encode()).decode()}"
+    direct = request.url.host in ("localhost", "127.0.0.1", "::1")
+    return f"ws{str(request.url).removeprefix('http')}", headers, direct
 
 
 def _content_type(response: httpx2.Response) -> str:

@@ -6,14 +6,26 @@ import weakref
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from holdfast.client.call import FRAME_LIMIT, Operation, decode, expect_stream, failure, outcome, request
+from holdfast.client.call import (
+    FRAME_LIMIT,
+    Heartbeats,
+    Operation,
+    Options,
+    element,
+    expect_stream,
+    failure,
+    outcome,
+    request,
+)
 from holdfast.client.errors import ClientError
+from holdfast.client.transport import NO_SOCKETS, SocketRefused, SyncSocketTransport
 from holdfast.schema.sse import FrameTooLarge, SSEFrames
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
     from types import TracebackType
 
+    from holdfast.client.terminal import SyncPtySocket
     from holdfast.client.transport import Request, SyncResponse, SyncTransport
 
 T = TypeVar("T")
@@ -84,11 +96,24 @@ class SyncCore:
             response.close()
         return outcome(operation, response.status, response.content_type, body)
 
+    def connect(self, operation: Operation[T], **given: Any) -> SyncPtySocket:
+        from holdfast.client.terminal import SyncPtySocket, refusal
+
+        if not isinstance(self.transport, SyncSocketTransport):
+            raise ClientError("Transport", NO_SOCKETS)
+        try:
+            return SyncPtySocket(self.transport.open_socket(request(operation, self._headers, **given)))
+        except SocketRefused as refused:
+            raise refusal(operation, refused) from refused
+
     def stream(self, operation: Operation[T], **given: Any) -> SyncStream[T]:
         asked = request(operation, self._headers, **given)
-        return SyncStream(lambda cut: self._elements(operation, asked, cut))
+        options = given.get("options") or Options()
+        return SyncStream(lambda cut: self._elements(operation, asked, options, cut))
 
-    def _elements(self, operation: Operation[T], asked: Request, cut: Cut) -> Generator[T, None, None]:
+    def _elements(
+        self, operation: Operation[T], asked: Request, options: Options, cut: Cut
+    ) -> Generator[T, None, None]:
         response = cut.response = self.transport.send(asked)
         try:
             if cut.made:
@@ -96,12 +121,16 @@ class SyncCore:
             if response.status != 200:
                 raise failure(operation, response.status, response.content_type, response.read())
             expect_stream(response.status, response.content_type)
+            if options.on_open is not None:
+                options.on_open()
             frames = SSEFrames(FRAME_LIMIT)
+            heartbeats = Heartbeats(frames, options)
             for chunk in response.chunks():
                 for frame in frames.feed(chunk):
-                    yield decode(operation.kind, frame)
+                    yield element(frame)  # type: ignore[misc]
+                heartbeats.tell()
             for frame in frames.finish():
-                yield decode(operation.kind, frame)
+                yield element(frame)  # type: ignore[misc]
         except FrameTooLarge as error:
             raise ClientError("MalformedResponse", str(error)) from error
         except ClientError:

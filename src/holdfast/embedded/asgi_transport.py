@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 
     from holdfast.client.transport import Request
+    from holdfast.embedded.asgi_socket import AsgiSocket
 
     Application = Callable[[MutableMapping[str, Any], Any, Any], Awaitable[None]]
 
@@ -48,6 +49,22 @@ class AsgiTransport:
             raise _told(exchange.failure)
         return AsgiResponse(exchange, request.timeout)
 
+    async def open_socket(self, request: Request) -> AsgiSocket:
+        """A WebSocket without a network, for terminals."""
+        from holdfast.embedded.asgi_socket import AsgiSocket
+
+        socket = AsgiSocket()
+        scope = {**_scope(request), "type": "websocket", "scheme": "ws", "extensions": {"websocket.http.response": {}}}
+        task = asyncio.get_running_loop().create_task(socket.run(self._application, scope), name="embedded socket")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        try:
+            await _within(request.timeout, socket.opened())
+        except (ClientError, asyncio.CancelledError):
+            await socket.close()
+            raise
+        return socket
+
     async def close(self) -> None:
         """Wait for what is still running; streams must have been ended by then."""
         if self._tasks:
@@ -58,23 +75,8 @@ class AsgiTransport:
                 await asyncio.wait(late)
 
     async def _run(self, request: Request, exchange: _Exchange) -> None:
-        path, _, query = request.target.partition("?")
-        scope = {
-            "type": "http",
-            "asgi": {"version": "3.0", "spec_version": "2.4"},
-            "http_version": "1.1",
-            "method": request.method,
-            "scheme": "http",
-            "path": unquote(path),
-            "raw_path": path.encode(),
-            "query_string": query.encode(),
-            "root_path": "",
-            "headers": [(name.lower().encode(), value.encode("latin-1")) for name, value in request.headers.items()],
-            "client": None,
-            "server": ("embedded", None),
-        }
         try:
-            await self._application(scope, exchange.receive, exchange.send)
+            await self._application(_scope(request), exchange.receive, exchange.send)
         except Exception as error:  # noqa: BLE001 - the reader of the body hears of it
             exchange.failure = error
         finally:
@@ -168,6 +170,24 @@ class AsgiResponse:
 
     async def close(self) -> None:
         self._finalizer()
+
+
+def _scope(request: Request) -> dict[str, Any]:
+    path, _, query = request.target.partition("?")
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.4"},
+        "http_version": "1.1",
+        "method": request.method,
+        "scheme": "http",
+        "path": unquote(path),
+        "raw_path": path.encode(),
+        "query_string": query.encode(),
+        "root_path": "",
+        "headers": [(name.lower().encode(), value.encode("latin-1")) for name, value in request.headers.items()],
+        "client": None,
+        "server": ("embedded", None),
+    }
 
 
 async def _within(seconds: float | None, waiting: Awaitable[T]) -> T:

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+from holdfast.client.errors import ClientError
 from holdfast.client.generated.sync_client import Client
+from holdfast.client.transport import NO_SOCKETS, SocketTransport
 from holdfast.embedded.holdfast import OPEN, Holdfast
 from holdfast.embedded.loop_thread import LoopThread
 from holdfast.embedded.tools import HostContext, HostTools
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
     from pathlib import Path
 
-    from holdfast.client.transport import AsyncTransport, Request, Response
+    from holdfast.client.transport import AsyncTransport, Request, Response, Socket
     from holdfast.core.context.source import Source
     from holdfast.core.event.log import Mismatch
     from holdfast.core.permission.permission import Unattended
@@ -113,6 +115,11 @@ class BridgedTransport:
     def send(self, request: Request) -> BridgedResponse:
         return BridgedResponse(self._thread.run(self._transport.send(request)), self._thread)
 
+    def open_socket(self, request: Request) -> BridgedSocket:
+        if not isinstance(self._transport, SocketTransport):
+            raise ClientError("Transport", NO_SOCKETS)
+        return BridgedSocket(self._thread.run(self._transport.open_socket(request)), self._thread)
+
     def close(self) -> None:
         self._thread.run(self._transport.close())
 
@@ -135,6 +142,21 @@ class BridgedResponse:
     def close(self) -> None:
         # Also run by the collector, in whatever thread it likes, so it cannot wait.
         self._thread.post(self._response.close())
+
+
+class BridgedSocket:
+    def __init__(self, socket: Socket, thread: LoopThread) -> None:
+        self._socket = socket
+        self._thread = thread
+
+    def receive(self) -> str | bytes:
+        return self._thread.run(self._socket.receive())
+
+    def send(self, text: str) -> None:
+        self._thread.run(self._socket.send(text))
+
+    def close(self) -> None:
+        self._thread.post(self._socket.close())
 
 
 async def _next(chunks: AsyncIterator[bytes]) -> bytes:

@@ -72,8 +72,10 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     """Ours: the contract does not have it."""
     handlers: str = ""
     """The module that answers, where it is not named after the group."""
-    generated: bool = True
-    """Whether clients get a method for it."""
+    headers: tuple[tuple[str, str], ...] = ()
+    """What every request to it has to carry."""
+    socket: bool = False
+    """Whether clients reach it by a WebSocket; the envelope is for those who come without."""
 
     @property
     def declared_errors(self) -> tuple[ErrorClass, ...]:

@@ -191,7 +191,6 @@ _OF_INSTANCE = (
         summary="This API as an OpenAPI document.",
         envelope=Envelope.BARE,
         success=dict[str, Any],
-        generated=False,
     ),
 )
 

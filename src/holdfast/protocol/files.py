@@ -49,7 +49,6 @@ ENDPOINTS: tuple[Endpoint, ...] = tuple(
                 params=FilePath,
                 envelope=Envelope.RAW,
                 errors=(NotFoundError,),
-                generated=False,
             ),
             Endpoint(
                 group="files",

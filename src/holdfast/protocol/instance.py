@@ -6,9 +6,9 @@ from typing import Literal
 
 from holdfast.protocol.endpoint import Endpoint, Envelope
 from holdfast.protocol.scope import at_location
-from holdfast.schema.event import Event
 from holdfast.schema.location import LocationInfo
 from holdfast.schema.record import Record
+from holdfast.schema.typed_event import Event
 
 
 class Health(Record):
@@ -44,7 +44,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         operation="v2.event.subscribe",
         method="GET",
         path="/api/event",
-        summary="Everything that happens from now on, deltas included. No replay.",
+        summary="Everything that happens from now on in any process on the database, deltas included. No replay.",
         envelope=Envelope.STREAM,
         success=Event,
     ),

@@ -9,9 +9,10 @@ import msgspec
 
 from holdfast.protocol.api import API
 from holdfast.protocol.endpoint import Endpoint, Envelope, LocationSelector, Scope
-from holdfast.schema.event import DurablePosition, Event
+from holdfast.schema.event import DurablePosition
 from holdfast.schema.location import Location, LocationInfo
 from holdfast.schema.manifest import MANIFEST
+from holdfast.schema.typed_event import DurableEvent, Event
 from holdfast.schema.version import __version__
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ REF = "#/components/schemas/{name}"
 EXTENSION = "x-holdfast-extension"
 DURABLE = "SessionDurableEvent"
 LIVE = "LiveEvent"
+EVENTS = (Event, DurableEvent)
+"""Described by their types, since a schema cannot say which payload belongs to which."""
 
 
 @cache
@@ -79,7 +82,7 @@ def _types(endpoint: Endpoint) -> Iterable[Any]:
     for kind in (endpoint.params, endpoint.query, endpoint.payload, *endpoint.declared_errors):
         if kind is not None:
             yield kind
-    if endpoint.success not in (None, Event):
+    if endpoint.success is not None and endpoint.success not in EVENTS:
         yield endpoint.success
 
 
@@ -145,8 +148,8 @@ def _enclosed(endpoint: Endpoint, schemas: _Schemas) -> Schema:
 
 
 def _value(endpoint: Endpoint, schemas: _Schemas) -> Schema:
-    if endpoint.success is Event:
-        return {"$ref": REF.format(name=DURABLE if endpoint.scope is Scope.SESSION else LIVE)}
+    if endpoint.success in EVENTS:
+        return {"$ref": REF.format(name=DURABLE if endpoint.success is DurableEvent else LIVE)}
     return schemas.of(endpoint.success)
 
 

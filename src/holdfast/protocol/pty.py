@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 
 from holdfast.protocol.endpoint import Endpoint, Envelope, LocationQuery
-from holdfast.protocol.scope import at_location
+from holdfast.protocol.scope import SAFE, at_location
 from holdfast.schema.errors import ForbiddenError, PtyNotFoundError, ServiceUnavailableError
 from holdfast.schema.pty import Pty, PtyIDField, PtySize, PtyTicket
 from holdfast.schema.record import Record
@@ -33,7 +33,8 @@ class UpdatePtyPayload(Record):
 
 
 class ConnectQuery(LocationQuery):
-    cursor: str | None = None
+    cursor: Annotated[int, msgspec.Meta(ge=-1, le=SAFE)] | None = None
+    """From which position the output is wanted; -1 is only what follows."""
     ticket: str | None = None
 
 
@@ -110,7 +111,7 @@ ENDPOINTS: tuple[Endpoint, ...] = tuple(
                 envelope=Envelope.LOCATION,
                 success=PtyTicket,
                 errors=(ForbiddenError, PtyNotFoundError),
-                generated=False,
+                headers=(("x-opencode-ticket", "1"),),
             ),
             Endpoint(
                 group="ptys",
@@ -124,7 +125,7 @@ ENDPOINTS: tuple[Endpoint, ...] = tuple(
                 envelope=Envelope.BARE,
                 success=bool,
                 errors=(ForbiddenError, PtyNotFoundError),
-                generated=False,
+                socket=True,
             ),
         ),
     )

@@ -9,6 +9,9 @@ from holdfast.schema.errors import SessionNotFoundError
 from holdfast.schema.ids import MessageIDField, SessionIDField
 from holdfast.schema.record import Record
 
+SAFE = 2**53 - 1
+"""The largest number that every JSON reader gets right."""
+
 
 class SessionPath(Record):
     session_id: SessionIDField

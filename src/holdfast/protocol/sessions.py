@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.protocol.endpoint import Endpoint, Envelope
 from holdfast.protocol.inputs import LocationInput, ModelInput
-from holdfast.protocol.scope import MessagePath, of_session
+from holdfast.protocol.scope import SAFE, MessagePath, of_session
 from holdfast.schema.errors import (
     ConflictError,
     InvalidCursorError,
@@ -16,16 +16,14 @@ from holdfast.schema.errors import (
     ServiceUnavailableError,
     UnknownError,
 )
-from holdfast.schema.event import Event
 from holdfast.schema.ids import MessageIDField, SessionIDField
 from holdfast.schema.prompt import Admission, Delivery, PromptInput
 from holdfast.schema.record import Record
 from holdfast.schema.session import Revert, Session, SessionActive
 from holdfast.schema.session_message import SessionMessage
+from holdfast.schema.typed_event import DurableEvent, Event
 
 Order = Literal["asc", "desc"]
-SAFE = 2**53 - 1
-"""The largest number that every JSON reader gets right."""
 
 
 class ListQuery(Record):
@@ -81,6 +79,8 @@ class HistoryQuery(Record):
 
 class EventsQuery(Record):
     after: Annotated[int, msgspec.Meta(ge=0, le=SAFE)] | None = None
+    live: bool | None = None
+    """Whether live events of the Session come too: marked, without a sequence, and not replayed."""
 
 
 _OF_SESSION: tuple[Endpoint, ...] = (
@@ -142,7 +142,7 @@ _OF_SESSION: tuple[Endpoint, ...] = (
         operation="v2.session.wait",
         method="POST",
         path="/wait",
-        summary="Return once the Session is idle.",
+        summary="Return once the Session is idle and every prompt that was to start it has been handled.",
         envelope=Envelope.VOID,
         errors=(ServiceUnavailableError,),
     ),
@@ -197,7 +197,7 @@ _OF_SESSION: tuple[Endpoint, ...] = (
         summary="A finite page of durable events after a sequence.",
         envelope=Envelope.HISTORY,
         query=HistoryQuery,
-        success=Event,
+        success=DurableEvent,
     ),
     Endpoint(
         group="sessions",
@@ -205,7 +205,7 @@ _OF_SESSION: tuple[Endpoint, ...] = (
         operation="v2.session.events",
         method="GET",
         path="/event",
-        summary="Durable events after a sequence, then new ones as they are committed.",
+        summary="Durable events after a sequence, then new ones as they are committed; with `live`, live events too.",
         envelope=Envelope.STREAM,
         query=EventsQuery,
         success=Event,

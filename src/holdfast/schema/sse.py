@@ -13,7 +13,8 @@ class FrameTooLarge(Exception):
 
 
 class SSEFrames:
-    """Feed chunks, get the `data` of complete frames. Cost is linear in the bytes fed."""
+    """Feed chunks, get the `data` of complete frames. Cost is linear in the bytes fed. `comments` counts the frames
+    that were only comments, which is how servers say that they are still there."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -22,6 +23,7 @@ class SSEFrames:
         self._started = False
         self._start = b""
         self._held_cr = False
+        self.comments = 0
 
     def feed(self, chunk: bytes) -> list[bytes]:
         chunk = self._normalise(chunk)
@@ -32,7 +34,7 @@ class SSEFrames:
         head, _, tail = b"".join([*self._parts, chunk]).rpartition(b"\n\n")
         # If this is already too long, the next piece says so: the frames before it count.
         self._parts, self._size = [tail] if tail else [], len(tail)
-        return _frames(head)
+        return self._frames(head)
 
     def finish(self) -> list[bytes]:
         """A last frame without its closing blank line still counts."""
@@ -40,7 +42,7 @@ class SSEFrames:
             raise FrameTooLarge(self._limit)
         buffer = b"".join(self._parts) + (b"" if self._started else self._start)
         self._parts, self._size = [], 0
-        return _frames(buffer)
+        return self._frames(buffer)
 
     def _normalise(self, chunk: bytes) -> bytes:
         if not self._started:
@@ -68,15 +70,16 @@ class SSEFrames:
         if self._size > self._limit:
             raise FrameTooLarge(self._limit)
 
-
-def _frames(block: bytes) -> list[bytes]:
-    found: list[bytes] = []
-    for frame in block.split(b"\n\n"):
-        if frame.startswith(b"data: ") and b"\n" not in frame:
-            data = frame[6:]
-        else:
-            lines = [line[5:].removeprefix(b" ") for line in frame.split(b"\n") if line.startswith(b"data:")]
-            data = b"\n".join(lines)
-        if data:
-            found.append(data)
-    return found
+    def _frames(self, block: bytes) -> list[bytes]:
+        found: list[bytes] = []
+        for frame in block.split(b"\n\n"):
+            if frame.startswith(b"data: ") and b"\n" not in frame:
+                data = frame[6:]
+            else:
+                lines = [line[5:].removeprefix(b" ") for line in frame.split(b"\n") if line.startswith(b"data:")]
+                data = b"\n".join(lines)
+            if data:
+                found.append(data)
+            elif frame.startswith(b":"):
+                self.comments += 1
+        return found

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from holdfast.schema.record import Record
 
 Channel = Literal["params", "query", "payload"]
-SHAPES = ("bare", "data", "location", "page", "history", "void", "stream")
+SHAPES = ("bare", "data", "location", "page", "history", "void", "stream", "raw")
+SOCKET = "socket"
 
 CLIENT_MEMBERS = frozenset(("close", "tool", "tools", "context", "verify", "rebuild", "default_model"))
 """Of a client or of the embedded host; no group may be called so."""
@@ -60,6 +61,8 @@ class Operation(NamedTuple):
     success: Any
     """Inside the envelope; of a stream, one element."""
     failures: tuple[Failure, ...]
+    headers: tuple[tuple[str, str], ...]
+    """What every request carries."""
 
     def channel(self, channel: Channel) -> tuple[Input, ...]:
         return tuple(given for given in self.inputs if given.channel == channel)
@@ -78,26 +81,28 @@ class Operation(NamedTuple):
 class Contract(NamedTuple):
     groups: dict[str, tuple[Operation, ...]]
     failures: tuple[Failure, ...]
-    events: dict[str, type[Record]]
-    """What the `data` of each event type holds."""
+    durable: dict[str, type[Record]]
+    """What the `data` of each type of durable event holds."""
+    live: dict[str, type[Record]]
+    """What the `data` of each type of live event holds."""
 
 
 def compile_contract(api: Iterable[Endpoint], events: Iterable[Definition] = ()) -> Contract:
     groups: dict[str, list[Operation]] = {}
     failures: dict[str, Failure] = {}
     for endpoint in api:
-        if not endpoint.generated:
-            continue
         operation = _operation(endpoint)
         members = groups.setdefault(operation.group, [])
         if any(member.name == operation.name for member in members):
             raise GenerationError(f"two operations are called {operation.group}.{operation.name}")
         members.append(operation)
         failures.update({failure.tag: failure for failure in operation.failures})
+    known = sorted(events, key=lambda event: event.type)
     return Contract(
         groups={name: tuple(members) for name, members in groups.items()},
         failures=tuple(failures[tag] for tag in sorted(failures)),
-        events={event.type: event.payload for event in sorted(events, key=lambda event: event.type)},
+        durable={event.type: event.payload for event in known if event.durable},
+        live={event.type: event.payload for event in known if not event.durable},
     )
 
 
@@ -129,9 +134,10 @@ def _operation(endpoint: Endpoint) -> Operation:
         summary=endpoint.summary,
         inputs=tuple(sorted(inputs, key=lambda given: not given.required)),
         has_payload=endpoint.payload is not None,
-        shape=endpoint.envelope.value,
+        shape=SOCKET if endpoint.socket else endpoint.envelope.value,
         success=endpoint.success,
         failures=tuple(_failure(where, error) for error in endpoint.declared_errors),
+        headers=endpoint.headers,
     )
 
 
@@ -158,7 +164,11 @@ def _require_name(where: str, name: str) -> None:
 
 
 def _require_path(endpoint: Endpoint, params: set[str]) -> None:
-    if "*" in endpoint.path or any(not name.isidentifier() for name in _PLACEHOLDER.findall(endpoint.path)):
-        raise GenerationError(f"{endpoint.operation}: no client fills in a wildcard path")
+    if any(not name.isidentifier() for name in _PLACEHOLDER.findall(endpoint.path)):
+        raise GenerationError(f"{endpoint.operation}: no client fills in a wildcard inside a path")
+    if endpoint.path.endswith("/*") and "*" not in endpoint.path[:-1] and params == {"path"}:
+        return
+    if "*" in endpoint.path:
+        raise GenerationError(f"{endpoint.operation}: a wildcard takes the one parameter `path`, at the end")
     if set(_PLACEHOLDER.findall(endpoint.path)) != params:
         raise GenerationError(f"{endpoint.operation}: the path and its parameters differ")

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import builtins
     from collections.abc import Mapping, Sequence
     from holdfast.client.call import History, Located, Page
+    from holdfast.client.terminal import PtySocket
     from holdfast.client.transport import AsyncTransport
     from holdfast.protocol.files import FileEntry
     from holdfast.protocol.instance import Health
@@ -23,17 +24,17 @@ if TYPE_CHECKING:
     from holdfast.schema.agent import Agent
     from holdfast.schema.catalog import Attempt, AttemptStatus, CommandInfo, IntegrationInfo, ModelInfo, ProviderInfo, ReferenceInfo, SkillInfo
     from holdfast.schema.configuration import ConfigDirectory, ConfigDocument, ConfigReport
-    from holdfast.schema.event import Event
     from holdfast.schema.insight import CheckpointInfo, InterruptedTurn, RequestContextView, WaitInfo
     from holdfast.schema.location import Location, LocationInfo
     from holdfast.schema.model import ModelRef
     from holdfast.schema.permission import PermissionRequest, PermissionSource, SavedApproval
     from holdfast.schema.prompt import Admission, PromptInput
-    from holdfast.schema.pty import Pty, PtySize
+    from holdfast.schema.pty import Pty, PtySize, PtyTicket
     from holdfast.schema.question import QuestionRequest
     from holdfast.schema.session import Revert, Session, SessionActive
     from holdfast.schema.session_message import SessionMessage
     from holdfast.schema.todo import Todo
+    from holdfast.schema.typed_event import Event
     from types import TracebackType
     from typing import Any, Literal
 
@@ -68,7 +69,7 @@ class EventsGroup:
         self._core = core
 
     def subscribe(self, *, options: Options | None = None) -> Stream[Event]:
-        """Everything that happens from now on, deltas included. No replay."""
+        """Everything that happens from now on in any process on the database, deltas included. No replay."""
         return self._core.stream(
             operations.EVENTS_SUBSCRIBE,
             options=options,
@@ -146,7 +147,7 @@ class SessionsGroup:
         )
 
     async def wait(self, session_id: str, *, options: Options | None = None) -> None:
-        """Return once the Session is idle. Fails with ServiceUnavailableError, SessionNotFoundError."""
+        """Return once the Session is idle and every prompt that was to start it has been handled. Fails with ServiceUnavailableError, SessionNotFoundError."""
         await self._core.call(
             operations.SESSIONS_WAIT,
             params={"sessionID": session_id},
@@ -195,12 +196,12 @@ class SessionsGroup:
             options=options,
         )
 
-    def events(self, session_id: str, *, after: int | None = None, options: Options | None = None) -> Stream[Event]:
-        """Durable events after a sequence, then new ones as they are committed. Fails with SessionNotFoundError."""
+    def events(self, session_id: str, *, after: int | None = None, live: bool | None = None, options: Options | None = None) -> Stream[Event]:
+        """Durable events after a sequence, then new ones as they are committed; with `live`, live events too. Fails with SessionNotFoundError."""
         return self._core.stream(
             operations.SESSIONS_EVENTS,
             params={"sessionID": session_id},
-            query={"after": after},
+            query={"after": after, "live": live},
             options=options,
         )
 
@@ -652,6 +653,15 @@ class FilesGroup:
     def __init__(self, core: AsyncCore) -> None:
         self._core = core
 
+    async def read(self, path: str, *, location: Location | None = None, options: Options | None = None) -> bytes:
+        """The bytes of a file, with its media type. Fails with NotFoundError."""
+        return await self._core.call(
+            operations.FILES_READ,
+            params={"path": path},
+            query={"location": placed(location)},
+            options=options,
+        )
+
     async def list(self, *, location: Location | None = None, path: str | None = None, options: Options | None = None) -> Located[builtins.list[FileEntry]]:
         """The entries of a directory, directories first. Fails with NotFoundError."""
         return await self._core.call(
@@ -718,6 +728,24 @@ class PtysGroup:
             options=options,
         )
 
+    async def connect_token(self, pty_id: str, *, location: Location | None = None, options: Options | None = None) -> Located[PtyTicket]:
+        """A ticket with which one connection is let in without credentials. Fails with ForbiddenError, PtyNotFoundError."""
+        return await self._core.call(
+            operations.PTYS_CONNECT_TOKEN,
+            params={"ptyID": pty_id},
+            query={"location": placed(location)},
+            options=options,
+        )
+
+    async def connect(self, pty_id: str, *, location: Location | None = None, cursor: int | None = None, ticket: str | None = None, options: Options | None = None) -> PtySocket:
+        """A WebSocket on a terminal: its retained output, a cursor, then what follows. Fails with ForbiddenError, PtyNotFoundError."""
+        return await self._core.connect(
+            operations.PTYS_CONNECT,
+            params={"ptyID": pty_id},
+            query={"location": placed(location), "cursor": cursor, "ticket": ticket},
+            options=options,
+        )
+
 
 class ProjectCopiesGroup:
     def __init__(self, core: AsyncCore) -> None:
@@ -765,6 +793,18 @@ class MetricsGroup:
         )
 
 
+class OpenapiGroup:
+    def __init__(self, core: AsyncCore) -> None:
+        self._core = core
+
+    async def document(self, *, options: Options | None = None) -> builtins.dict[str, Any]:
+        """This API as an OpenAPI document."""
+        return await self._core.call(
+            operations.OPENAPI_DOCUMENT,
+            options=options,
+        )
+
+
 class AsyncClient:
     """Construction does no I/O. Leaving the `async with` block closes the transport."""
 
@@ -790,6 +830,7 @@ class AsyncClient:
         self.ptys = PtysGroup(core)
         self.project_copies = ProjectCopiesGroup(core)
         self.metrics = MetricsGroup(core)
+        self.openapi = OpenapiGroup(core)
 
     async def __aenter__(self) -> Self:
         return self

@@ -14,6 +14,10 @@ def is_conflict(error: object) -> TypeGuard[ApiError]:
     return getattr(error, "tag", None) == "ConflictError"
 
 
+def is_forbidden(error: object) -> TypeGuard[ApiError]:
+    return getattr(error, "tag", None) == "ForbiddenError"
+
+
 def is_invalid_cursor(error: object) -> TypeGuard[ApiError]:
     return getattr(error, "tag", None) == "InvalidCursorError"
 

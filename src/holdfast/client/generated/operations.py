@@ -14,16 +14,17 @@ from holdfast.protocol.project_copies import ProjectCopy
 from holdfast.schema.agent import Agent
 from holdfast.schema.catalog import Attempt, AttemptStatus, CommandInfo, IntegrationInfo, ModelInfo, ProviderInfo, ReferenceInfo, SkillInfo
 from holdfast.schema.configuration import ConfigDirectory, ConfigDocument, ConfigReport
-from holdfast.schema.event import Event
 from holdfast.schema.insight import CheckpointInfo, InterruptedTurn, RequestContextView, WaitInfo
 from holdfast.schema.location import LocationInfo
 from holdfast.schema.permission import PermissionRequest, SavedApproval
 from holdfast.schema.prompt import Admission
-from holdfast.schema.pty import Pty
+from holdfast.schema.pty import Pty, PtyTicket
 from holdfast.schema.question import QuestionRequest
 from holdfast.schema.session import Revert, Session, SessionActive
 from holdfast.schema.session_message import SessionMessage
 from holdfast.schema.todo import Todo
+from holdfast.schema.typed_event import Event
+from typing import Any
 
 HEALTH_GET: Operation[Health] = Operation(
     "GET", "/api/health", frozenset({400, 401}), "bare", Health
@@ -217,6 +218,9 @@ CREDENTIALS_UPDATE: Operation[None] = Operation(
 CREDENTIALS_REMOVE: Operation[None] = Operation(
     "DELETE", "/api/credential/{credentialID}", frozenset({400, 401, 503}), "void"
 )
+FILES_READ: Operation[bytes] = Operation(
+    "GET", "/api/fs/read/*", frozenset({400, 401, 404}), "raw"
+)
 FILES_LIST: Operation[Located[builtins.list[FileEntry]]] = Operation(
     "GET", "/api/fs/list", frozenset({400, 401, 404}), "location", builtins.list[FileEntry]
 )
@@ -238,6 +242,12 @@ PTYS_UPDATE: Operation[Located[Pty]] = Operation(
 PTYS_REMOVE: Operation[None] = Operation(
     "DELETE", "/api/pty/{ptyID}", frozenset({400, 401, 404}), "void"
 )
+PTYS_CONNECT_TOKEN: Operation[Located[PtyTicket]] = Operation(
+    "POST", "/api/pty/{ptyID}/connect-token", frozenset({400, 401, 403, 404}), "location", PtyTicket, headers={"x-opencode-ticket": "1"}
+)
+PTYS_CONNECT: Operation[None] = Operation(
+    "GET", "/api/pty/{ptyID}/connect", frozenset({400, 401, 403, 404}), "socket"
+)
 PROJECT_COPIES_CREATE: Operation[ProjectCopy] = Operation(
     "POST", "/experimental/project/{projectID}/copy", frozenset({400, 401}), "bare", ProjectCopy
 )
@@ -249,4 +259,7 @@ PROJECT_COPIES_REFRESH: Operation[None] = Operation(
 )
 METRICS_READ: Operation[builtins.dict[str, builtins.dict[str, builtins.dict[str, float]]]] = Operation(
     "GET", "/api/metrics", frozenset({400, 401}), "data", builtins.dict[str, builtins.dict[str, builtins.dict[str, float]]]
+)
+OPENAPI_DOCUMENT: Operation[builtins.dict[str, Any]] = Operation(
+    "GET", "/openapi.json", frozenset({400, 401}), "bare", builtins.dict[str, Any]
 )

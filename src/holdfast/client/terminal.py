@@ -1,0 +1,154 @@
+"""A connection to a terminal: its output piece by piece, what is typed, and the position to go on from later."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+import msgspec
+
+from holdfast.client.call import failure
+from holdfast.client.errors import ApiError, ClientError
+from holdfast.client.transport import SocketClosed
+from holdfast.schema.codec import decoder
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from holdfast.client.call import Operation
+    from holdfast.client.transport import Socket, SocketRefused, SyncSocket
+
+FINISHED = 1000
+EXITED = (4404, "session exited")
+"""How an exited terminal ends its connection, after what it had retained."""
+REFUSALS = {
+    403: ("ForbiddenError", "the server lets nobody from here connect to its terminals, or the ticket is not valid"),
+    404: ("PtyNotFoundError", "there is no such terminal in this Location"),
+}
+
+
+class _Cursor(msgspec.Struct):
+    cursor: int
+
+
+class _Position:
+    """Where the reader is, in UTF-16 units as the server counts them."""
+
+    def __init__(self) -> None:
+        self.cursor: int | None = None
+
+    def take(self, message: str | bytes) -> str | None:
+        """The output in a message, if it is output."""
+        if isinstance(message, str):
+            if self.cursor is not None:
+                self.cursor += len(message.encode("utf-16-le")) // 2
+            return message
+        try:
+            self.cursor = decoder(_Cursor).decode(message[1:]).cursor
+        except msgspec.DecodeError as error:
+            raise ClientError("MalformedResponse", f"not a message of a terminal: {error}") from error
+        return None
+
+
+class PtySocket:
+    """Iterate over the output; it ends when the terminal does. Use as `async with` to leave earlier: the terminal goes
+    on. Raises ClientError when the connection ends in any other way."""
+
+    def __init__(self, socket: Socket) -> None:
+        self._socket = socket
+        self._position = _Position()
+
+    @property
+    def cursor(self) -> int | None:
+        """How far the output was read, for a later `connect`; None until the retained output has been read."""
+        return self._position.cursor
+
+    async def write(self, text: str) -> None:
+        """Type."""
+        try:
+            await self._socket.send(text)
+        except SocketClosed as closed:
+            raise _broken(closed) from closed
+
+    async def close(self) -> None:
+        await self._socket.close()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> str:
+        try:
+            while (output := self._position.take(await self._socket.receive())) is None:
+                pass
+        except SocketClosed as closed:
+            if _finished(closed):
+                raise StopAsyncIteration from None
+            raise _broken(closed) from closed
+        return output
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+class SyncPtySocket:
+    """As `PtySocket`, for blocking code."""
+
+    def __init__(self, socket: SyncSocket) -> None:
+        self._socket = socket
+        self._position = _Position()
+
+    @property
+    def cursor(self) -> int | None:
+        """How far the output was read, for a later `connect`; None until the retained output has been read."""
+        return self._position.cursor
+
+    def write(self, text: str) -> None:
+        """Type."""
+        try:
+            self._socket.send(text)
+        except SocketClosed as closed:
+            raise _broken(closed) from closed
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> str:
+        try:
+            while (output := self._position.take(self._socket.receive())) is None:
+                pass
+        except SocketClosed as closed:
+            if _finished(closed):
+                raise StopIteration from None
+            raise _broken(closed) from closed
+        return output
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def refusal(operation: Operation[Any], refused: SocketRefused) -> Exception:
+    """What a server says instead of opening a WebSocket. Before an upgrade some answers have no body."""
+    if not refused.body and refused.status in REFUSALS:
+        tag, message = REFUSALS[refused.status]
+        return ApiError(tag, refused.status, {"_tag": tag, "message": message})
+    return failure(operation, refused.status, refused.content_type, refused.body)
+
+
+def _finished(closed: SocketClosed) -> bool:
+    return closed.code == FINISHED or (closed.code, closed.reason) == EXITED
+
+
+def _broken(closed: SocketClosed) -> ClientError:
+    return ClientError("Transport", f"the connection to the terminal was {closed}")

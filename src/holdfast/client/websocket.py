@@ -1,0 +1,102 @@
+"""WebSockets over the network, on the websockets library."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from websockets.asyncio.client import connect as connect_async
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
+from websockets.sync.client import connect as connect_sync
+
+from holdfast.client.errors import ClientError
+from holdfast.client.transport import SocketClosed, SocketRefused
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from websockets.asyncio.client import ClientConnection
+    from websockets.sync.client import ClientConnection as SyncClientConnection
+
+OPEN_SECONDS = 10.0
+MESSAGE_BYTES = 1024 * 1024
+"""Of one message; a server sends terminal output in pieces of 64 Ki characters."""
+UNREACHABLE = "cannot reach the server"
+
+
+class NetworkSocket:
+    def __init__(self, connection: ClientConnection) -> None:
+        self._connection = connection
+
+    async def receive(self) -> str | bytes:
+        with _closing():
+            return await self._connection.recv()
+
+    async def send(self, text: str) -> None:
+        with _closing():
+            await self._connection.send(text)
+
+    async def close(self) -> None:
+        await self._connection.close()
+
+
+class SyncNetworkSocket:
+    """Another thread may close it while one is waiting for a message."""
+
+    def __init__(self, connecting: SyncClientConnection) -> None:
+        # The library wants a `with` block; this one ends with `close`.
+        self._open = ExitStack()
+        self._connection = self._open.enter_context(connecting)
+
+    def receive(self) -> str | bytes:
+        with _closing():
+            return self._connection.recv()
+
+    def send(self, text: str) -> None:
+        with _closing():
+            self._connection.send(text)
+
+    def close(self) -> None:
+        self._open.close()
+
+
+async def open_socket(url: str, headers: Mapping[str, str], timeout: float | None, *, direct: bool) -> NetworkSocket:
+    """`direct` goes around any proxy that the environment names."""
+    with _opening():
+        return NetworkSocket(await connect_async(url, **_options(headers, timeout, direct)))
+
+
+def open_socket_sync(url: str, headers: Mapping[str, str], timeout: float | None, *, direct: bool) -> SyncNetworkSocket:
+    """`direct` goes around any proxy that the environment names."""
+    with _opening():
+        return SyncNetworkSocket(connect_sync(url, **_options(headers, timeout, direct)))
+
+
+def _options(headers: Mapping[str, str], timeout: float | None, direct: bool) -> dict[str, Any]:
+    return {
+        "additional_headers": dict(headers),
+        "open_timeout": OPEN_SECONDS if timeout is None else timeout,
+        "max_size": MESSAGE_BYTES,
+        "proxy": None if direct else True,
+    }
+
+
+@contextmanager
+def _opening() -> Iterator[None]:
+    try:
+        yield
+    except InvalidStatus as error:
+        response = error.response
+        kind = response.headers.get("content-type", "").partition(";")[0].strip()
+        raise SocketRefused(response.status_code, kind, bytes(response.body or b"")) from error
+    except (OSError, InvalidHandshake, InvalidURI) as error:  # a timeout is an OSError
+        raise ClientError("Transport", f"{UNREACHABLE}: {error}") from error
+
+
+@contextmanager
+def _closing() -> Iterator[None]:
+    try:
+        yield
+    except ConnectionClosed as error:
+        close = error.rcvd
+        raise SocketClosed(close.code if close else 1006, close.reason if close else "") from error
