@@ -227,6 +227,10 @@ class Runtime:
         await self._transport.close()
         self.database.close()
 
+    @property
+    def environment(self) -> dict[str, str]:
+        return self._environment
+
     def new_event_id(self) -> str:
         return self._ids.event()
 

@@ -4,13 +4,17 @@ hf = Holdfast("/path/to/project")
 agent = asgi(hf)
 application = Starlette(routes=[Mount("/agent", agent)], lifespan=agent.lifespan)
 
-A server that shuts down waits for its connections first, and a stream does not end by itself. Bound that wait (uvicorn:
-`timeout_graceful_shutdown`), or call `agent.stop()` where the server is told to end.
+A server that shuts down waits for its connections first, and a stream does not end by itself. So the streams end when
+the process is told to end by SIGINT or SIGTERM; a server that is ended in another way is to call `agent.stop()`, or to
+bound that wait (uvicorn: `timeout_graceful_shutdown`).
 """
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+import asyncio
+import signal
+import threading
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import unquote_to_bytes
 
@@ -19,7 +23,8 @@ from holdfast.server.app import App
 from holdfast.server.auth import LOOPBACK_HOSTS, Credentials, Hosts
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterable
+    from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+    from types import FrameType
 
     from holdfast.server.types import Receive, Scope, Send
 
@@ -76,7 +81,8 @@ class Mounted:
         async with self.host:
             self._app = App(self.host._runtime, credentials=self._credentials, hosts=self._hosts, origins=self._origins)
             try:
-                yield
+                with _on_signals(self.stop):
+                    yield
             finally:
                 app, self._app = self._app, None
                 await app.close()
@@ -106,6 +112,31 @@ class Mounted:
             await send({"type": f"lifespan.{phase}.failed", "message": str(error)})
             raise
         await send({"type": "lifespan.shutdown.complete"})
+
+
+@contextmanager
+def _on_signals(stop: Callable[[], None]) -> Iterator[None]:
+    """Call `stop` when the process is told to end, before whoever handles that signal already. Signals belong to the
+    main thread: elsewhere nothing is done."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    loop = asyncio.get_running_loop()
+    found = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    handled = {number: handler for number, handler in found.items() if callable(handler)}
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        loop.call_soon_threadsafe(stop)
+        handled[signal.Signals(number)](number, frame)
+
+    for number in handled:
+        signal.signal(number, handle)
+    try:
+        yield
+    finally:
+        for number, handler in handled.items():
+            if signal.getsignal(number) is handle:
+                signal.signal(number, handler)
 
 
 def _below_mount(scope: Scope) -> Scope:

@@ -22,6 +22,7 @@ from holdfast.core.context.system_context import make
 from holdfast.core.runtime import Paths, Runtime
 from holdfast.core.scope import Scope
 from holdfast.embedded.asgi_transport import CLOSED, AsgiTransport
+from holdfast.embedded.peers import Peers
 from holdfast.embedded.tools import HostContext, HostTools
 from holdfast.server.app import App
 
@@ -85,6 +86,9 @@ class Holdfast(AsyncClient):
         if self._app is not None:
             raise RuntimeError(OPEN)
         await self._runtime.__aenter__()
+        self._runtime.log.relay.links = Peers(
+            self._runtime.log.relay, self._runtime.environment, self._runtime.paths.data
+        )
         self._app = App(self._runtime)
         if self._scope.closed:
             self._scope = Scope()

@@ -21,6 +21,7 @@ from holdfast.client.credential import credential_file, given_password, username
 from holdfast.core.runtime import Runtime
 from holdfast.embedded.connection import Connection
 from holdfast.embedded.credential import generated_password
+from holdfast.embedded.peers import Peers
 from holdfast.embedded.registration import registered
 from holdfast.embedded.unauthenticated import LIMIT, MOST, UnauthenticatedConnections
 from holdfast.schema.frozen import Frozen
@@ -130,6 +131,7 @@ async def serve(asked: Serving, *, ready: Callable[[Served], None], ending: Call
         host, number = listener.getsockname()[:2]
         async with Runtime(trust=asked.trust, protect=True, sandbox=asked.sandbox) as runtime:
             runtime.own_ports.add(number)
+            runtime.log.relay.links = Peers(runtime.log.relay, environment, runtime.paths.data)
             hosts = _hosts(asked.hostname, asked.hosts)
             app = App(runtime, credentials=credentials, hosts=hosts, origins=frozenset(asked.origins))
             interrupted: tuple[str, ...] = ()
