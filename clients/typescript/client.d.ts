@@ -115,8 +115,8 @@ export interface SessionsOperations {
 export interface PermissionsOperations {
   /** What waits for a reply in a Location. */
   listRequests(input?: { location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<Located<LocationInfo, readonly PermissionRequest[]>>
-  /** What was approved for good, in a project. */
-  listSaved(input?: { projectID?: string | null | undefined }, options?: CallOptions): Promise<readonly SavedApproval[]>
+  /** What was approved for good, in a Location or a project. */
+  listSaved(input?: { location?: LocationSelector | null | undefined; projectID?: string | null | undefined }, options?: CallOptions): Promise<readonly SavedApproval[]>
   /** Forget an approval; an unknown one is fine. */
   removeSaved(input: { id: string }, options?: CallOptions): Promise<void>
   /** Evaluate what an agent wants to do, and ask a person where the rules say so. Never waits. Fails with ConflictError, SessionNotFoundError. */

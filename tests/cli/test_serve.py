@@ -58,7 +58,6 @@ def test_a_password_file_that_others_could_read_is_made_private(
 ) -> None:
     """API-046: mode 0600 also when the file was there before."""
     path = holdfast.home / "state" / "holdfast" / "server-password"
-    path.parent.mkdir(parents=True)
     path.write_text("", encoding="ascii")
     path.chmod(0o644)
     serve()

@@ -28,7 +28,7 @@ import pytest
 from tests.cli.conftest import Machine, Provider, Ran
 
 from holdfast import Holdfast
-from holdfast.schema.event import Event
+from holdfast.schema.typed_event import Event
 from holdfast.schema.model import ModelRef
 from holdfast.schema.prompt import PromptInput
 from holdfast.schema.session_message import AssistantMessage, SessionMessage, TextContent, ToolError, ToolPart

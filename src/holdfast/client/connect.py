@@ -46,8 +46,8 @@ def transport_to(url: str, environment: Mapping[str, str]) -> HttpTransport:
     """A transport to a server of this machine, with the credential that is kept here."""
     from holdfast.client.http import HttpTransport
 
-    url, auth = _resolve(url, None, environment)
-    return HttpTransport(url, auth=auth)
+    found = _resolve(url, None, environment)
+    return HttpTransport(found.url, auth=found.auth, socket=found.socket)
 
 
 def connect_sync(

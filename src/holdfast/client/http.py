@@ -57,7 +57,7 @@ class HttpTransport:
         from holdfast.client.websocket import open_socket
 
         url, headers, direct = _upgrade(_built(self._client, request), self._auth)
-        return await open_socket(url, headers, request.timeout, direct=direct)
+        return await open_socket(url, headers, request.timeout, direct=direct, local=self._socket)
 
     async def close(self) -> None:
         await self._client.aclose()
@@ -112,7 +112,7 @@ class SyncHttpTransport:
         from holdfast.client.websocket import open_socket_sync
 
         url, headers, direct = _upgrade(_built(self._client, request), self._auth)
-        return open_socket_sync(url, headers, request.timeout, direct=direct)
+        return open_socket_sync(url, headers, request.timeout, direct=direct, local=self._socket)
 
     def close(self) -> None:
         self._client.close()

@@ -6,8 +6,10 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from websockets.asyncio.client import connect as connect_async
+from websockets.asyncio.client import unix_connect as unix_connect_async
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
 from websockets.sync.client import connect as connect_sync
+from websockets.sync.client import unix_connect as unix_connect_sync
 
 from holdfast.client.errors import ClientError
 from holdfast.client.transport import SocketClosed, SocketRefused
@@ -60,24 +62,34 @@ class SyncNetworkSocket:
         self._open.close()
 
 
-async def open_socket(url: str, headers: Mapping[str, str], timeout: float | None, *, direct: bool) -> NetworkSocket:
-    """`direct` goes around any proxy that the environment names."""
+async def open_socket(
+    url: str, headers: Mapping[str, str], timeout: float | None, *, direct: bool, local: str | None = None
+) -> NetworkSocket:
+    """`direct` goes around any proxy that the environment names. `local` is the path of a Unix socket to connect to
+    instead of the address in the URL."""
+    options = _options(headers, timeout)
     with _opening():
-        return NetworkSocket(await connect_async(url, **_options(headers, timeout, direct)))
+        if local is not None:
+            return NetworkSocket(await unix_connect_async(local, url, **options))
+        return NetworkSocket(await connect_async(url, **options, proxy=None if direct else True))
 
 
-def open_socket_sync(url: str, headers: Mapping[str, str], timeout: float | None, *, direct: bool) -> SyncNetworkSocket:
-    """`direct` goes around any proxy that the environment names."""
+def open_socket_sync(
+    url: str, headers: Mapping[str, str], timeout: float | None, *, direct: bool, local: str | None = None
+) -> SyncNetworkSocket:
+    """As `open_socket`."""
+    options = _options(headers, timeout)
     with _opening():
-        return SyncNetworkSocket(connect_sync(url, **_options(headers, timeout, direct)))
+        if local is not None:
+            return SyncNetworkSocket(unix_connect_sync(local, url, **options))
+        return SyncNetworkSocket(connect_sync(url, **options, proxy=None if direct else True))
 
 
-def _options(headers: Mapping[str, str], timeout: float | None, direct: bool) -> dict[str, Any]:
+def _options(headers: Mapping[str, str], timeout: float | None) -> dict[str, Any]:
     return {
         "additional_headers": dict(headers),
         "open_timeout": OPEN_SECONDS if timeout is None else timeout,
         "max_size": MESSAGE_BYTES,
-        "proxy": None if direct else True,
     }
 
 

@@ -303,11 +303,11 @@ class TurnPublisher:
         for id, fragment in self._inputs.items():
             self._announce(ToolInputDelta, fragment, call_id=id)
 
-    def _announce(self, kind: type[Record], fragment: _Fragment, **block: str) -> None:
+    def _announce(self, kind: type[Record], fragment: TextBuffer, **block: str) -> None:
         if delta := fragment.take_new():
             self._log.announce(self._delta(kind, delta, block), location=self._turn.location)
 
-    def _stage_rest(self, kind: type[Record], fragment: _Fragment, **block: str) -> None:
+    def _stage_rest(self, kind: type[Record], fragment: TextBuffer, **block: str) -> None:
         """What of a block was not announced travels with its end, since even its start may still be on its way."""
         if self._log.bus.observed and (delta := fragment.take_new()):
             self._outbox.stage(self._delta(kind, delta, block))
