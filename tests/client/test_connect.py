@@ -6,6 +6,7 @@ import asyncio
 import fcntl
 import os
 import socket
+import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -129,8 +130,13 @@ def leave_behind(folder: Path, name: str, content: bytes) -> list[Path]:
     paths = [folder / f"{name}{suffix}" for suffix in (".json", ".lock", ".sock")]
     paths[0].write_bytes(content)
     paths[1].touch()
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-        listener.bind(str(paths[2]))
+    # Bound elsewhere: the path of a test's own folder may be too long for a socket.
+    with (
+        socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener,
+        tempfile.TemporaryDirectory(dir="/tmp") as short,
+    ):
+        listener.bind(f"{short}/socket")
+        os.rename(f"{short}/socket", paths[2])
     return paths
 
 

@@ -60,9 +60,7 @@ class Registered:
         self._lock = os.open(self._entry.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         url = "http://127.0.0.1:1"
-        server = RunningServer(
-            id=f"evt_{pid}", version="0", url=url, pid=pid, data=str(data), started=1, socket=socket
-        )
+        server = RunningServer(id=f"evt_{pid}", version="0", url=url, pid=pid, data=str(data), started=1, socket=socket)
         self._entry.with_suffix(".json").write_bytes(encode(server))
 
     def end(self) -> None:
@@ -96,7 +94,10 @@ async def test_a_link_brings_what_the_other_server_announces(
 
     heard = Heard()
     async with serving(folder, answer) as socket, asyncio.timeout(10):
-        other, own = Registered(environment, OTHER, socket, tmp_path), Registered(environment, os.getpid(), socket, tmp_path)
+        other, own = (
+            Registered(environment, OTHER, socket, tmp_path),
+            Registered(environment, os.getpid(), socket, tmp_path),
+        )
         links = Peers(heard, environment, tmp_path)  # type: ignore[arg-type]
         standing = [links.standing]
         await links.open()

@@ -28,10 +28,10 @@ import pytest
 from tests.cli.conftest import Machine, Provider, Ran
 
 from holdfast import Holdfast
-from holdfast.schema.typed_event import Event
 from holdfast.schema.model import ModelRef
 from holdfast.schema.prompt import PromptInput
 from holdfast.schema.session_message import AssistantMessage, SessionMessage, TextContent, ToolError, ToolPart
+from holdfast.schema.typed_event import Event
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the back ends tested here are Linux's")
 ATTEMPTS = Path(__file__).with_name("sandbox_attempts.py")

@@ -6,6 +6,7 @@ that it made for itself is sent there only, never to a port: another process may
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -13,7 +14,6 @@ from holdfast.client.credential import given_password, kept_password, username
 from holdfast.client.discovery import running_servers
 from holdfast.client.errors import ClientError
 from holdfast.client.local_socket import UntrustedSocket, verify_socket
-from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from holdfast.client.discovery import RunningServer
     from holdfast.client.generated.async_client import AsyncClient
     from holdfast.client.generated.sync_client import Client
-    from holdfast.client.http import HttpTransport
+    from holdfast.client.http import HttpTransport, Target
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 NO_SERVER = "no server runs on this machine; start one with `holdfast serve`, or give its address"
@@ -38,8 +38,11 @@ def connect(
     from holdfast.client.generated.async_client import AsyncClient
     from holdfast.client.http import HttpTransport
 
-    found = _resolve(url, password, os.environ if environment is None else environment)
-    return AsyncClient(HttpTransport(found.url, auth=found.auth, socket=found.socket), headers=headers)
+    known = os.environ if environment is None else environment
+    found = _resolve(url, password, known)
+    again = partial(_resolve, found.url, password, known) if found.socket is not None else None
+    transport = HttpTransport(found.url, auth=found.auth, socket=found.socket, locate=again)
+    return AsyncClient(transport, headers=headers)
 
 
 def transport_to(url: str, environment: Mapping[str, str]) -> HttpTransport:
@@ -61,18 +64,16 @@ def connect_sync(
     from holdfast.client.generated.sync_client import Client
     from holdfast.client.http import SyncHttpTransport
 
-    found = _resolve(url, password, os.environ if environment is None else environment)
-    return Client(SyncHttpTransport(found.url, auth=found.auth, socket=found.socket), headers=headers)
+    known = os.environ if environment is None else environment
+    found = _resolve(url, password, known)
+    again = partial(_resolve, found.url, password, known) if found.socket is not None else None
+    transport = SyncHttpTransport(found.url, auth=found.auth, socket=found.socket, locate=again)
+    return Client(transport, headers=headers)
 
 
-class _Target(Frozen):
-    url: str
-    auth: tuple[str, str] | None
-    socket: str | None
-    """Where to connect, whatever the URL says."""
+def _resolve(url: str | None, password: str | None, environment: Mapping[str, str]) -> Target:
+    from holdfast.client.http import Target
 
-
-def _resolve(url: str | None, password: str | None, environment: Mapping[str, str]) -> _Target:
     running = running_servers(environment)
     if url is None and not running:
         raise ClientError("Transport", NO_SERVER)
@@ -80,13 +81,13 @@ def _resolve(url: str | None, password: str | None, environment: Mapping[str, st
     secret = password or given_password(environment)
     if server is None:
         assert url is not None
-        return _Target(url, (username(environment), secret) if secret else None, None)
+        return Target(url, (username(environment), secret) if secret else None, None)
     try:
         verify_socket(server.socket)
     except UntrustedSocket as error:
         raise ClientError("Transport", f"the server at {server.url} cannot be reached: {error}") from error
     secret = secret or kept_password(environment)
-    return _Target(url or server.url, (username(environment), secret) if secret else None, server.socket)
+    return Target(url or server.url, (username(environment), secret) if secret else None, server.socket)
 
 
 def _same_server(server: RunningServer, url: str) -> bool:

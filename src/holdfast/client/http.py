@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 import httpx2
 
 from holdfast.client.errors import ClientError
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
     from holdfast.client.transport import Request
     from holdfast.client.websocket import NetworkSocket, SyncNetworkSocket
@@ -27,6 +28,24 @@ UNREACHABLE = "cannot reach the server"
 BROKEN = "the connection broke"
 
 
+class Target(Frozen):
+    """Where a server is, and with what it lets us in."""
+
+    url: str
+    auth: tuple[str, str] | None = None
+    socket: str | None = None
+    """Where to connect, whatever the URL says."""
+
+    def __repr__(self) -> str:
+        return f"Target({self.url})"  # it may hold a password
+
+
+def _elsewhere(known: Target, locate: Callable[[], Target] | None) -> Target | None:
+    """A new socket of the server. Without one nothing changes: its password is for a socket, never for a port."""
+    found = locate() if locate is not None else None
+    return found if found is not None and found.socket is not None and found != known else None
+
+
 class HttpTransport:
     def __init__(
         self,
@@ -35,32 +54,52 @@ class HttpTransport:
         auth: tuple[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
         socket: str | None = None,
+        locate: Callable[[], Target] | None = None,
     ) -> None:
-        """`socket` is the path of a Unix socket to connect to instead of the address in the URL."""
-        self._auth = auth
-        self._socket = socket
-        with _told(NO_ADDRESS.format(url=base_url)):
-            self._client = httpx2.AsyncClient(
-                base_url=base_url,
-                auth=auth,
-                headers=headers,
-                timeout=TIMEOUT,
-                transport=httpx2.AsyncHTTPTransport(uds=socket) if socket is not None else None,
-                mounts=dict.fromkeys(DIRECT) if socket is None else None,
-            )
+        """`socket` is the path of a Unix socket to connect to instead of the address in the URL. `locate` finds the
+        server again: one that was started anew has another socket, and mostly another password."""
+        self._target = Target(base_url, auth, socket)
+        self._headers = headers
+        self._locate = locate
+        self._client = self._opened()
 
     async def send(self, request: Request) -> HttpResponse:
         with _told(UNREACHABLE):
-            return HttpResponse(await self._client.send(_built(self._client, request), stream=True))
+            try:
+                return HttpResponse(await self._client.send(_built(self._client, request), stream=True))
+            except httpx2.ConnectError:
+                if not await self._moved():
+                    raise
+                return HttpResponse(await self._client.send(_built(self._client, request), stream=True))
 
     async def open_socket(self, request: Request) -> NetworkSocket:
         from holdfast.client.websocket import open_socket
 
-        url, headers, direct = _upgrade(_built(self._client, request), self._auth)
-        return await open_socket(url, headers, request.timeout, direct=direct, local=self._socket)
+        url, headers, direct = _upgrade(_built(self._client, request), self._target.auth)
+        return await open_socket(url, headers, request.timeout, direct=direct, local=self._target.socket)
 
     async def close(self) -> None:
         await self._client.aclose()
+
+    async def _moved(self) -> bool:
+        if (found := _elsewhere(self._target, self._locate)) is None:
+            return False
+        former, self._target = self._client, found
+        self._client = self._opened()
+        await former.aclose()
+        return True
+
+    def _opened(self) -> httpx2.AsyncClient:
+        to = self._target
+        with _told(NO_ADDRESS.format(url=to.url)):
+            return httpx2.AsyncClient(
+                base_url=to.url,
+                auth=to.auth,
+                headers=self._headers,
+                timeout=TIMEOUT,
+                transport=httpx2.AsyncHTTPTransport(uds=to.socket) if to.socket is not None else None,
+                mounts=dict.fromkeys(DIRECT) if to.socket is None else None,
+            )
 
 
 class HttpResponse:
@@ -90,32 +129,52 @@ class SyncHttpTransport:
         auth: tuple[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
         socket: str | None = None,
+        locate: Callable[[], Target] | None = None,
     ) -> None:
-        """`socket` is the path of a Unix socket to connect to instead of the address in the URL."""
-        self._auth = auth
-        self._socket = socket
-        with _told(NO_ADDRESS.format(url=base_url)):
-            self._client = httpx2.Client(
-                base_url=base_url,
-                auth=auth,
-                headers=headers,
-                timeout=TIMEOUT,
-                transport=httpx2.HTTPTransport(uds=socket) if socket is not None else None,
-                mounts=dict.fromkeys(DIRECT) if socket is None else None,
-            )
+        """`socket` is the path of a Unix socket to connect to instead of the address in the URL. `locate` finds the
+        server again: one that was started anew has another socket, and mostly another password."""
+        self._target = Target(base_url, auth, socket)
+        self._headers = headers
+        self._locate = locate
+        self._client = self._opened()
 
     def send(self, request: Request) -> SyncHttpResponse:
         with _told(UNREACHABLE):
-            return SyncHttpResponse(self._client.send(_built(self._client, request), stream=True))
+            try:
+                return SyncHttpResponse(self._client.send(_built(self._client, request), stream=True))
+            except httpx2.ConnectError:
+                if not self._moved():
+                    raise
+                return SyncHttpResponse(self._client.send(_built(self._client, request), stream=True))
 
     def open_socket(self, request: Request) -> SyncNetworkSocket:
         from holdfast.client.websocket import open_socket_sync
 
-        url, headers, direct = _upgrade(_built(self._client, request), self._auth)
-        return open_socket_sync(url, headers, request.timeout, direct=direct, local=self._socket)
+        url, headers, direct = _upgrade(_built(self._client, request), self._target.auth)
+        return open_socket_sync(url, headers, request.timeout, direct=direct, local=self._target.socket)
 
     def close(self) -> None:
         self._client.close()
+
+    def _moved(self) -> bool:
+        if (found := _elsewhere(self._target, self._locate)) is None:
+            return False
+        former, self._target = self._client, found
+        self._client = self._opened()
+        former.close()
+        return True
+
+    def _opened(self) -> httpx2.Client:
+        to = self._target
+        with _told(NO_ADDRESS.format(url=to.url)):
+            return httpx2.Client(
+                base_url=to.url,
+                auth=to.auth,
+                headers=self._headers,
+                timeout=TIMEOUT,
+                transport=httpx2.HTTPTransport(uds=to.socket) if to.socket is not None else None,
+                mounts=dict.fromkeys(DIRECT) if to.socket is None else None,
+            )
 
 
 class SyncHttpResponse:
