@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -15,6 +16,7 @@ from holdfast.llm.offline import Call, OfflineResponse, ScriptedTransport, Turn
 from holdfast.llm.route.transport import HttpRequest
 
 pytestmark = pytest.mark.anyio
+DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
 
 class PausingTransport(ScriptedTransport):
@@ -64,13 +66,14 @@ async def test_a_prompt_is_admitted_before_anything_runs(wire: Wire, path: str, 
     assert admission == {"admittedSeq": 1, "sessionID": "ses_one", "prompt": {"text": "hi"}, "delivery": "steer"}
 
 
-async def test_files_get_their_media_type(wire: Wire, path: str) -> None:
-    """API-117: of a data URI its own, a directory by its slash, otherwise by extension; the rest stays as given."""
+async def test_files_get_their_media_type(wire: Wire, path: str, tmp_path: Path) -> None:
+    """API-117: of an image and a directory what they are, otherwise by extension; the rest stays as given."""
+    (tmp_path / "a.html").write_text("<p>")
     source: dict[str, Any] = {"start": 0, "end": 2, "text": "@a"}
     files: list[dict[str, Any]] = [
-        {"uri": "data:image/png;base64,iVBORw0KGgo="},
-        {"uri": "file:///srv/src/"},
-        {"uri": "file:///srv/a.html", "name": "a", "description": "page", "source": source},
+        {"uri": f"data:image/png;base64,{DOT}"},
+        {"uri": f"{tmp_path.as_uri()}/"},
+        {"uri": (tmp_path / "a.html").as_uri(), "name": "a", "description": "page", "source": source},
     ]
     agents = [{"name": "plan", "source": source}, {"name": "build"}]
     sent = {"prompt": {"text": "see", "files": files, "agents": agents}, "delivery": "queue", "resume": False}
@@ -87,7 +90,7 @@ async def test_files_get_their_media_type(wire: Wire, path: str) -> None:
 
 async def test_the_same_prompt_again_gives_the_same_receipt(wire: Wire, path: str, model: ScriptedTransport) -> None:
     """API-118: same id, prompt, delivery and session; it wakes the session again."""
-    prompt = {"text": "x", "files": [{"uri": "file:///a.html"}]}
+    prompt = {"text": "x", "files": [{"uri": "data:text/html,hi"}]}
     sent: dict[str, Any] = {"id": "msg_mine", "prompt": prompt, "resume": False}
     first = (await wire.post(f"{path}/prompt", sent)).data
     assert (await wire.get("/api/session/active")).data == {}

@@ -254,8 +254,8 @@ class TurnDispatched(SessionPayload):
     system: str
     controls: str
     last_step: bool
-    media: bool = True
-    """False where notes stand for media, because the provider refused them."""
+    media_refused: bool | None = None
+    """Whether notes stand for media, because the provider refused a request with them."""
     broke: tuple[PrefixBreak, ...] | None = None
     """Why this request does not begin with the bytes of the one before, if it does not."""
 

@@ -170,7 +170,7 @@ def _changed_header(mime: str, sent: str) -> str:
 def _name(file: FileAttachment) -> str:
     if file.name:
         return file.name
-    return file.uri if not is_data_uri(file.uri) else f"a {file.mime}"
+    return file.uri if not is_data_uri(file.uri) else f"data of type {file.mime}"
 
 
 class _Source(Frozen):

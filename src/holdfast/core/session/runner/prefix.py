@@ -43,7 +43,7 @@ class Prefix:
             system=_mark([_mark_text(part.text) for part in frame.system]),
             controls=_mark((frame.generation, frame.options, frame.http.body, frame.tool_choice)),
             last_step=bool(frame.closing),
-            media=frame.media,
+            media_refused=None if frame.media else True,
             broke=None,
         )
         causes = self._causes(event, hooked=frame.hooked)
@@ -63,7 +63,7 @@ class Prefix:
             (now.tools != last.tools, "tool change"),
             (now.last_step or last.last_step, "last step"),
             (now.pruned_seq != last.pruned_seq, "pruning"),
-            (now.media != last.media, "media refused"),
+            (now.media_refused != last.media_refused, "media refused"),
         ]
         causes = tuple(cause for broken, cause in checks if broken)
         if causes or (now.controls == last.controls and now.system == last.system):
