@@ -164,19 +164,23 @@ histories: st.SearchStrategy[list[SessionMessage]] = st.lists(
         ),
         assistants(),
     ),
+    min_size=1,
     max_size=6,
 )
 kept = st.dictionaries(
     st.tuples(st.just("msg_u"), st.integers(0, 2)),
     st.builds(
-        Content, kind=st.sampled_from(("text", "data", "note")), mime=st.sampled_from(KINDS), value=st.just("JVBERi0=")
+        Content,
+        kind=st.sampled_from(("text", "data", "note")),
+        mime=st.sampled_from(KINDS),
+        value=st.sampled_from(("JVBERi0=", "@@@")),
     ),
     max_size=2,
 )
 
 
 @pytest.mark.parametrize("model", SAMPLED)
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(history=histories, kept=kept, media=st.booleans())
 def test_any_stored_history_is_a_valid_request(
     model: str, history: list[SessionMessage], kept: dict[tuple[str, int], Content], media: bool
