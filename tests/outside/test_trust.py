@@ -328,3 +328,25 @@ def test_the_first_run_at_a_terminal_says_what_agents_may_do(holdfast: Machine, 
     holdfast("run", "--model", "demo/scripted", "go")
     assert (holdfast.project / "ran.txt").exists()
     assert holdfast("config", "preset", "default").code == 0
+
+
+@pytest.mark.parametrize(("mode", "read"), [(0o700, True), (0o777, False)])
+def test_a_temporary_folder_that_others_can_write_is_asked_for(holdfast: Machine, mode: int, read: bool) -> None:
+    """CAT-059: `TMPDIR/holdfast` is open to agents only if nobody else can have put anything there."""
+    temporary = holdfast.home / "shared-tmp"
+    folder = temporary / "holdfast"
+    folder.mkdir(parents=True)
+    (folder / "note.txt").write_text(KEY, encoding="utf-8")
+    folder.chmod(mode)
+    holdfast.environment["TMPDIR"] = str(temporary)
+    holdfast.script({"calls": [{"tool": "read", "input": {"path": str(folder / "note.txt")}}]}, {"text": "done"})
+    ran = holdfast("run", "--json", "--model", "demo/scripted", "go")
+    assert (KEY in ran.out) == read, ran.out
+
+
+def test_the_shown_configuration_has_no_key_in_an_address(holdfast: Machine) -> None:
+    """CAT-031: of an MCP server only its host is shown."""
+    holdfast.configure_user(mcp={"m": {"type": "remote", "url": f"https://mcp.example/{KEY}/sse?key={KEY}"}})
+    shown = holdfast("config", "show").out
+    assert "https://mcp.example/…" in shown
+    assert KEY not in shown
