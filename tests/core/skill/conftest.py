@@ -76,9 +76,9 @@ def count_reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     seen: list[str] = []
     real_open, real_scan = os.open, os.scandir
 
-    def open_(path: str, flags: int, *more: int) -> int:
+    def open_(path: str, flags: int, *more: int, dir_fd: int | None = None) -> int:
         seen.append(str(path))
-        return real_open(path, flags, *more)
+        return real_open(path, flags, *more, dir_fd=dir_fd)
 
     def scan(path: str) -> object:
         seen.append(str(path))
