@@ -286,7 +286,6 @@ def test_what_cannot_be_attached_is_refused_and_nothing_is_admitted(
         "data:text/plain;base64,!": "base64",
         "data:image/png": "data",
         "data:image/png;base64,": "empty",
-        data_uri(picture()[:40], "image/png"): "could not be decoded",
         data_uri(bomb(), "image/png"): "megapixels",
         data_uri(b"\0\1\2\3", "image/png"): "image/png",
         (project / "missing.txt").as_uri(): "No such file",
@@ -310,6 +309,16 @@ def test_what_cannot_be_attached_is_refused_and_nothing_is_admitted(
     assert (session.get("/pending"), session.get("/context"), len(session.get("/history"))) == before
     assert session.prompt("look", {"uri": "hello.txt"}, id="msg_refused").status_code == 200
     assert "hello world" in sent(provider)
+
+
+def test_an_image_that_cannot_be_decoded_is_a_note(api: Callable[..., Api], provider: Provider) -> None:
+    """SES-233: as the recorded contract has it, the prompt is admitted; the model is told why nothing is shown."""
+    session = api()
+    broken = {"uri": data_uri(picture()[:40], "image/png"), "name": "chart.png"}
+    admitted = session.prompt("look", broken)
+    assert admitted.status_code == 200
+    assert admitted.json()["data"]["prompt"]["files"][0]["uri"] == broken["uri"]
+    assert "could not be decoded: chart.png" in sent(provider)
 
 
 def test_a_prompt_that_is_too_large_is_refused_with_its_limit(api: Callable[..., Api]) -> None:

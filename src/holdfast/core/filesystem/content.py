@@ -3,7 +3,8 @@ claims for it only counts where the bytes say nothing.
 
 Invariants
 - `recognise` is a pure function of the bytes and the claimed type, and never fails: history is sent again by it.
-- `examine` recognises the same and more: it decodes images, makes them fit, and refuses what is broken."""
+- `examine` recognises the same and more: it decodes images, makes them fit, and refuses what cannot be used. An image
+  that cannot be decoded is a note."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from urllib.parse import unquote_to_bytes
 
 from holdfast.core.filesystem.image import (
     CONVERTED,
+    ImageBroken,
     ImageError,
     ImageLimits,
     convertible_type,
@@ -100,6 +102,8 @@ def examine(data: bytes, claimed: str, name: str, limits: ImageLimits) -> Examin
     if (mime := image_type(data[:HEAD]) or convertible_type(data[:HEAD])) is not None:
         try:
             image, mime = normalize(data, mime, name, limits)
+        except ImageBroken as error:
+            return Examined(Content("note", mime, str(error)), changed=True)  # the recorded contract admits these
         except ImageError as error:
             raise Unusable(str(error)) from error
         return Examined(_media(image, mime), changed=image is not data)

@@ -42,6 +42,10 @@ class ImageError(Exception):
     """The image is broken, or does not fit; the message says which."""
 
 
+class ImageBroken(ImageError):
+    """Its bytes begin like an image and are none."""
+
+
 def image_type(head: bytes) -> str | None:
     if head.startswith(b"\x89PNG\r\n\x1a\n"):
         return "image/png"
@@ -102,7 +106,7 @@ def _open(data: bytes, resource: str, mime: str, limits: ImageLimits) -> tuple[I
     except Image.DecompressionBombError:
         raise ImageError(f"Image {resource} has more than {MAX_PIXELS // 1_000_000} megapixels") from None
     except DECODING_FAILURES:
-        raise ImageError(f"Image could not be decoded: {resource}") from None
+        raise ImageBroken(f"Image could not be decoded: {resource}") from None
     return image, size
 
 
