@@ -64,8 +64,8 @@ def build(original: Path, folder: Path, vector: Vector, place: str, marks: Path)
         hostile = project / "lib"
     spring(Trap(hostile, vector.name, marks), vector)
     if place == "behind a link":
-        (project / ".git").rename(project / "data")
-        (project / ".git").symlink_to("data")
+        (project / ".git").rename(project / "elsewhere")
+        (project / ".git").symlink_to("elsewhere")
     project = {"linked": folder / "linked", "below": project / "sub"}.get(place, project)
     (project / "a.txt").write_text("changed\n", encoding="utf-8")
     return project
