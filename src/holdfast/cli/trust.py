@@ -93,11 +93,14 @@ async def _decide(path: str | None, yes: bool, as_json: bool) -> int:
     return 0
 
 
-async def offer(client: AsyncClient, location: Location, terminal: Terminal | None) -> str | None:
+async def offer(client: AsyncClient, location: Location, terminal: Terminal | None, *, here: bool) -> str | None:
     """At the beginning of a run: ask once about what an untrusted project wants. What is to be said if it goes on
-    without."""
+    without. `here` says that this process reads the project's files itself."""
     from holdfast.client.errors import ApiError, ClientError
+    from holdfast.embedded.trust import ProjectTrust, has_configuration
 
+    if here and not has_configuration(location.directory):
+        return None
     try:
         report = await client.config.report(location=location)
     except (ApiError, ClientError):
@@ -105,8 +108,6 @@ async def offer(client: AsyncClient, location: Location, terminal: Terminal | No
     sources = [source for source in report.sources if not source.trusted]
     if not sources:
         return None
-    from holdfast.embedded.trust import ProjectTrust
-
     trust = ProjectTrust()
     count = sum(len(source.wants) for source in sources)
     ignored = f"this project is not trusted: {count} of its settings {'is' if count == 1 else 'are'} ignored"

@@ -39,7 +39,8 @@ async def _run(ask: Ask) -> int:
         opened = await open_client(ask, screen, stack)
         client = opened.client
         person = Terminal() if present() else None
-        if (ignored := await offer(client, await place(client, ask), None if ask.attach else person)) is not None:
+        location, asked = await place(client, ask), None if ask.attach else person
+        if (ignored := await offer(client, location, asked, here=opened.host is not None)) is not None:
             screen.note(ignored)
         if ask.command is not None:
             ask = await with_command(client, ask, ask.command)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 CONFIG_NAME = "opencode"
 """Only the configuration folder is shared with OpenCode; data never is."""
 APP_NAME = "holdfast"
+SYSTEM_TMP = "/tmp"
 
 
 class Directories(Frozen):
@@ -54,7 +55,7 @@ def directories(environment: Mapping[str, str]) -> Directories:
         data=Path(environment.get("HOLDFAST_DATA") or base("XDG_DATA_HOME", ".local/share") / APP_NAME),
         cache=base("XDG_CACHE_HOME", ".cache") / APP_NAME,
         state=base("XDG_STATE_HOME", ".local/state") / APP_NAME,
-        tmp=Path(environment.get("TMPDIR") or _system_tmp()) / APP_NAME,
+        tmp=Path(environment.get("TMPDIR") or SYSTEM_TMP) / APP_NAME,
     )
 
 
@@ -71,12 +72,6 @@ def home_directory(environment: Mapping[str, str]) -> Path:
 def user_path(text: str, environment: Mapping[str, str]) -> Path:
     """A path as a person writes it: `~/` is home, and nothing else is expanded."""
     return home_directory(environment) / text[2:] if text.startswith("~/") else Path(text)
-
-
-def _system_tmp() -> str:
-    import tempfile
-
-    return tempfile.gettempdir()
 
 
 def switched_on(environment: Mapping[str, str], name: str) -> bool:

@@ -7,26 +7,21 @@ Invariants
 from __future__ import annotations
 
 import copy
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
 from holdfast.core.plugin.bounded import Patience
-from holdfast.llm.request import Generation
+from holdfast.llm.request import Generation, Message, ToolDefinition
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from holdfast.core.scope import Scope
-    from holdfast.llm.request import Message, ToolDefinition
 
 HOOK_SECONDS = 5.0
 
 
-@dataclass
-class RequestDraft:
+class RequestDraft(msgspec.Struct):
     """A request as a hook sees it."""
 
     session_id: str
@@ -35,10 +30,10 @@ class RequestDraft:
     model_id: str
     messages: Sequence[Message] = ()
     tools: Sequence[ToolDefinition] = ()
-    headers: dict[str, str] = field(default_factory=dict)
-    generation: Generation = field(default_factory=Generation)
-    options: dict[str, dict[str, Any]] = field(default_factory=dict)
-    system: list[str] = field(default_factory=list)
+    headers: dict[str, str] = msgspec.field(default_factory=dict)
+    generation: Generation = msgspec.field(default_factory=Generation)
+    options: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
+    system: list[str] = msgspec.field(default_factory=list)
     """Parts to append after the baseline; what earlier hooks appended is here."""
 
 

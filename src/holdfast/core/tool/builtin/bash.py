@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
@@ -16,10 +16,7 @@ from holdfast.core.process.environment import child_environment
 from holdfast.core.process.process import TREE_LIMIT, Ended, ProcessError, Processes
 from holdfast.core.process.sandbox.confinement import SandboxSettings
 from holdfast.core.process.sandbox.sandbox import Sandbox, SandboxRefused, Terms
-from holdfast.core.shell.approval import Approval, approval
-from holdfast.core.shell.grammar import parse
 from holdfast.core.shell.output import CommandOutput
-from holdfast.core.shell.references import external_directories
 from holdfast.core.shell.select import command_shell
 from holdfast.core.tool.builtin.authorize import Authorizer
 from holdfast.core.tool.output import OutputStore
@@ -28,6 +25,9 @@ from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.record import Record
 from holdfast.schema.session_message import TextContent, ToolContent
+
+if TYPE_CHECKING:
+    from holdfast.core.shell.approval import Approval
 
 DEFAULT_TIMEOUT = 120_000
 LONGEST_TIMEOUT = 600_000
@@ -215,14 +215,18 @@ class _Bash:
         await self._authorizer.allow(context, "bash", resources, save=save, metadata=metadata)
         return warnings
 
-    async def _examine(self, command: str, workdir: Path) -> tuple[Approval, list[str]]:
+    async def _examine(self, command: str, workdir: Path) -> "tuple[Approval, list[str]]":
         """A long command takes some 20 ms. Parallel calls would add up on the event loop, or in several threads."""
         if len(command) <= QUICK_CHARACTERS:
             return self._examined(command, workdir)
         async with self._examining:
             return await asyncio.to_thread(self._examined, command, workdir)
 
-    def _examined(self, command: str, workdir: Path) -> tuple[Approval, list[str]]:
+    def _examined(self, command: str, workdir: Path) -> "tuple[Approval, list[str]]":
+        from holdfast.core.shell.approval import approval
+        from holdfast.core.shell.grammar import parse
+        from holdfast.core.shell.references import external_directories
+
         script = parse(command)
         outside = external_directories(script, workdir, self._host.get("HOME", "/"))
         return approval(script), [OUTSIDE.format(directory=found.rstrip("/")) for found in outside]
