@@ -84,8 +84,8 @@ export interface SessionsOperations {
   message(input: { sessionID: string; messageID: string }, options?: CallOptions): Promise<SessionMessage>
   /** A page of messages, newest first unless asked otherwise. Fails with InvalidCursorError, UnknownError, SessionNotFoundError. */
   messages(input: { sessionID: string; limit?: number | null | undefined; order?: "asc" | "desc" | null | undefined; cursor?: string | null | undefined }, options?: CallOptions): Promise<Page<SessionMessage>>
-  /** Turns that broke off with their process and wait for a decision. */
-  interrupted(options?: CallOptions): Promise<readonly InterruptedTurn[]>
+  /** What sessions owe and no process works on: how far it came, since when, and what comes of it. */
+  interrupted(options?: CallOptions): Promise<readonly InterruptedActivity[]>
   /** Inputs that were admitted and are not part of the conversation yet, oldest first. Fails with SessionNotFoundError. */
   pending(input: { sessionID: string }, options?: CallOptions): Promise<readonly Admission[]>
   /** Take a pending input back. Again is fine; a promoted one is a conflict. Fails with MessageNotFoundError, ConflictError, SessionNotFoundError. */
@@ -102,6 +102,10 @@ export interface SessionsOperations {
   waits(input: { sessionID: string }, options?: CallOptions): Promise<readonly WaitInfo[]>
   /** Continue after a turn that broke off with its process, or let it be. Fails with SessionNotFoundError. */
   recover(input: { sessionID: string; decision: "abandon" | "continue" }, options?: CallOptions): Promise<void>
+  /** Wait until nothing executes the session, and say how its last activity ended. Fails with SessionNotFoundError. */
+  outcome(input: { sessionID: string }, options?: CallOptions): Promise<Outcome>
+  /** Go on from history, at least once, or join what runs; returns when that has ended, and how. Fails with SessionNotFoundError. */
+  run(input: { sessionID: string }, options?: CallOptions): Promise<Outcome>
   /** The newest compaction and what it replaced, or nothing. Fails with SessionNotFoundError. */
   checkpoint(input: { sessionID: string }, options?: CallOptions): Promise<CheckpointInfo | null>
   /** Let the model read again what the newest compaction replaced, while nothing followed it. Fails with ConflictError, SessionNotFoundError. */
@@ -587,14 +591,20 @@ export interface IntegrationInfo {
 export interface IntegrationUpdated {
 }
 
-export interface InterruptedTurn {
+export interface InterruptedActivity {
   readonly sessionID: string
   readonly seq: number
-  readonly agent: string
-  readonly model: ModelRef
-  readonly attempt: number
+  readonly stage: "answering" | "between" | "compacting" | "dispatched" | "promoted" | "waiting"
+  readonly since: number
+  readonly suspended: boolean
+  readonly safe: boolean
+  readonly what: string
+  readonly next: string
+  readonly agent?: string
+  readonly model?: ModelRef
+  readonly attempt?: number
   readonly messageID?: string
-  readonly dispatched: number
+  readonly dispatched?: number
 }
 
 export interface KeyMethod {
@@ -750,6 +760,13 @@ export interface OAuthMethod {
   readonly id: string
   readonly label: string
   readonly prompts?: readonly (TextPrompt | SelectPrompt)[]
+}
+
+export interface Outcome {
+  readonly type: "blocked" | "completed" | "failed" | "idle" | "interrupted" | "unfinished" | "waiting"
+  readonly messageID?: string
+  readonly error?: string
+  readonly pending?: number
 }
 
 export type Part =
@@ -1504,7 +1521,7 @@ export interface UserMessage {
 }
 
 export interface WaitInfo {
-  readonly kind: "compaction" | "owner" | "permission" | "provider" | "question" | "tool"
+  readonly kind: "blocked" | "compaction" | "owner" | "permission" | "provider" | "question" | "recovery" | "tool"
   readonly since: number
   readonly what: string
   readonly ends: string

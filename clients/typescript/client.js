@@ -60,6 +60,8 @@ export function createClient(options) {
       move: call({ method: "POST", path: "/api/session/{sessionID}/move", shape: "void", errors: [400, 401, 404, 409], payload: ["directory", "moveChanges"] }),
       waits: call({ method: "GET", path: "/api/session/{sessionID}/waits", shape: "data", errors: [400, 401, 404] }),
       recover: call({ method: "POST", path: "/api/session/{sessionID}/recover", shape: "void", errors: [400, 401, 404], payload: ["decision"] }),
+      outcome: call({ method: "POST", path: "/api/session/{sessionID}/outcome", shape: "data", errors: [400, 401, 404] }),
+      run: call({ method: "POST", path: "/api/session/{sessionID}/run", shape: "data", errors: [400, 401, 404] }),
       checkpoint: call({ method: "GET", path: "/api/session/{sessionID}/checkpoint", shape: "data", errors: [400, 401, 404] }),
       undoCompaction: call({ method: "POST", path: "/api/session/{sessionID}/checkpoint/undo", shape: "void", errors: [400, 401, 404, 409] }),
       requestContext: call({ method: "GET", path: "/api/session/{sessionID}/request-context", shape: "data", errors: [400, 401, 404, 500] }),

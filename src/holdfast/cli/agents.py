@@ -22,7 +22,7 @@ def command(hidden_too: bool, as_json: bool) -> None:
 async def _list(hidden_too: bool, as_json: bool) -> int:
     from holdfast.embedded.holdfast import Holdfast
 
-    async with Holdfast() as hf:
+    async with Holdfast(recover=False) as hf:
         agents = [agent for agent in (await hf.agents.list()).data if hidden_too or not agent.hidden]
     if as_json:
         print_json(agents)

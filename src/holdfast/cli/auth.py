@@ -72,7 +72,7 @@ async def _takes_a_key(provider: str) -> int:
     from holdfast.embedded.holdfast import Holdfast
     from holdfast.schema.catalog import KeyMethod
 
-    async with Holdfast() as hf:
+    async with Holdfast(recover=False) as hf:
         known = (await hf.integrations.list()).data
     found = next((integration for integration in known if integration.id == provider), None)
     if found is None:
@@ -85,7 +85,7 @@ async def _takes_a_key(provider: str) -> int:
 async def _store(provider: str, key: str, label: str | None) -> int:
     from holdfast.embedded.holdfast import Holdfast
 
-    async with Holdfast() as hf:
+    async with Holdfast(recover=False) as hf:
         await hf.integrations.connect_key(provider, key=key, label=label)
     click.echo(f"stored a key of {provider}", err=True)
     return 0
@@ -94,7 +94,7 @@ async def _store(provider: str, key: str, label: str | None) -> int:
 async def _list(unconnected_too: bool, as_json: bool) -> int:
     from holdfast.embedded.holdfast import Holdfast
 
-    async with Holdfast() as hf:
+    async with Holdfast(recover=False) as hf:
         known = (await hf.integrations.list()).data
     shown = [integration for integration in known if integration.connections or unconnected_too]
     if as_json:
@@ -112,7 +112,7 @@ async def _logout(provider: str) -> int:
     from holdfast.embedded.holdfast import Holdfast
     from holdfast.schema.catalog import CredentialConnection, EnvConnection
 
-    async with Holdfast() as hf:
+    async with Holdfast(recover=False) as hf:
         found: IntegrationInfo | None = (await hf.integrations.get(provider)).data
         connections = found.connections if found else ()
         stored = [one for one in connections if isinstance(one, CredentialConnection)]

@@ -21,7 +21,7 @@ def command(as_json: bool) -> None:
 async def _list(as_json: bool) -> int:
     from holdfast.embedded.holdfast import Holdfast
 
-    async with Holdfast() as hf:
+    async with Holdfast(recover=False) as hf:
         commands = (await hf.commands.list()).data
     if as_json:
         print_json(commands)

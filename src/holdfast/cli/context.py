@@ -32,7 +32,7 @@ async def _show(session_id: str, as_json: bool) -> int:
     from holdfast.embedded.holdfast import Holdfast
     from holdfast.schema.insight import RequestContextAbsent
 
-    async with Holdfast() as hf:
+    async with Holdfast(recover=False) as hf:
         context = await hf.sessions.request_context(session_id)
         if as_json:
             print_json(context)

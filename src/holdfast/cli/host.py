@@ -40,6 +40,11 @@ class Caller(Frozen):
 
 
 class Host(Holdfast):
+    """What an earlier process left is shown by commands; going on with it is for hosts that stay."""
+
+    def __init__(self, directory: str | Path | None = None, **options: Any) -> None:
+        super().__init__(directory, recover=False, **options)
+
     async def expand(self, session: Session, agent: str | None, name: str, arguments: str) -> PromptInput:
         """What a call of the command says. Its shell commands need permission like those of a model."""
         async with self._runtime.locations.use(session.location) as services:

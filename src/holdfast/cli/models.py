@@ -34,7 +34,7 @@ async def _list(provider: str | None, refresh: bool, as_json: bool) -> int:
     from holdfast.cli.failure import fail
     from holdfast.embedded.holdfast import Holdfast
 
-    async with Holdfast() as hf:
+    async with Holdfast(recover=False) as hf:
         if refresh and not await hf.refresh_models():
             click.echo("no newer list of models was fetched; this is the one from before", err=True)
         usable = (await hf.models.list()).data

@@ -102,9 +102,8 @@ async def _serve(asked: Serving) -> int:
             click.echo(f"user opencode, password in {served.credential}", err=True)
         elif not asked.authorize:
             click.echo("no password is asked for: every process on this machine may use it", err=True)
-        for session_id in served.interrupted:
-            decide = f"`holdfast sessions recover {session_id} --continue`, or --abandon, decides"
-            click.echo(f"{session_id} broke off in mid-turn; {decide}", err=True)
+        for left in served.interrupted:
+            click.echo(f"{left.session_id}: {left.what}; {left.next}", err=True)
         click.echo(f"holdfast listening on {served.url}")
 
     return await serve(asked, ready=ready, ending=_end_in_time)

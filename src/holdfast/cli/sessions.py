@@ -128,7 +128,7 @@ def _execute(work: Callable[[AsyncClient], Coroutine[Any, Any, int]]) -> None:
     async def opened() -> int:
         from holdfast.embedded.holdfast import Holdfast
 
-        async with Holdfast() as client:
+        async with Holdfast(recover=False) as client:
             return await work(client)
 
     sys.exit(execute(opened()))

@@ -97,7 +97,8 @@ def default_paths(environment: dict[str, str]) -> Paths:
 
 
 class Runtime:
-    """Use as `async with Runtime(...)`. Closing interrupts what runs, records it, and lets go of everything."""
+    """Use as `async with Runtime(...)`. Closing stops what runs at the nearest safe point, records it, and lets go of
+    everything; the next process goes on with it."""
 
     def __init__(
         self,
@@ -132,6 +133,7 @@ class Runtime:
         self._host_configuration = [(Path(HOST_DOCUMENT), config)] if config else []
         self._trust: Trust = TRUST_EVERYTHING if trust else self.trust_store
         self._titled = titles
+        self._ending = False
         self._sandbox = sandbox_choice(sandbox or self._environment.get(SANDBOX))
         self.application_tools = ApplicationTools()
         self.application_context = SystemContextRegistry()
@@ -187,12 +189,16 @@ class Runtime:
             trust=self._trust,
             before_start=ProcessProtection().apply if self._protect else None,
             host_configuration=self._host_configuration,
+            wake=lambda session_id: self.execution.wake(session_id),
+            ending=lambda: self._ending,
             sandboxes=Backends(self._environment),
             sandbox=self._sandbox,
         )
         self.locations: ServiceMap[LocationServices] = ServiceMap(self._build_services)
-        self.execution = Execution(self.log, self.store, self.locations, self._ownership)
-        self.recovery = Recovery(self.log, self.store, self.execution, self._ownership, self._recovery_policy)
+        self.execution = Execution(self.log, self.store, self.locations, self._ownership, self._clock)
+        self.recovery = Recovery(
+            self.log, self.database, self.store, self.execution, self._ownership, self._recovery_policy
+        )
         self.sessions = Sessions(
             log=self.log,
             store=self.store,
@@ -202,7 +208,7 @@ class Runtime:
             reverts=Reverts(self.log, self.store, self.execution, self.locations, self._clock),
             moves=Moves(self.log, self.store, self.execution, self.project, self._clock, Git(self._environment)),
             recovery=self.recovery,
-            waits=Waits(self.database, self._ownership),
+            waits=Waits(self.database, self.store, self.execution, self._ownership),
             ids=self._ids,
             clock=self._clock,
         )
@@ -212,6 +218,7 @@ class Runtime:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         # Executions end first, while everything they record with is still open.
+        self._ending = True
         await self.recovery.close()
         await self.execution.close()
         await self.sessions.close()

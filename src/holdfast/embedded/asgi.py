@@ -80,6 +80,7 @@ class Mounted:
     async def lifespan(self, application: object = None) -> AsyncGenerator[None, None]:
         async with self.host:
             self._app = App(self.host._runtime, credentials=self._credentials, hosts=self._hosts, origins=self._origins)
+            self.host.start_recovery()
             try:
                 with _on_signals(self.stop):
                     yield

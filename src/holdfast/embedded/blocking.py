@@ -45,6 +45,7 @@ class HoldfastSync(Client):
         config: dict[str, Any] | None = None,
         protect: bool = False,
         sandbox: Literal["off", "read-only", "workspace"] | None = None,
+        recover: bool = True,
     ) -> None:
         """As `Holdfast`."""
         self._host = Holdfast(
@@ -57,6 +58,7 @@ class HoldfastSync(Client):
             config=config,
             protect=protect,
             sandbox=sandbox,
+            recover=recover,
         )
         self._thread = LoopThread()
         self.tools = self.tool = HostTools(self._add_tools)

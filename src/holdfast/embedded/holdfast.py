@@ -13,6 +13,7 @@ async with Holdfast("/path/to/project") as hf:
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -43,7 +44,8 @@ OPEN = "the host is open already"
 
 
 class Holdfast(AsyncClient):
-    """The generated client over a runtime of its own. Closing interrupts what runs, records it, and ends streams."""
+    """The generated client over a runtime of its own. Closing stops what runs at the nearest safe point, records it and
+    ends streams; the next host goes on with it."""
 
     def __init__(
         self,
@@ -57,6 +59,7 @@ class Holdfast(AsyncClient):
         config: dict[str, Any] | None = None,
         protect: bool = False,
         sandbox: Literal["off", "read-only", "workspace"] | None = None,
+        recover: bool = True,
     ) -> None:
         """`unattended` says what becomes of a request that only a person could answer: it waits for a reply through
         this client, or is denied or allowed at once. `trust` vouches for the configuration of every project that is
@@ -64,7 +67,10 @@ class Holdfast(AsyncClient):
         your own configuration, in the form of `opencode.json`; it counts after all files. `protect` removes secrets
         from the environment of this process before the first command starts, so that commands cannot read them there;
         use it where the process is Holdfast's alone. `sandbox` confines the commands of agents; without it,
-        HOLDFAST_SANDBOX and the user's configuration say how."""
+        HOLDFAST_SANDBOX and the user's configuration say how. `recover` goes on with what an earlier process left, as
+        `holdfast serve` does: when the first operation is called, so that your tools are registered by then."""
+        self._recover = recover
+        self._recovering: asyncio.Task[None] | None = None
         self._runtime = Runtime(
             paths=Paths(Path(data)) if data is not None else None,
             directory=Path(directory) if directory is not None else None,
@@ -103,6 +109,9 @@ class Holdfast(AsyncClient):
         app, self._app = self._app, None
         if app is None:
             return
+        if self._recovering is not None:
+            await asyncio.wait({self._recovering})
+            self._recovering = None
         await app.close()
         await self._transport.close()
         await self._runtime.__aexit__(None, None, None)
@@ -111,7 +120,14 @@ class Holdfast(AsyncClient):
     async def _answer(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         if self._app is None:
             raise ClientError("Transport", CLOSED)
+        self.start_recovery()
         await self._app(scope, receive, send)
+
+    def start_recovery(self) -> None:
+        """Go on with what an earlier process left, if this host is to do that and has not begun yet."""
+        if self._recover and self._recovering is None:
+            work = self._runtime.recovery.start()
+            self._recovering = asyncio.get_running_loop().create_task(work, name="holdfast-recovery")
 
     @staticmethod
     def config_schema() -> dict[str, Any]:

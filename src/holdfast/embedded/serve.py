@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import FrameType
 
+    from holdfast.schema.insight import InterruptedActivity
+
 GRACE_SECONDS = 2
 """How long connections are waited for after a signal."""
 IDLE_SECONDS = 5
@@ -51,8 +53,8 @@ class Served(Frozen):
     url: str
     credential: Path | None
     """The file with the generated password, if there is one."""
-    interrupted: tuple[str, ...] = ()
-    """Sessions with a turn that broke off with an earlier process."""
+    interrupted: tuple[InterruptedActivity, ...] = ()
+    """What an earlier process left."""
 
 
 class _Server(uvicorn.Server):
@@ -134,9 +136,9 @@ async def serve(asked: Serving, *, ready: Callable[[Served], None], ending: Call
             runtime.log.relay.links = Peers(runtime.log.relay, environment, runtime.paths.data)
             hosts = _hosts(asked.hostname, asked.hosts)
             app = App(runtime, credentials=credentials, hosts=hosts, origins=frozenset(asked.origins))
-            interrupted: tuple[str, ...] = ()
+            interrupted: tuple[InterruptedActivity, ...] = ()
             if asked.recover:
-                interrupted = tuple(turn.session_id for turn in await runtime.recovery.interrupted())
+                interrupted = tuple(await runtime.recovery.interrupted())
                 await runtime.recovery.start()
             near = _url(WILDCARDS.get(host, host), number)
             with registered(environment, id=runtime.new_event_id(), url=near, data=runtime.paths.data) as local:

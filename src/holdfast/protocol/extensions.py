@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from holdfast.protocol.endpoint import Endpoint, Envelope
 from holdfast.protocol.scope import MessagePath, of_session
 from holdfast.schema.errors import ConflictError, MessageNotFoundError, UnknownError
-from holdfast.schema.insight import CheckpointInfo, InterruptedTurn, RequestContextView, WaitInfo
+from holdfast.schema.insight import CheckpointInfo, InterruptedActivity, Outcome, RequestContextView, WaitInfo
 from holdfast.schema.prompt import Admission
 from holdfast.schema.record import Record
 from holdfast.schema.session import Session
@@ -120,6 +120,26 @@ _OF_SESSION = (
     ),
     Endpoint(
         group="sessions",
+        name="outcome",
+        operation="holdfast.session.outcome",
+        method="POST",
+        path="/outcome",
+        summary="Wait until nothing executes the session, and say how its last activity ended.",
+        envelope=Envelope.DATA,
+        success=Outcome,
+    ),
+    Endpoint(
+        group="sessions",
+        name="run",
+        operation="holdfast.session.run",
+        method="POST",
+        path="/run",
+        summary="Go on from history, at least once, or join what runs; returns when that has ended, and how.",
+        envelope=Envelope.DATA,
+        success=Outcome,
+    ),
+    Endpoint(
+        group="sessions",
         name="checkpoint",
         operation="holdfast.session.checkpoint",
         method="GET",
@@ -168,9 +188,9 @@ _OF_INSTANCE = (
         operation="holdfast.session.interrupted",
         method="GET",
         path="/api/session/interrupted",
-        summary="Turns that broke off with their process and wait for a decision.",
+        summary="What sessions owe and no process works on: how far it came, since when, and what comes of it.",
         envelope=Envelope.DATA,
-        success=list[InterruptedTurn],
+        success=list[InterruptedActivity],
     ),
     Endpoint(
         group="metrics",

@@ -9,7 +9,7 @@ from holdfast.schema.record import Record
 
 
 class WaitInfo(Record):
-    kind: Literal["provider", "tool", "permission", "question", "owner", "compaction"]
+    kind: Literal["provider", "tool", "permission", "question", "owner", "compaction", "blocked", "recovery"]
     since: int
     """In milliseconds since the epoch."""
     what: str
@@ -18,16 +18,49 @@ class WaitInfo(Record):
     id: str | None = None
 
 
-class InterruptedTurn(Record):
-    """A turn that was dispatched and has no end. `message_id` is its answer, if that began."""
+Stage = Literal["promoted", "compacting", "between", "dispatched", "answering", "waiting"]
+"""How far an activity came: its input became part of the conversation; history was being summarised; a step with tool
+calls ended and the next turn was not sent; a turn was sent; its answer began; a call waits for a person."""
+
+
+class InterruptedActivity(Record):
+    """What a Session owes and no process works on."""
 
     session_id: str
     seq: int
-    agent: str
-    model: ModelRef
-    attempt: int
+    """Of the newest input that it answers."""
+    stage: Stage
+    since: int
+    """When that input was admitted, in milliseconds since the epoch."""
+    suspended: bool
+    """Whether it was stopped by a shutdown, and not by a crash."""
+    safe: bool
+    """Whether nothing can happen a second time if it goes on."""
+    what: str
+    """The same for people: what happened."""
+    next: str
+    """And what comes of it, or who has to decide."""
+    agent: str | None = None
+    """This and the rest are known of a turn that was sent."""
+    model: ModelRef | None = None
+    attempt: int | None = None
     message_id: str | None = None
-    dispatched: int
+    """Its answer, if that began."""
+    dispatched: int | None = None
+
+
+class Outcome(Record):
+    """How the last activity of a Session ended: `completed`, `failed` or `interrupted`. Or why it has not ended:
+    `waiting` for a person, `blocked` before it could start, `unfinished` since no process works on it. `idle` means
+    that there was none."""
+
+    type: Literal["idle", "completed", "failed", "interrupted", "waiting", "blocked", "unfinished"]
+    message_id: str | None = None
+    """Its newest answer."""
+    error: str | None = None
+    """What went wrong, or what it waits for."""
+    pending: int = 0
+    """Inputs that were admitted and are not part of the conversation yet."""
 
 
 class CheckpointInfo(Record):

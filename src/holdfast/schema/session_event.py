@@ -266,6 +266,16 @@ class TurnAbandoned(SessionPayload):
     reason: str
 
 
+class ActivityEnded(SessionPayload):
+    """Nothing more is owed, although the last step called tools or was never dispatched."""
+
+    reason: str
+
+
+class ActivitySuspended(SessionPayload):
+    """The process was shut down in the middle; the next one goes on by itself."""
+
+
 class SnapshotCaptured(StepPayload):
     """The tree after a step, which did not wait for it."""
 
@@ -293,6 +303,8 @@ class PermissionAsked(SessionPayload):
     request: PermissionRequest
     agent: str
     """Whose rules judge it, however the Session's agent changes meanwhile."""
+    resumable: bool | None = None
+    """The call that asks has started nothing: after a restart it waits on, and an answer executes it."""
 
 
 class PermissionReplied(SessionPayload):
@@ -303,8 +315,15 @@ class PermissionReplied(SessionPayload):
     """Who answered, when it was no person."""
 
 
+class RequestTaken(SessionPayload):
+    """Whoever waited has the answer, and acts on it from here on: it may have happened."""
+
+    request_id: str
+
+
 class QuestionAsked(SessionPayload):
     request: QuestionRequest
+    resumable: bool | None = None
 
 
 class QuestionReplied(SessionPayload):

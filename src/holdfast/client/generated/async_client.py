@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from holdfast.schema.agent import Agent
     from holdfast.schema.catalog import Attempt, AttemptStatus, CommandInfo, IntegrationInfo, ModelInfo, ProviderInfo, ReferenceInfo, SkillInfo
     from holdfast.schema.configuration import ConfigDirectory, ConfigDocument, ConfigReport
-    from holdfast.schema.insight import CheckpointInfo, InterruptedTurn, RequestContextView, WaitInfo
+    from holdfast.schema.insight import CheckpointInfo, InterruptedActivity, Outcome, RequestContextView, WaitInfo
     from holdfast.schema.location import Location, LocationInfo
     from holdfast.schema.model import ModelRef
     from holdfast.schema.permission import PermissionRequest, PermissionSource, SavedApproval
@@ -230,8 +230,8 @@ class SessionsGroup:
             options=options,
         )
 
-    async def interrupted(self, *, options: Options | None = None) -> builtins.list[InterruptedTurn]:
-        """Turns that broke off with their process and wait for a decision."""
+    async def interrupted(self, *, options: Options | None = None) -> builtins.list[InterruptedActivity]:
+        """What sessions owe and no process works on: how far it came, since when, and what comes of it."""
         return await self._core.call(
             operations.SESSIONS_INTERRUPTED,
             options=options,
@@ -302,6 +302,22 @@ class SessionsGroup:
             operations.SESSIONS_RECOVER,
             params={"sessionID": session_id},
             payload={"decision": decision},
+            options=options,
+        )
+
+    async def outcome(self, session_id: str, *, options: Options | None = None) -> Outcome:
+        """Wait until nothing executes the session, and say how its last activity ended. Fails with SessionNotFoundError."""
+        return await self._core.call(
+            operations.SESSIONS_OUTCOME,
+            params={"sessionID": session_id},
+            options=options,
+        )
+
+    async def run(self, session_id: str, *, options: Options | None = None) -> Outcome:
+        """Go on from history, at least once, or join what runs; returns when that has ended, and how. Fails with SessionNotFoundError."""
+        return await self._core.call(
+            operations.SESSIONS_RUN,
+            params={"sessionID": session_id},
             options=options,
         )
 

@@ -14,7 +14,7 @@ from holdfast.protocol.project_copies import ProjectCopy
 from holdfast.schema.agent import Agent
 from holdfast.schema.catalog import Attempt, AttemptStatus, CommandInfo, IntegrationInfo, ModelInfo, ProviderInfo, ReferenceInfo, SkillInfo
 from holdfast.schema.configuration import ConfigDirectory, ConfigDocument, ConfigReport
-from holdfast.schema.insight import CheckpointInfo, InterruptedTurn, RequestContextView, WaitInfo
+from holdfast.schema.insight import CheckpointInfo, InterruptedActivity, Outcome, RequestContextView, WaitInfo
 from holdfast.schema.location import LocationInfo
 from holdfast.schema.permission import PermissionRequest, SavedApproval
 from holdfast.schema.prompt import Admission
@@ -89,8 +89,8 @@ SESSIONS_MESSAGE: Operation[SessionMessage] = Operation(
 SESSIONS_MESSAGES: Operation[Page[SessionMessage]] = Operation(
     "GET", "/api/session/{sessionID}/message", frozenset({400, 401, 404, 500}), "page", SessionMessage
 )
-SESSIONS_INTERRUPTED: Operation[builtins.list[InterruptedTurn]] = Operation(
-    "GET", "/api/session/interrupted", frozenset({400, 401}), "data", builtins.list[InterruptedTurn]
+SESSIONS_INTERRUPTED: Operation[builtins.list[InterruptedActivity]] = Operation(
+    "GET", "/api/session/interrupted", frozenset({400, 401}), "data", builtins.list[InterruptedActivity]
 )
 SESSIONS_PENDING: Operation[builtins.list[Admission]] = Operation(
     "GET", "/api/session/{sessionID}/pending", frozenset({400, 401, 404}), "data", builtins.list[Admission]
@@ -115,6 +115,12 @@ SESSIONS_WAITS: Operation[builtins.list[WaitInfo]] = Operation(
 )
 SESSIONS_RECOVER: Operation[None] = Operation(
     "POST", "/api/session/{sessionID}/recover", frozenset({400, 401, 404}), "void"
+)
+SESSIONS_OUTCOME: Operation[Outcome] = Operation(
+    "POST", "/api/session/{sessionID}/outcome", frozenset({400, 401, 404}), "data", Outcome
+)
+SESSIONS_RUN: Operation[Outcome] = Operation(
+    "POST", "/api/session/{sessionID}/run", frozenset({400, 401, 404}), "data", Outcome
 )
 SESSIONS_CHECKPOINT: Operation[CheckpointInfo | None] = Operation(
     "GET", "/api/session/{sessionID}/checkpoint", frozenset({400, 401, 404}), "data", CheckpointInfo | None

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
     from holdfast.core.database.unit import Committed, Row, Unit, Value
 
-PROJECTIONS = ("session", "messages", "parts", "inbox", "todos", "attachments", "instructions", "turn", "requests")
+PROJECTIONS = (
+    *("session", "messages", "parts", "inbox", "todos", "attachments", "instructions"),
+    *("turn", "activity", "requests"),
+)
 
 
 class Database(Protocol):

@@ -70,6 +70,10 @@ class Commons(Frozen):
     """Called before a command of an agent or a terminal is started."""
     host_configuration: Sequence[tuple[Path, dict[str, Any]]]
     """Documents of the program that runs this, by name. They count after all files."""
+    wake: Callable[[str], None]
+    """There may be something to do for this Session."""
+    ending: Callable[[], bool]
+    """Whether the process is being shut down: what waits for a person then waits on."""
     sandboxes: Backends
     """How this machine can confine commands."""
     sandbox: Setting | None

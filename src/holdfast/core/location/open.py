@@ -51,6 +51,8 @@ from holdfast.core.tool.registry import ToolRegistry
 from holdfast.schema.live_event import PluginAdded
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from holdfast.core.catalog.catalog import ResolvedModel
     from holdfast.core.config.config import Config
     from holdfast.core.location.commons import Commons
@@ -94,6 +96,8 @@ async def open_location(commons: Commons, location: Location, project: Project) 
         project=project,
         authority_of=agents.authority,
         unattended=commons.unattended(),
+        wake=commons.wake,
+        ending=commons.ending,
     )
     questions = Questions(
         log=commons.log,
@@ -102,6 +106,8 @@ async def open_location(commons: Commons, location: Location, project: Project) 
         clock=commons.clock,
         location=location,
         unattended=commons.unattended(),
+        wake=commons.wake,
+        ending=commons.ending,
     )
     authorizer = Authorization(permissions)
     hooks = RequestHooks(lambda id, message: plugins.diagnose(id, message))
@@ -185,10 +191,10 @@ async def open_location(commons: Commons, location: Location, project: Project) 
         if settings().titles:
             commons.titles.want(session, _model_for("title", session, agents, catalog))
 
-    async def abandon(session_id: str, lease: Lease) -> None:
+    async def abandon(session_id: str, lease: Lease, keep: Collection[str]) -> None:
         surface.begin(session_id)
-        await permissions.abandon(session_id, lease)
-        await questions.abandon(session_id, lease)
+        await permissions.abandon(session_id, lease, keep)
+        await questions.abandon(session_id, lease, keep)
 
     async def requests_settled(session_id: str) -> None:
         await permissions.settled(session_id)

@@ -35,7 +35,7 @@ from holdfast.schema.record import Record
 from holdfast.schema.session_event import PermissionAsked, PermissionReplied
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from holdfast.core.clock import Clock, Ids
     from holdfast.core.database.database import Database
@@ -93,6 +93,8 @@ class Permissions:
         project: Project,
         authority_of: Callable[[str], Authority | None],
         unattended: Unattended = "wait",
+        wake: Callable[[str], None] = lambda session_id: None,
+        ending: Callable[[], bool] = lambda: False,
         saved_beats_narrower_ask: bool = False,
     ) -> None:
         self._database = database
@@ -101,7 +103,7 @@ class Permissions:
         self._project = project
         self._authority_of = authority_of
         self._saved_beats_narrower_ask = saved_beats_narrower_ask
-        self._requests = Requests(_PERMISSION, log, database, clock, location)
+        self._requests = Requests(_PERMISSION, log, database, clock, location, wake, ending)
         self.unattended: Unattended = unattended
         self._met: set[str] = set()
 
@@ -174,16 +176,17 @@ class Permissions:
         """From the next evaluation on. Removing what is not there is no error."""
         await self._database.submit(Unit(id, local=(Statement("permission.remove", {"id": id}),)))
 
-    async def abandon(self, session_id: str, lease: Publisher) -> None:
-        """At the start of a drain: requests whose process died are history, their calls are never approved."""
-        await self._requests.abandon(session_id, lease)
+    async def abandon(self, session_id: str, lease: Publisher, keep: Collection[str] = ()) -> None:
+        """At the start of a drain: requests whose process died are history, their calls are never approved. Those of
+        the calls in `keep` wait on."""
+        await self._requests.abandon(session_id, lease, keep)
 
     async def settled(self, session_id: str) -> None:
         """Until nothing that was cut off in this Session still looks as if it waited."""
         await self._requests.settled(session_id)
 
     async def close(self) -> None:
-        """Decline everything that was asked here and still waits."""
+        """Decline everything that was asked here and still waits, unless the process is being shut down."""
         await self._requests.close()
 
     # -- judging -------------------------------------------------------------------------------------------------
@@ -263,7 +266,11 @@ class Permissions:
 
     def _asked(self, request: PermissionRequest, wish: Wish) -> PermissionAsked:
         return PermissionAsked(
-            timestamp=self._clock.now(), session_id=request.session_id, request=request, agent=wish.agent
+            timestamp=self._clock.now(),
+            session_id=request.session_id,
+            request=request,
+            agent=wish.agent,
+            resumable=True if wish.source is not None and wish.source.message_id else None,
         )
 
     async def _answer_unattended(self, request: PermissionRequest, wish: Wish) -> Effect:
@@ -388,4 +395,6 @@ _PERMISSION = Kind(
     answered=_live_replied,
     cut=_cut,
     gone=PermissionAnswer(reply="reject", cause="interrupted"),
+    call=lambda request: (request.source.message_id, request.source.call_id) if request.source else None,
+    same=lambda one, other: (one.action, one.resources) == (other.action, other.resources),
 )

@@ -6,8 +6,10 @@ Invariants
 - A request is recorded, announced and watched, or it does not exist; a caller that goes away cannot split that.
 - A request is answered once: the commit of a second answer is refused.
 - Observers hear of an answer before the one who waits does: in the process that asked, and in the one that answered.
-- A request that nobody waits for any more is closed: its waiter was interrupted, its Session moved or the services
-  of its Location were closed. What a process left open when it died is closed by the next drain."""
+- A request that nobody waits for any more is closed: its waiter was interrupted, or its Session moved. But a call
+  that waited when its process ended has started nothing: its request stays open, and is taken up when the call is
+  executed again, with the answer if there is one.
+- Whoever waited takes the answer once, durably, before it acts on it."""
 
 from __future__ import annotations
 
@@ -17,14 +19,15 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from holdfast.core.database.errors import Refused, StorageError
 from holdfast.core.database.unit import Statement
-from holdfast.core.session.private_projector import ALREADY_ANSWERED
+from holdfast.core.session.private_projector import ALREADY_ANSWERED, ALREADY_TAKEN
 from holdfast.schema.codec import decoder
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.permission import PermissionRequest
 from holdfast.schema.question import QuestionRequest
+from holdfast.schema.session_event import RequestTaken
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Collection, Coroutine, Sequence
 
     from holdfast.core.clock import Clock
     from holdfast.core.database.database import Database
@@ -76,6 +79,10 @@ class Kind(Frozen, Generic[R, A]):
     """The durable answer, at a time, to a request that nobody waits for any more."""
     gone: A
     """How it reads when the Session was deleted meanwhile."""
+    call: Callable[[R], tuple[str, str] | None]
+    """The message and the tool call that ask."""
+    same: Callable[[R, R], bool]
+    """Whether two requests of one call ask the same."""
 
 
 class Pending(NamedTuple, Generic[R]):
@@ -83,10 +90,29 @@ class Pending(NamedTuple, Generic[R]):
     agent: str | None
 
 
-class Requests(Generic[R, A]):
-    """The requests of one kind at one Location."""
+class _Open(NamedTuple, Generic[R, A]):
+    request: R
+    answer: asyncio.Future[A]
+    taken: bool
+    """Whether the answer need not be taken: nothing depends on it, or an earlier process has."""
 
-    def __init__(self, kind: Kind[R, A], log: EventLog, database: Database, clock: Clock, location: Location) -> None:
+
+class Requests(Generic[R, A]):
+    """The requests of one kind at one Location. `wake` is called for a Session when a request of its was answered that
+    nobody here waits for; `ending` says that the process is being shut down."""
+
+    def __init__(
+        self,
+        kind: Kind[R, A],
+        log: EventLog,
+        database: Database,
+        clock: Clock,
+        location: Location,
+        wake: Callable[[str], None] = lambda session_id: None,
+        ending: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._wake = wake
+        self._ending = ending
         self._kind: Kind[R, A] = kind
         self._log = log
         self._database = database
@@ -99,16 +125,23 @@ class Requests(Generic[R, A]):
         self._closed = False
 
     async def wait(self, request: R, asked: Record) -> A:
-        """Ask, and return the answer. Cancelling the caller closes the request, which is recorded even so."""
-        opening = self._own(self._open(request, asked))
+        """Ask, and return the answer. Cancelling the caller closes the request, which is recorded even so; in a
+        shutdown it stays open. What the same call asked before is not asked again."""
+        opening = self._own(self._open_or_known(request, asked))
         try:
-            return await asyncio.shield(await asyncio.shield(opening))
+            opened = await asyncio.shield(opening)
+            answer = await asyncio.shield(opened.answer)
         except asyncio.CancelledError:
+            if self._ending():
+                raise
             leaving = self._leaving.setdefault(request.session_id, set())
-            task = self._own(self._withdraw(request, opening))
+            task = self._own(self._withdraw(opening))
             leaving.add(task)
             task.add_done_callback(leaving.discard)
             raise
+        if not opened.taken:
+            await self.uncut(self._take(opened.request))
+        return answer
 
     async def settled(self, session_id: str) -> None:
         """Until what was cut off in this Session is recorded as such."""
@@ -135,6 +168,7 @@ class Requests(Generic[R, A]):
             await asyncio.wait({watched[1]})
         else:
             await self._announce_stored_answer(request)
+            self._wake(request.session_id)
         return True
 
     async def find(self, session_id: str, request_id: str) -> Pending[R] | None:
@@ -153,10 +187,12 @@ class Requests(Generic[R, A]):
             if kind == self._kind.name and session_id in (None, of)
         ]
 
-    async def abandon(self, session_id: str, lease: Publisher) -> None:
-        """Close what earlier processes left open. Fenced, so that it cannot close what a newer owner has just asked."""
+    async def abandon(self, session_id: str, lease: Publisher, keep: Collection[str]) -> None:
+        """Close what earlier processes left open, but for the calls in `keep`. Fenced, so that it cannot close what a
+        newer owner has just asked."""
         for request, _ in await self.pending(session_id):
-            if request.id in self._watched:
+            call = self._kind.call(request)
+            if request.id in self._watched or (call is not None and call[1] in keep):
                 continue
             try:
                 await lease.publish(self._kind.cut(request, self._clock.now()), location=self._location)
@@ -171,8 +207,11 @@ class Requests(Generic[R, A]):
         return await asyncio.shield(self._own(work))
 
     async def close(self) -> None:
-        """Close everything that was asked here and still waits."""
+        """Close everything that was asked here and still waits; in a shutdown it stays open for the next process."""
         self._closed = True
+        if self._ending():
+            for _, watching in tuple(self._watched.values()):
+                watching.cancel()
         while self._ongoing:
             for request, watching in tuple(self._watched.values()):
                 try:
@@ -184,14 +223,56 @@ class Requests(Generic[R, A]):
 
     # -- details -------------------------------------------------------------------------------------------------
 
+    async def _open_or_known(self, request: R, asked: Record) -> _Open[R, A]:
+        known = await self._known(request)
+        if known is None:
+            resumable = getattr(asked, "resumable", None) is True
+            return _Open(request, await self._open(request, asked), taken=not resumable)
+        request, answer, taken = known
+        if answer is None:
+            return _Open(request, self._start_watching(request), taken=False)
+        given: asyncio.Future[A] = asyncio.get_running_loop().create_future()
+        given.set_result(answer)
+        return _Open(request, given, taken)
+
+    async def _known(self, request: R) -> tuple[R, A | None, bool] | None:
+        """The same request of the same call, if an earlier process asked it: itself, its answer, whether that was
+        taken."""
+        call = self._kind.call(request)
+        if call is None:
+            return None
+        key = {"session_id": request.session_id, "message_id": call[0], "call_id": call[1]}
+        for id, kind, data, reply, resumable, taken in await self._database.fetch("request.of_call", key):
+            if kind != self._kind.name or not resumable or id in self._watched:
+                continue
+            stored = decoder(self._kind.request).decode(str(data))
+            if self._kind.same(stored, request):
+                answer = None if reply is None else decoder(self._kind.answer).decode(str(reply))
+                return stored, answer, bool(taken)
+        return None
+
     async def _open(self, request: R, asked: Record) -> asyncio.Task[A]:
         if self._closed:
             raise Unreachable(request.session_id)
         await self._record(request, asked)
-        watching = self._own(self._watch(request))
-        self._watched[request.id] = (request, watching)
+        watching = self._start_watching(request)
         self._log.announce(self._kind.asked(request), location=self._location)
         return watching
+
+    def _start_watching(self, request: R) -> asyncio.Task[A]:
+        watching = self._own(self._watch(request))
+        self._watched[request.id] = (request, watching)
+        return watching
+
+    async def _take(self, request: R) -> None:
+        """Whoever is second, in any process, does not act on it."""
+        taken = RequestTaken(timestamp=self._clock.now(), session_id=request.session_id, request_id=request.id)
+        try:
+            await self._log.publish(taken, location=self._location)
+        except Refused as refused:
+            if refused.reason != ALREADY_TAKEN:
+                raise
+            raise Unreachable(request.session_id) from refused
 
     async def _settle(self, request: R, asked: Record, answered: Record, answer: A) -> None:
         await self._record(request, asked, answered)
@@ -236,9 +317,10 @@ class Requests(Generic[R, A]):
         self._announce_answer(request, answer)
         return answer
 
-    async def _withdraw(self, request: R, opening: asyncio.Task[asyncio.Task[A]]) -> None:
+    async def _withdraw(self, opening: asyncio.Task[_Open[R, A]]) -> None:
         await asyncio.wait({opening})
         if not opening.cancelled() and opening.exception() is None:
+            request = opening.result().request
             await self.answer(request, self._kind.cut(request, self._clock.now()))
 
     async def _commit(

@@ -20,7 +20,7 @@ from holdfast.schema.record import Record
 from holdfast.schema.session_event import QuestionAsked, QuestionRejected, QuestionReplied
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from holdfast.core.clock import Clock, Ids
     from holdfast.core.database.database import Database
@@ -52,11 +52,13 @@ class Questions:
         clock: Clock,
         location: Location,
         unattended: Unattended = "wait",
+        wake: Callable[[str], None] = lambda session_id: None,
+        ending: Callable[[], bool] = lambda: False,
     ) -> None:
         self._database = database
         self._ids = ids
         self._clock = clock
-        self._requests = Requests(_QUESTION, log, database, clock, location)
+        self._requests = Requests(_QUESTION, log, database, clock, location, wake, ending)
         self.unattended: Unattended = unattended
 
     async def ask(
@@ -70,7 +72,12 @@ class Questions:
         if self.unattended != "wait":
             raise Unanswerable(NOBODY_TO_ASK)
         request = QuestionRequest(id=self._ids.of("que"), session_id=session_id, questions=tuple(questions), tool=tool)
-        asked = QuestionAsked(timestamp=self._clock.now(), session_id=session_id, request=request)
+        asked = QuestionAsked(
+            timestamp=self._clock.now(),
+            session_id=session_id,
+            request=request,
+            resumable=True if tool is not None and tool.message_id else None,
+        )
         try:
             answer = await self._requests.wait(request, asked)
         except TooManyRequests as error:
@@ -94,16 +101,16 @@ class Questions:
     async def for_session(self, session_id: str) -> tuple[QuestionRequest, ...]:
         return tuple(request for request, _ in await self._requests.pending(session_id))
 
-    async def abandon(self, session_id: str, lease: Publisher) -> None:
-        """At the start of a drain: questions whose process died are history."""
-        await self._requests.abandon(session_id, lease)
+    async def abandon(self, session_id: str, lease: Publisher, keep: Collection[str] = ()) -> None:
+        """At the start of a drain: questions whose process died are history, but for those of the calls in `keep`."""
+        await self._requests.abandon(session_id, lease, keep)
 
     async def settled(self, session_id: str) -> None:
         """Until nothing that was cut off in this Session still looks as if it waited."""
         await self._requests.settled(session_id)
 
     async def close(self) -> None:
-        """Dismiss everything that was asked here and still waits."""
+        """Dismiss everything that was asked here and still waits, unless the process is being shut down."""
         await self._requests.close()
 
     async def _reply(self, session_id: str, request_id: str, answers: tuple[Answer, ...]) -> None:
@@ -163,4 +170,6 @@ _QUESTION = Kind(
     answered=_live_answered,
     cut=_cut,
     gone=QuestionAnswer(rejected="interrupted"),
+    call=lambda request: (request.tool.message_id, request.tool.call_id) if request.tool else None,
+    same=lambda one, other: one.questions == other.questions,
 )

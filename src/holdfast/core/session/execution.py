@@ -8,6 +8,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from holdfast.core.database.errors import Refused, StorageError
+from holdfast.core.database.unit import Statement
 from holdfast.core.session.errors import Interrupted
 from holdfast.core.session.interrupt import Interrupt
 from holdfast.core.session.ownership import LOST
@@ -16,6 +17,8 @@ from holdfast.schema.frozen import Frozen
 from holdfast.schema.live_event import Busy, ErrorInfo, Idle, SessionError, SessionStatus, Status
 
 if TYPE_CHECKING:
+    from holdfast.core.clock import Clock
+    from holdfast.core.database.unit import Value
     from holdfast.core.event.log import EventLog
     from holdfast.core.location.service_map import ServiceMap
     from holdfast.core.location.services import LocationServices
@@ -43,8 +46,14 @@ class Execution:
     """One per process. Callers wait for drains; they never run one."""
 
     def __init__(
-        self, events: EventLog, store: SessionStore, locations: ServiceMap[LocationServices], ownership: Ownership
+        self,
+        events: EventLog,
+        store: SessionStore,
+        locations: ServiceMap[LocationServices],
+        ownership: Ownership,
+        clock: Clock,
     ) -> None:
+        self._clock = clock
         self._log = events
         self._store = store
         self._locations = locations
@@ -126,7 +135,7 @@ class Execution:
         interrupt = Interrupt()
 
         async def wanted() -> bool:
-            return await self._store.open_turn(session_id) is not None
+            return await self._store.activity(session_id) is not None
 
         if self.here(session_id) or not await wanted():
             return
@@ -144,11 +153,13 @@ class Execution:
             self._ownership.release(lease)
 
     async def recover_wakes(self) -> list[str]:
-        """Wake what was admitted to be woken and never was, because a process died in between."""
+        """Wake what was admitted to be woken and never was, because a process died in between, or could not start.
+        Input behind work that an earlier process left open waits for what becomes of that."""
         sessions = await self._store.lost_wakes(WAKES)
-        for session_id in sessions:
+        free = [each for each in sessions if self.here(each) or await self._store.activity(each) is None]
+        for session_id in free:
             self.wake(session_id)
-        return sessions
+        return free
 
     def here(self, session_id: str) -> bool:
         """Whether this process executes the Session right now."""
@@ -188,11 +199,13 @@ class Execution:
             self._announce(session_id, location, Busy())
             while not await self._attempt(session_id, location, force, interrupt):
                 pass  # another process was a moment faster; see what is left to do
+            await self._note_unstarted(session_id, pending)
         except Interrupted:
             await self._note_unstarted(session_id, pending)
             raise
         except Exception as error:
             await self._note_unstarted(session_id, pending)
+            await self._note_blocked(session_id, error)
             self._report(session_id, location, error)
             for request in self._compactions.pop(session_id, []):
                 _settle(request, error)
@@ -211,6 +224,18 @@ class Execution:
             self._unstarted[session_id] = left
             if len(self._unstarted) > UNSTARTED_LIMIT:
                 self._unstarted.popitem(last=False)
+
+    async def _note_blocked(self, session_id: str, error: Exception) -> None:
+        """Why pending input does not start, for whoever asks, in any process."""
+        if isinstance(error, StorageError) or not await self._store.waiting(session_id):
+            return
+        row: dict[str, Value] = {
+            "session_id": session_id,
+            "since": self._clock.now(),
+            "name": type(error).__name__,
+            "message": str(error),
+        }
+        await self._log.write(session_id, (), (Statement("blocked.set", row),))
 
     async def _attempt(self, session_id: str, location: Location, force: bool, interrupt: Interrupt) -> bool:
         """One try at draining; False when the lease went to someone else at the last moment."""
@@ -233,7 +258,8 @@ class Execution:
                 # Compacting by hand takes no turn, unless someone also woke the Session.
                 woken = session_id in self._woken or not compacted
                 self._woken.discard(session_id)
-                if force or (woken and await self._store.waiting(session_id)):
+                waits = await self._store.waiting(session_id) or await self._answered(session_id)
+                if force or (woken and waits):
                     await services.runner.drain(session_id, lease, interrupt, forced=force)
             return True
         except Refused as refused:
@@ -244,7 +270,17 @@ class Execution:
             self._ownership.release(lease)
 
     async def _wanted(self, session_id: str, force: bool) -> bool:
-        return force or session_id in self._compactions or bool(await self._store.waiting(session_id))
+        return (
+            force
+            or session_id in self._compactions
+            or bool(await self._store.waiting(session_id))
+            or await self._answered(session_id)
+        )
+
+    async def _answered(self, session_id: str) -> bool:
+        """Whether a person answered a call that waited when its process ended."""
+        activity = await self._store.activity(session_id)
+        return activity is not None and await self._store.answered_calls(session_id)
 
     async def _compact_first(self, session_id: str, runner: Runner, lease: Lease, interrupt: Interrupt) -> bool:
         """What was asked for by hand, if anything. Its failure belongs to whoever asked, not to the drain."""
@@ -272,7 +308,7 @@ class Execution:
 
     def _report(self, session_id: str, location: Location | None, error: Exception) -> None:
         log.warning("the drain of %s failed: %s: %s", session_id, type(error).__name__, error)
-        info = ErrorInfo(name="UnknownError", data={"message": str(error)})
+        info = ErrorInfo(name="UnknownError", data={"message": str(error), "kind": type(error).__name__})
         self._log.announce(SessionError(session_id=session_id, error=info), location=location)
 
 

@@ -37,13 +37,16 @@ class Interrupt:
 
     def __init__(self, grace: float = GRACE_SECONDS) -> None:
         self.requested = False
+        self.suspending = False
+        """Whether the process is being shut down: what is cut short goes on with the next one."""
         self._grace = grace
         self._loop = asyncio.get_running_loop()
         self._open: dict[asyncio.Task[Any], asyncio.Future[None]] = {}
         """What runs and may be cut, each with what its caller waits for: its end, or the end of the grace."""
         self._abandoned: set[asyncio.Task[Any]] = set()
 
-    def fire(self) -> None:
+    def fire(self, *, suspend: bool = False) -> None:
+        self.suspending = suspend and not self.requested
         self.requested = True
         for task, over in tuple(self._open.items()):
             task.cancel()

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 NOT_PENDING = "not pending"
 UNKNOWN_BOUNDARY = "unknown boundary"
 ALREADY_ANSWERED = "already answered"
+ALREADY_TAKEN = "already taken"
 
 
 def input_withdrawn(event: Projected) -> tuple[Statement, ...]:
@@ -61,11 +62,19 @@ def turn_dispatched(event: Projected) -> tuple[Statement, ...]:
         "attempt": data.attempt,
         "timestamp": data.timestamp,
     }
-    return (Statement("turn.dispatch", row),)
+    return (Statement("turn.dispatch", row), Statement("activity.dispatch", _moment(data)))
 
 
 def turn_abandoned(event: Projected) -> tuple[Statement, ...]:
     return (end_turn(event.data),)
+
+
+def activity_ended(event: Projected) -> tuple[Statement, ...]:
+    return (end_activity(event.data),)
+
+
+def activity_suspended(event: Projected) -> tuple[Statement, ...]:
+    return (Statement("activity.suspend", _moment(event.data)),)
 
 
 def compaction_undone(event: Projected) -> tuple[Statement, ...]:
@@ -104,6 +113,11 @@ def permission_replied(event: Projected) -> tuple[Statement, ...]:
     return (_answered(data, {key: value for key, value in given.items() if value is not None}),)
 
 
+def request_taken(event: Projected) -> tuple[Statement, ...]:
+    row = {"session_id": event.data.session_id, "id": event.data.request_id}
+    return (Statement("request.take", row, changes=1, refusal=ALREADY_TAKEN),)
+
+
 def question_asked(event: Projected) -> tuple[Statement, ...]:
     return (_request(event.data, "question", None),)
 
@@ -122,6 +136,9 @@ PRIVATE_PROJECTORS: dict[type[Record], Projector] = {
     ev.InstructionDiscovered: instruction_discovered,
     ev.TurnDispatched: turn_dispatched,
     ev.TurnAbandoned: turn_abandoned,
+    ev.ActivityEnded: activity_ended,
+    ev.ActivitySuspended: activity_suspended,
+    ev.RequestTaken: request_taken,
     ev.CompactionUndone: compaction_undone,
     ev.TodosReplaced: todos_replaced,
     ev.PermissionAsked: permission_asked,
@@ -136,6 +153,18 @@ def end_turn(data: ev.SessionPayload) -> Statement:
     return Statement("turn.end", {"session_id": data.session_id})
 
 
+def begin_activity(data: ev.SessionPayload) -> Statement:
+    return Statement("activity.begin", _moment(data))
+
+
+def end_activity(data: ev.SessionPayload) -> Statement:
+    return Statement("activity.end", {"session_id": data.session_id})
+
+
+def _moment(data: ev.SessionPayload) -> dict[str, Value]:
+    return {"session_id": data.session_id, "timestamp": data.timestamp}
+
+
 def _request(data: ev.PermissionAsked | ev.QuestionAsked, kind: str, agent: str | None) -> Statement:
     row: dict[str, Value] = {
         "session_id": data.session_id,
@@ -144,6 +173,7 @@ def _request(data: ev.PermissionAsked | ev.QuestionAsked, kind: str, agent: str 
         "agent": agent,
         "data": encode_text(data.request),
         "timestamp": data.timestamp,
+        "resumable": int(data.resumable is True),
     }
     return Statement("request.insert", row)
 

@@ -10,7 +10,13 @@ from msgspec import UNSET
 
 from holdfast.core.database.database import PROJECTIONS
 from holdfast.core.database.unit import Statement, Value
-from holdfast.core.session.private_projector import PRIVATE_PROJECTORS, UNKNOWN_BOUNDARY, end_turn
+from holdfast.core.session.private_projector import (
+    PRIVATE_PROJECTORS,
+    UNKNOWN_BOUNDARY,
+    begin_activity,
+    end_activity,
+    end_turn,
+)
 from holdfast.schema import session_event as ev
 from holdfast.schema.codec import encode_text
 from holdfast.schema.session import NO_TOKENS, SessionRecord
@@ -101,7 +107,9 @@ def prompted(event: Projected) -> tuple[Statement, ...]:
         Statement("inbox.adopt", row),
         Statement("inbox.promote", row, changes=1, refusal=LIFECYCLE_CONFLICT),
         Statement("inbox.woken", {"id": data.message_id}, operational=True),
+        Statement("blocked.clear", {"session_id": data.session_id}, operational=True),
         _message(event, data.message_id, "user", content),
+        begin_activity(data),
     )
 
 
@@ -159,13 +167,19 @@ def step_ended(event: Projected) -> tuple[Statement, ...]:
         **({"snapshot": snapshot} if snapshot else {}),
     }
     usage = {**_usage(data), "message_id": data.assistant_message_id}
-    return (_end_step(data, patch), Statement("session.add_step_usage", usage), end_turn(data))
+    step = {"session_id": data.session_id, "message_id": data.assistant_message_id}
+    return (
+        _end_step(data, patch),
+        Statement("session.add_step_usage", usage),
+        end_turn(data),
+        Statement("activity.step_ended", step),
+    )
 
 
 def step_failed(event: Projected) -> tuple[Statement, ...]:
     data: ev.StepFailed = event.data
     patch = {"time": {"completed": data.timestamp}, "finish": "error", "error": data.error}
-    return (_end_step(data, patch), end_turn(data))
+    return (_end_step(data, patch), end_turn(data), end_activity(data))
 
 
 def text_started(event: Projected) -> tuple[Statement, ...]:
@@ -284,6 +298,7 @@ def revert_committed(event: Projected) -> tuple[Statement, ...]:
         Statement("inbox.delete_after", boundary),
         Statement("part.delete_after", boundary),
         Statement("message.delete_after", boundary),
+        end_activity(data),
         _revert(data, None),
     )
 

@@ -82,18 +82,18 @@ class RunCoordinator(Generic[K]):
         return tuple(self._entries)
 
     async def close(self) -> None:
-        """Interrupt everything and wait for it. Nothing starts afterwards."""
+        """Stop everything at the nearest safe point and wait for it. Nothing starts afterwards."""
         self._closed = True
         for entry in tuple(self._entries.values()):
-            self._stop(entry)
+            self._stop(entry, suspend=True)
         if self._tasks:
             await asyncio.wait(self._tasks)
 
-    def _stop(self, entry: _Entry[K]) -> None:
+    def _stop(self, entry: _Entry[K], *, suspend: bool = False) -> None:
         if not entry.stopping:
             entry.stopping = True
             entry.wake = False
-            entry.interrupt.fire()
+            entry.interrupt.fire(suspend=suspend)
 
     def _start(self, key: K, *, force: bool, done: asyncio.Future[None] | None = None) -> _Entry[K]:
         entry = _Entry(key, done or _quiet_future())

@@ -7,14 +7,16 @@ import datetime as dt
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from holdfast.core.database.errors import Refused
+from holdfast.core.database.errors import Refused, StorageError
 from holdfast.core.database.unit import Statement
 from holdfast.core.location.project import subpath
 from holdfast.core.session.checkpoint import inspect
-from holdfast.core.session.errors import CompactionInUse, NothingToCompact
+from holdfast.core.session.errors import CompactionInUse, NothingToCompact, SessionNotFound
+from holdfast.core.session.outcome import outcome_of
 from holdfast.core.session.private_projector import UNKNOWN_BOUNDARY
 from holdfast.core.session.projector import ALREADY_PROJECTED
 from holdfast.core.session.records import DEFAULT_TITLE
+from holdfast.schema.insight import Outcome
 from holdfast.schema.session import NO_TOKENS, RecordTime, Session, SessionRecord
 from holdfast.schema.session_event import CompactionUndone, SessionCreated
 from holdfast.schema.version import __version__
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
     )
     from holdfast.core.session.waits import Waits
     from holdfast.schema.event import EventEnvelope
-    from holdfast.schema.insight import CheckpointInfo, InterruptedTurn, WaitInfo
+    from holdfast.schema.insight import CheckpointInfo, InterruptedActivity, WaitInfo
     from holdfast.schema.location import Location
     from holdfast.schema.model import ModelRef
     from holdfast.schema.prompt import Admission, Delivery, Prompt
@@ -143,9 +145,11 @@ class Sessions:
 
     async def switch_agent(self, session_id: str, agent: str) -> None:
         await self._uncut(self._records.switch_agent(session_id, agent))
+        await self._try_again(session_id)
 
     async def switch_model(self, session_id: str, model: ModelRef) -> None:
         await self._uncut(self._records.switch_model(session_id, model))
+        await self._try_again(session_id)
 
     async def rename(self, session_id: str, title: str) -> Session:
         return await self._uncut(self._records.rename(session_id, title))
@@ -195,8 +199,8 @@ class Sessions:
         await self._store.get(session_id)
         return await inspect(self._store, session_id)
 
-    async def interrupted(self) -> list[InterruptedTurn]:
-        """Turns that were dispatched, have no end, and belong to no living process."""
+    async def interrupted(self) -> list[InterruptedActivity]:
+        """What Sessions owe and no living process works on."""
         return await self._recovery.interrupted()
 
     async def recover(self, session_id: str, decision: Literal["continue", "abandon"]) -> None:
@@ -241,8 +245,27 @@ class Sessions:
                 yield events
 
     async def run(self, session_id: str) -> None:
+        """Go on from history, at least once, or join what runs. Raises what the drain raised."""
         await self._store.get(session_id)
         await self._execution.run(session_id)
+
+    async def run_to_outcome(self, session_id: str) -> Outcome:
+        """The same for clients: how it ended is told, not raised."""
+        try:
+            await self.run(session_id)
+        except (SessionNotFound, StorageError):
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever ended it is the outcome
+            outcome = await outcome_of(self._store, session_id)
+            if outcome.type not in ("idle", "completed"):
+                return outcome
+            return Outcome(type="failed", message_id=outcome.message_id, error=str(error), pending=outcome.pending)
+        return await outcome_of(self._store, session_id)
+
+    async def outcome(self, session_id: str) -> Outcome:
+        """Wait as `wait` does, and say how the last activity ended."""
+        await self.wait(session_id)
+        return await outcome_of(self._store, session_id)
 
     async def wake(self, session_id: str) -> None:
         await self._store.get(session_id)
@@ -279,6 +302,11 @@ class Sessions:
         if resume:
             self._execution.wake(session_id)
         return receipt
+
+    async def _try_again(self, session_id: str) -> None:
+        """What kept pending input from starting may be gone."""
+        if await self._store.blocked(session_id) is not None:
+            self._execution.wake(session_id)
 
     async def _interrupt(self, session_id: str) -> None:
         if session_id in await self._execution.active():

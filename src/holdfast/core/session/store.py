@@ -10,7 +10,6 @@ from holdfast.core.filesystem.content import Content
 from holdfast.core.session.errors import MessageNotFound, MessageUndecodable, SessionNotFound
 from holdfast.schema.codec import decode_any, decode_message, decoder, encode
 from holdfast.schema.frozen import Frozen
-from holdfast.schema.insight import InterruptedTurn
 from holdfast.schema.location import Location
 from holdfast.schema.model import DEFAULT_VARIANT, ModelRef
 from holdfast.schema.prompt import Admission, Prompt
@@ -83,6 +82,44 @@ class Dispatch(Frozen):
 
     event: TurnDispatched
     reverted: bool
+
+
+class OpenTurn(Frozen):
+    """A turn that was dispatched and has no end. `message_id` is its answer, if that began."""
+
+    agent: str
+    model: ModelRef
+    attempt: int
+    message_id: str | None
+    dispatched: int
+
+
+class Activity(Frozen):
+    """What the model of a Session owes."""
+
+    session_id: str
+    seq: int
+    since: int
+    suspended: bool
+    compacting: bool
+    between: bool
+    """Whether the newest message is an answer."""
+    turn: OpenTurn | None
+    asks: bool
+    """Whether anything waits for a person."""
+    attempts: int
+    """How often a process went on with it after another one had left it."""
+
+
+class ResumableCall(Frozen):
+    call: OpenCall
+    answered: bool
+
+
+class Blocked(Frozen):
+    since: int
+    name: str
+    message: str
 
 
 class SessionStore:
@@ -187,13 +224,40 @@ class SessionStore:
         rows = await self.messages(session_id, order="desc", limit=1, anchor=seq + 1)
         return rows[0] if rows else None
 
-    async def open_turn(self, session_id: str) -> InterruptedTurn | None:
+    async def open_turn(self, session_id: str) -> OpenTurn | None:
+        """The dispatched turn that has no end."""
         rows = await self._database.fetch("turn.of", {"session_id": session_id})
-        return _open_turn(rows[0]) if rows else None
+        return _open_turn(*_untyped(rows[0])) if rows else None
 
-    async def open_turns(self, limit: int = 1000) -> list[InterruptedTurn]:
-        """Every dispatched turn without an end, whoever works on it."""
-        return [_open_turn(row) for row in await self._database.fetch("turn.open", {"limit": limit})]
+    async def activity(self, session_id: str) -> Activity | None:
+        """What this Session owes, whoever works on it."""
+        rows = await self._database.fetch("activity.of", {"session_id": session_id})
+        return _activity(rows[0]) if rows else None
+
+    async def activities(self, limit: int = 1000) -> list[Activity]:
+        """What all Sessions owe, whoever works on it."""
+        return [_activity(row) for row in await self._database.fetch("activity.all", {"limit": limit})]
+
+    async def blocked(self, session_id: str) -> Blocked | None:
+        """Why pending input cannot start, as far as somebody tried."""
+        rows = await self._database.fetch("blocked.of", {"session_id": session_id})
+        return Blocked(*_untyped(rows[0])) if rows else None
+
+    async def answered_calls(self, session_id: str) -> bool:
+        """Whether a call waits whose last request was answered, and nobody has taken the answer."""
+        return any(found.answered for found in await self.resumable_calls(session_id))
+
+    async def resumable_calls(self, session_id: str) -> list[ResumableCall]:
+        """Calls without settlement that wait for a person and have started nothing."""
+        found = []
+        for call in await self.open_calls(session_id):
+            key = {"session_id": session_id, "message_id": call.message_id, "call_id": call.call_id}
+            rows = await self._database.fetch("request.of_call", key)
+            if rows:
+                *_, reply, resumable, taken = rows[-1]
+                if resumable and not taken:
+                    found.append(ResumableCall(call, answered=reply is not None))
+        return found
 
     async def last_dispatch(self, session_id: str) -> Dispatch | None:
         rows = await self._database.fetch("turn.last_dispatch", {"session_id": session_id})
@@ -244,16 +308,22 @@ class SessionStore:
         return frozenset(str(row[0]) for row in rows)
 
 
-def _open_turn(row: Row) -> InterruptedTurn:
-    session_id, seq, agent, model, attempt, message_id, dispatched = _untyped(row)
-    return InterruptedTurn(
+def _open_turn(agent: str, model: str, attempt: int, message_id: str | None, dispatched: int) -> OpenTurn:
+    return OpenTurn(agent, decoder(ModelRef).decode(model), attempt, message_id, dispatched)
+
+
+def _activity(row: Row) -> Activity:
+    session_id, seq, since, suspended, compacting, newest, *turn, asks, attempts = _untyped(row)
+    return Activity(
         session_id=session_id,
         seq=seq,
-        agent=agent,
-        model=decoder(ModelRef).decode(model),
-        attempt=attempt,
-        message_id=message_id,
-        dispatched=dispatched,
+        since=since,
+        suspended=bool(suspended),
+        compacting=compacting is not None,
+        between=newest == "assistant",
+        turn=None if turn[0] is None else _open_turn(*turn),
+        asks=bool(asks),
+        attempts=attempts,
     )
 
 

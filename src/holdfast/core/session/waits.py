@@ -5,32 +5,37 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from holdfast.core.session.recovery import described
 from holdfast.schema.codec import decode_any
 from holdfast.schema.insight import WaitInfo
 
 if TYPE_CHECKING:
     from holdfast.core.database.database import Database
+    from holdfast.core.session.execution import Execution
     from holdfast.core.session.ownership import Ownership
+    from holdfast.core.session.store import Blocked, SessionStore
 
 
 class Waits:
-    def __init__(self, database: Database, ownership: Ownership) -> None:
+    def __init__(self, database: Database, store: SessionStore, execution: Execution, ownership: Ownership) -> None:
         self._database = database
+        self._store = store
+        self._execution = execution
         self._ownership = ownership
 
     async def of(self, session_id: str) -> list[WaitInfo]:
         key = {"session_id": session_id}
-        rows = await self._database.fetch("wait.turn", key)
-        waits = [_turn(*row) for row in rows]
-        waits += [_tool(*row) for row in await self._database.fetch("wait.tools", key)]
+        held = await self._ownership.elsewhere(session_id)
+        if held is not None or self._execution.here(session_id):
+            waits = [_turn(*row) for row in await self._database.fetch("wait.turn", key)]
+            waits += [_tool(*row) for row in await self._database.fetch("wait.tools", key)]
+            waits += [_compaction(*row) for row in await self._database.fetch("wait.compaction", key)]
+        else:
+            waits = await self._left(session_id)
         waits += [_request(*row) for row in await self._database.fetch("wait.requests", key)]
-        waits += [
-            WaitInfo(
-                kind="compaction", since=_int(row[0]), what="a summary of older history", ends="the summary is complete"
-            )
-            for row in await self._database.fetch("wait.compaction", key)
-        ]
-        if waits and (held := await self._ownership.elsewhere(session_id)) is not None:
+        if (blocked := await self._store.blocked(session_id)) is not None:
+            waits.append(_blocked(blocked))
+        if waits and held is not None:
             owner = WaitInfo(
                 kind="owner",
                 since=min(wait.since for wait in waits),
@@ -41,6 +46,13 @@ class Waits:
             waits.append(owner)
         return waits
 
+    async def _left(self, session_id: str) -> list[WaitInfo]:
+        """What nobody works on waits for a process, or for a decision; a call that waits for a person says so."""
+        activity = await self._store.activity(session_id)
+        if activity is None or (status := described(activity)).stage == "waiting":
+            return []
+        return [WaitInfo(kind="recovery", since=status.since, what=status.what, ends=status.next)]
+
 
 def _turn(dispatched: object, message_id: object, model: object) -> WaitInfo:
     ref = decode_any(str(model))
@@ -50,6 +62,21 @@ def _turn(dispatched: object, message_id: object, model: object) -> WaitInfo:
     else:
         what, ends = f"{name} to finish its answer", "the answer ends, a time limit, or an interruption"
     return WaitInfo(kind="provider", since=_int(dispatched), what=what, ends=ends)
+
+
+def _compaction(since: object) -> WaitInfo:
+    what, ends = "a summary of older history", "the summary is complete"
+    return WaitInfo(kind="compaction", since=_int(since), what=what, ends=ends)
+
+
+def _blocked(blocked: Blocked) -> WaitInfo:
+    return WaitInfo(
+        kind="blocked",
+        since=blocked.since,
+        what=f"what keeps the pending input from starting: {blocked.message}",
+        ends="another agent or model is chosen, the configuration is corrected, or the input is withdrawn",
+        id=blocked.name,
+    )
 
 
 def _tool(key: object, name: object, since: object) -> WaitInfo:

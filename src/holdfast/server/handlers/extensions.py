@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from holdfast.protocol import extensions as protocol
-    from holdfast.schema.insight import CheckpointInfo, InterruptedTurn, RequestContextView, WaitInfo
+    from holdfast.schema.insight import CheckpointInfo, InterruptedActivity, Outcome, RequestContextView, WaitInfo
     from holdfast.schema.prompt import Admission
     from holdfast.schema.session import Session
     from holdfast.schema.todo import Todo
@@ -50,12 +50,20 @@ async def waits(call: Call) -> Sequence[WaitInfo]:
     return await call.runtime.sessions.waits(call.params.session_id)
 
 
-async def interrupted(call: Call) -> Sequence[InterruptedTurn]:
+async def interrupted(call: Call) -> Sequence[InterruptedActivity]:
     return await call.runtime.sessions.interrupted()
 
 
 async def recover(call: Call) -> None:
     await call.runtime.sessions.recover(call.params.session_id, call.payload.decision)
+
+
+async def outcome(call: Call) -> Outcome:
+    return await call.runtime.sessions.outcome(call.params.session_id)
+
+
+async def run(call: Call) -> Outcome:
+    return await call.runtime.sessions.run_to_outcome(call.params.session_id)
 
 
 async def checkpoint(call: Call) -> CheckpointInfo | None:

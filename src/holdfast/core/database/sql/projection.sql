@@ -21,6 +21,9 @@ delete from session_instruction where session_id = :id
 -- name: projection.clear_turn
 delete from session_turn where session_id = :id
 
+-- name: projection.clear_activity
+delete from session_activity where session_id = :id
+
 -- name: projection.clear_requests
 delete from session_request where session_id = :id
 
@@ -47,6 +50,9 @@ select * from session_instruction where session_id = :id order by seq, path
 
 -- name: projection.turn
 select * from session_turn where session_id = :id
+
+-- name: projection.activity
+select * from session_activity where session_id = :id
 
 -- name: projection.requests
 select * from session_request where session_id = :id order by seq

@@ -1,11 +1,22 @@
 -- Permission requests and questions of a Session.
 
 -- name: request.insert
-insert into session_request (session_id, seq, id, kind, agent, data, reply, time_created)
-values (:session_id, :seq, :id, :kind, :agent, :data, null, :timestamp)
+insert into session_request (session_id, seq, id, kind, agent, data, reply, time_created, resumable)
+values (:session_id, :seq, :id, :kind, :agent, :data, null, :timestamp, :resumable)
 
 -- name: request.reply
 update session_request set reply = :reply where id = :id and session_id = :session_id and reply is null
+
+-- name: request.take
+update session_request set taken = 1 where id = :id and session_id = :session_id and reply is not null and taken = 0
+
+-- name: request.of_call
+-- What one tool call asked, oldest first.
+select id, kind, data, reply, resumable, taken from session_request
+where session_id = :session_id and coalesce(
+  json_extract(data, '$.source.callID'), json_extract(data, '$.tool.callID')) = :call_id
+  and coalesce(json_extract(data, '$.source.messageID'), json_extract(data, '$.tool.messageID')) = :message_id
+order by seq
 
 -- name: request.get
 select session_id, id, kind, agent, data, reply, time_created from session_request where id = :id

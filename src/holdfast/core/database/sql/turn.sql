@@ -13,11 +13,7 @@ update session_turn set message_id = :message_id where session_id = :session_id
 delete from session_turn where session_id = :session_id
 
 -- name: turn.of
-select session_id, seq, agent, model, attempt, message_id, time_dispatched from session_turn where session_id = :session_id
-
--- name: turn.open
-select turn.session_id, turn.seq, turn.agent, turn.model, turn.attempt, turn.message_id, turn.time_dispatched
-from session_turn turn order by turn.time_dispatched limit :limit
+select agent, model, attempt, message_id, time_dispatched from session_turn where session_id = :session_id
 
 -- name: turn.last_dispatch
 with last as (

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from holdfast.schema.session_message import SessionMessage
 
 
+TURN_SUSPENDED = "Suspended: the process was shut down"
 NO_RESULT = "The call was not completed: there is no result."
 REFUSED = "the provider refused it"
 TOOL_NAME_CHARACTERS = 64
@@ -197,6 +198,8 @@ def _quoted(name: str, text: str) -> llm.TextPart:
 
 
 def _assistant(item: stored.AssistantMessage, selected: ModelRef) -> list[Message]:
+    if _asked_again(item):
+        return []
     same = (item.model.provider_id, item.model.id) == (selected.provider_id, selected.id)
     native = same and item.error is None
     parts: list[llm.Part] = []
@@ -216,6 +219,12 @@ def _assistant(item: stored.AssistantMessage, selected: ModelRef) -> list[Messag
                 elif result is not None:
                     results.append(Message(role="tool", content=(result,)))
     return [Message(role="assistant", content=tuple(parts)), *results] if parts else results
+
+
+def _asked_again(item: stored.AssistantMessage) -> bool:
+    """A shutdown cut it short, and the same was asked again: what it had said so far is no part of the conversation."""
+    suspended = item.error is not None and item.error.message == TURN_SUSPENDED
+    return suspended and not any(isinstance(part, stored.ToolPart) for part in item.content)
 
 
 def _reasoning(part: stored.ReasoningPart, *, same: bool, native: bool) -> list[llm.Part]:

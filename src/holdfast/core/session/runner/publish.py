@@ -25,7 +25,7 @@ from holdfast.schema.session import CacheTokens, Tokens
 from holdfast.schema.session_message import UnknownError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Iterable
 
     from holdfast.core.clock import Clock, Ids
     from holdfast.core.event.log import EventLog
@@ -77,6 +77,7 @@ class TurnPublisher:
         self._names: dict[str, str] = {}
         self._calls: set[str] = set()
         self.answer = Answer()
+        self._adopted = False
         self.snapshot: str | None = None
         """The tree before the step; known, if ever, before the first event is handled."""
         self.message_id: MessageID | None = None
@@ -86,6 +87,17 @@ class TurnPublisher:
         self.fresh: list[llm.ToolCall] = []
         """Calls that were staged and not yet handed out for execution."""
         self.called = False
+
+    def adopt(self, message_id: MessageID, calls: Iterable[llm.ToolCall]) -> None:
+        """Go on with a step of an earlier process, whose calls waited for a person. What its answer used is lost."""
+        self.message_id = message_id
+        self.finish = llm.StepFinish(reason="tool-calls")
+        self.called = self._adopted = True
+        for call in calls:
+            self._calls.add(call.id)
+            self._names[call.id] = call.name
+            self.unsettled[call.id] = call
+            self.fresh.append(call)
 
     def handle(self, event: llm.Event) -> None:
         if self.ended:
@@ -165,9 +177,9 @@ class TurnPublisher:
             provider = ev.Provider(executed=call.provider_executed)
             self._stage(ev.ToolFailed, call_id=call_id, error=UnknownError(message=message), provider=provider)
 
-    def fail_open_calls(self, *, interrupted: bool) -> None:
+    def fail_open_calls(self, *, interrupted: bool, keep: Collection[str] = ()) -> None:
         """Whatever has no settlement at the end of a turn. A hosted call may just not have been answered."""
-        for call in list(self.unsettled.values()):
+        for call in [call for call in self.unsettled.values() if call.id not in keep]:
             unanswered = call.provider_executed and not interrupted
             self.fail_call(call.id, NO_RESULT if unanswered else TOOL_INTERRUPTED)
 
@@ -194,6 +206,16 @@ class TurnPublisher:
             self._stage(ev.StepEnded, finish=self.finish.reason, cost=self._price(tokens), tokens=tokens)
             self.ended = True
 
+    def suspend_activity(self) -> None:
+        """The next process goes on with what is owed."""
+        self._outbox.stage(ev.ActivitySuspended(timestamp=self._clock.now(), session_id=self._turn.session_id))
+
+    def end_activity(self, reason: str) -> None:
+        """Nothing more is owed, although tools were called."""
+        self._outbox.stage(
+            ev.ActivityEnded(timestamp=self._clock.now(), session_id=self._turn.session_id, reason=reason)
+        )
+
     # -- details -------------------------------------------------------------------------------------------------
 
     def _stage(self, kind: type[Record], **fields: object) -> None:
@@ -208,7 +230,8 @@ class TurnPublisher:
         )
 
     def _put(self, event: Record) -> None:
-        self.answer.apply(event)
+        if not self._adopted:
+            self.answer.apply(event)
         self._outbox.stage(event)
 
     def _start(self) -> MessageID:

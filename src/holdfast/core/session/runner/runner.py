@@ -3,7 +3,10 @@
 Invariants
 - Input is promoted only once agent, model and baseline are there; whatever is missing leaves it pending.
 - A turn is dispatched durably before the provider is called, in one commit with the end of the turn before it.
-- A request is rebuilt at most once per turn, after a compaction; a rebuilt turn promotes nothing and costs no step."""
+- A request is rebuilt at most once per turn, after a compaction; a rebuilt turn promotes nothing and costs no step.
+- A drain that starts finds out first what an earlier one left, whoever that was. What it cannot go on with alone stays
+  as it is, and queued input waits behind it.
+- Once input was promoted, a drain ends with a record of how that ended: a step, a failed step, an interruption."""
 
 from __future__ import annotations
 
@@ -11,11 +14,16 @@ from contextlib import asynccontextmanager
 from operator import is_
 from typing import TYPE_CHECKING, Self
 
+from msgspec.structs import replace
+
+from holdfast.core.agent.agents import BUILD
 from holdfast.core.context.errors import ContextSnapshotDecodeError
+from holdfast.core.database.errors import StorageError
+from holdfast.core.database.unit import Statement
 from holdfast.core.plugin.request import RequestDraft
 from holdfast.core.session.compaction import Compaction, Reason, Report, Summariser, plan
 from holdfast.core.session.errors import CompactionFailed, Interrupted, NothingToCompact, TurnLimitReached
-from holdfast.core.session.recovery import close_what_broke_off
+from holdfast.core.session.recovery import close_what_broke_off, goes_on_by_itself
 from holdfast.core.session.runner.allowance import Allowance
 from holdfast.core.session.runner.budget import Estimate, Window
 from holdfast.core.session.runner.history import Frame, History
@@ -27,14 +35,19 @@ from holdfast.core.session.runner.publish import TurnOf, TurnPublisher, stored_t
 from holdfast.core.session.runner.retries import reported
 from holdfast.core.session.runner.stillness import Stillness
 from holdfast.core.session.runner.trees import StepSnapshots
-from holdfast.core.session.runner.turn import Outcome, Turn
+from holdfast.core.session.runner.turn import TURN_INTERRUPTED, Outcome, Turn
+from holdfast.llm.event import ToolCall
 from holdfast.llm.pace import Pace
 from holdfast.llm.request import Generation, HttpOverlay, SystemPart, choice, update
+from holdfast.schema.codec import decoder
 from holdfast.schema.frozen import Frozen
-from holdfast.schema.session_event import TurnAbandoned
+from holdfast.schema.ids import MessageID
+from holdfast.schema.model import ModelRef
+from holdfast.schema.session_event import ActivityEnded, ActivitySuspended, TurnAbandoned
+from holdfast.schema.session_message import ToolPart, ToolRunning
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Collection, Sequence
 
     from holdfast.core.catalog.catalog import ResolvedModel
     from holdfast.core.context.epoch import Epoch
@@ -43,11 +56,10 @@ if TYPE_CHECKING:
     from holdfast.core.session.ownership import Lease
     from holdfast.core.session.runner.surroundings import Surroundings
     from holdfast.core.session.settings import SessionSettings
-    from holdfast.core.session.store import Glance
+    from holdfast.core.session.store import Activity, Glance, OpenCall, OpenTurn
     from holdfast.core.tool.registry import Materialized
     from holdfast.llm.stream import Prepared
     from holdfast.schema.agent import Agent
-    from holdfast.schema.model import ModelRef
     from holdfast.schema.session import Session
     from holdfast.schema.session_message import AssistantMessage
 
@@ -57,6 +69,9 @@ LAST_STEP = (
 )
 
 
+ABANDONED = "abandoned"
+NO_MODEL = ModelRef(id="unknown", provider_id="unknown")
+"""In the record of a turn that failed before anything was chosen."""
 DID_NOT_FIT = "the request did not fit"
 MEDIA_REFUSED = "the provider refused the request, which held media"
 
@@ -85,12 +100,11 @@ class Runner:
         self._around = around
 
     async def drain(self, session_id: str, lease: Lease, interrupt: Interrupt, *, forced: bool = False) -> None:
-        async with _Drain(self._around, session_id, lease, interrupt, forced=forced).begun() as drain:
-            await drain.run()
+        await _Drain(self._around, session_id, lease, interrupt, forced=forced).drain()
 
     async def abandon(self, session_id: str, lease: Lease, interrupt: Interrupt) -> None:
-        """Close what an earlier drain left open, which every drain does first, and no more."""
-        async with _Drain(self._around, session_id, lease, interrupt).begun():
+        """Close what an earlier drain left open, and no more."""
+        async with _Drain(self._around, session_id, lease, interrupt).begun(ends=ABANDONED):
             pass
 
     async def compact(self, session_id: str, lease: Lease, interrupt: Interrupt, instructions: str | None) -> None:
@@ -124,10 +138,30 @@ class _Drain:
         self._still = False
         self._seen: Glance | None = None
         self._framed: _Framed | None = None
+        self._sampled: tuple[str, ModelRef] | None = None
+        """The agent and the model of the turn that is being prepared."""
+
+    async def drain(self) -> None:
+        left = await self._around.store.activity(self._session_id)
+        if left is None:
+            async with self.begun():
+                await self.run()
+            return
+        written_on = (await self._around.store.glance(self._session_id)).steer
+        calls = [] if written_on else await self._around.store.resumable_calls(self._session_id)
+        if not (self._forced or written_on or goes_on_by_itself(left) or any(found.answered for found in calls)):
+            return  # queued input waits behind the decision
+        async with self.begun(keep=[found.call.call_id for found in calls], goes_on=not written_on):
+            await self.run(left, [found.call for found in calls])
+            if left.attempts:
+                await self._forget_attempts()
 
     @asynccontextmanager
-    async def begun(self) -> AsyncIterator[Self]:
-        """Everything that an earlier drain left open is closed first; at the end everything staged is on disk."""
+    async def begun(
+        self, *, keep: Collection[str] = (), goes_on: bool = False, ends: str | None = None
+    ) -> AsyncIterator[Self]:
+        """What an earlier drain left open is closed first, but for the calls in `keep`; at the end everything staged is
+        on disk."""
         with self._around.log.signals.follow(self._session_id) as flag:
             self._stillness = Stillness(flag, self._outbox)
             last = await self._around.store.last_dispatch(self._session_id)
@@ -135,7 +169,9 @@ class _Drain:
                 self._pruned_seq = last.event.pruned_seq
                 self._prefix = Prefix(last.event, reverted=last.reverted)
             self._checkpoint_seq = await self._around.store.checkpoint_seq(self._session_id)
-            await close_what_broke_off(self._around, self._session_id, self._lease)
+            await close_what_broke_off(
+                self._around, self._session_id, self._lease, keep=keep, goes_on=goes_on, ends=ends
+            )
             try:
                 yield self
             finally:
@@ -143,11 +179,27 @@ class _Drain:
                 await self._around.requests_settled(self._session_id)
                 await self._outbox.commit()
 
-    async def run(self) -> None:
+    async def run(self, left: Activity | None = None, calls: Sequence[OpenCall] = ()) -> None:
+        """`left` is what an earlier drain owed, and `calls` are those of its calls that waited for a person."""
+        try:
+            await self._run(left, calls)
+        except Interrupted:
+            await self._stopped()
+            raise
+        except StorageError:
+            raise  # nothing can be recorded; the next drain finds out
+        except Exception as error:
+            await self._failed(error)
+            raise
+
+    async def _run(self, left: Activity | None, calls: Sequence[OpenCall]) -> None:
         seen = await self._glance()
-        boundary: Boundary | None = "steer" if seen.steer else "queue" if seen.queue else None
-        while True:
+        boundary: Boundary | None = "steer" if seen.steer else "queue" if seen.queue and left is None else None
+        if left is not None and left.turn is not None and calls:
+            continues = await self._resume(seen.session, left.turn, calls)
+        else:
             continues = await self._turn(seen.session, boundary)
+        while True:
             seen = await self._glance()
             if continues or seen.steer:
                 boundary = "steer" if seen.steer else None
@@ -158,6 +210,56 @@ class _Drain:
             else:
                 return
             self._check_cap(boundary)
+            continues = await self._turn(seen.session, boundary)
+
+    async def _stopped(self) -> None:
+        """An interruption ends what was owed; a shutdown only suspends it."""
+        await self._outbox.commit()
+        owed = await self._around.store.activity(self._session_id)
+        if owed is None:
+            return
+        now = self._around.clock.now()
+        if not self._interrupt.suspending:
+            ended = ActivityEnded(timestamp=now, session_id=self._session_id, reason=TURN_INTERRUPTED)
+            await self._outbox.commit(ended)
+        elif owed.turn is None and not owed.suspended:  # with a turn, a call waits for a person, and waits on
+            await self._outbox.commit(ActivitySuspended(timestamp=now, session_id=self._session_id))
+
+    async def _failed(self, error: Exception) -> None:
+        """Whatever input was promoted and has no end: this is how it ended."""
+        around = self._around
+        await self._outbox.commit()
+        owed = await around.store.activity(self._session_id)
+        if owed is None:
+            return
+        message = str(error) or type(error).__name__
+        if owed.turn is not None:
+            await close_what_broke_off(around, self._session_id, self._lease, ends=message, because=message)
+            return
+        session = await around.store.get(self._session_id)
+        agent, model = self._sampled or (session.agent or BUILD, session.model or NO_MODEL)
+        of = TurnOf(self._session_id, around.location, agent, model)
+        TurnPublisher(around.log, self._outbox, of, around.ids, around.clock, lambda tokens: 0.0).fail(message)
+        await self._outbox.commit()
+
+    async def _forget_attempts(self) -> None:
+        await self._outbox.commit(local=(Statement("attempt.forget", {"session_id": self._session_id}),))
+
+    async def _resume(self, session: Session, turn: OpenTurn, calls: Sequence[OpenCall]) -> bool:
+        """Execute what waited for a person when its process ended, and end its step."""
+        around = self._around
+        await around.catalog.ready()
+        agent = around.agent(replace(session, agent=turn.agent))
+        self._allowance.steps = agent.steps
+        tools = around.tools.materialize(
+            agent.permissions, fences=agent.fences, without=around.hidden_tools(agent), last_step=False
+        )
+        of = TurnOf(self._session_id, around.location, turn.agent, turn.model)
+        publisher = TurnPublisher(around.log, self._outbox, of, around.ids, around.clock, lambda tokens: 0.0)
+        publisher.adopt(MessageID(turn.message_id or ""), map(_waiting_call, calls))
+        outcome = await self._new_turn(of, publisher, tools, around.settings()).resume()
+        self._answer = None
+        return outcome.continues
 
     async def _glance(self) -> Glance:
         """The Session, and what waits. As long as nobody else records anything, the last look still holds."""
@@ -211,6 +313,7 @@ class _Drain:
         await around.catalog.ready()
         agent = around.agent(session)  # no await from here to the model: both are of one configuration
         resolved = around.catalog.resolve(self._session_id, session.model, agent)
+        self._sampled = (agent.id, resolved.ref)
         epoch, fresh = await self._open_epoch(session, agent, resolved)
         await self._promote(boundary, agent)
         if not fresh:
@@ -342,20 +445,7 @@ class _Drain:
         of = TurnOf(self._session_id, around.location, ready.agent.id, ready.resolved.ref)
         price = ready.resolved.price
         publisher = TurnPublisher(around.log, self._outbox, of, around.ids, around.clock, price)
-        limits = ready.settings.limits
-        turn = Turn(
-            of,
-            publisher,
-            self._outbox,
-            ready.tools,
-            around.authorizer,
-            self._interrupt,
-            self._allowance,
-            limits,
-            ready.settings.answer,
-            Pace(lambda: around.ownership.executing > 1),
-            has_media=self._history.has_media,
-        )
+        turn = self._new_turn(of, publisher, ready.tools, ready.settings)
         if ready.settings.snapshots:
             self._trees.begin()
         dispatched = self._prefix.dispatch(ready.frame, self._session_id, around.clock.now(), attempt=1)
@@ -371,6 +461,27 @@ class _Drain:
         if publisher.finish is not None:
             self._estimate.learn(stored_tokens(publisher.finish.usage), self._history.characters)
         return turn, outcome
+
+    def _new_turn(self, of: TurnOf, publisher: TurnPublisher, tools: Materialized, settings: SessionSettings) -> Turn:
+        around = self._around
+
+        async def asking() -> set[str]:
+            return {found.call.call_id for found in await around.store.resumable_calls(self._session_id)}
+
+        return Turn(
+            of,
+            publisher,
+            self._outbox,
+            tools,
+            around.authorizer,
+            self._interrupt,
+            self._allowance,
+            settings.limits,
+            settings.answer,
+            Pace(lambda: around.ownership.executing > 1),
+            asking=asking,
+            has_media=self._history.has_media,
+        )
 
     # -- making room ---------------------------------------------------------------------------------------------
 
@@ -447,6 +558,12 @@ class _Drain:
         cap = self._around.settings().turns
         if cap is not None and boundary is None and self._allowance.steps is None and self._turns >= cap:
             raise TurnLimitReached(self._session_id, cap)
+
+
+def _waiting_call(call: OpenCall) -> ToolCall:
+    part: ToolPart = decoder(ToolPart).decode(call.data)
+    given = part.state.input if isinstance(part.state, ToolRunning) else {}
+    return ToolCall(id=call.call_id, name=part.name, input=given)
 
 
 def _headers(session: Session, configured: dict[str, str]) -> dict[str, str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Collection
 
     from holdfast.core.catalog.catalog import Catalog, ResolvedModel
     from holdfast.core.clock import Clock, Ids
@@ -52,8 +52,8 @@ class Surroundings(Frozen):
     hidden_tools: Callable[[Agent], frozenset[str]]
     """Tools that would be of no use to an agent."""
     hooks: RequestHooks
-    abandon_requests: Callable[[str, Lease], Awaitable[None]]
-    """Close what an earlier process asked a person and can no longer hear."""
+    abandon_requests: Callable[[str, Lease, Collection[str]], Awaitable[None]]
+    """Close what an earlier process asked a person and can no longer hear, but for these calls."""
     requests_settled: Callable[[str], Awaitable[None]]
     """Until what this drain asked a person, and was cut off, is recorded so."""
     settled: Callable[[Session], None]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from holdfast.core.session.errors import Interrupted, RepeatedCalls
 from holdfast.core.session.interrupt import ABANDONED, STOPPED
 from holdfast.core.session.runner.allowance import ASK_FROM
+from holdfast.core.session.runner.lowering import TURN_SUSPENDED
 from holdfast.core.session.runner.publish import TOOL_INTERRUPTED
 from holdfast.core.tool.beside import collecting
 from holdfast.core.tool.builtin.authorize import Denied
@@ -28,7 +29,7 @@ from holdfast.llm.stream import stream
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Collection
 
     from holdfast.core.session.interrupt import Interrupt
     from holdfast.core.session.runner.allowance import Allowance
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from holdfast.schema.record import Record
 
 TURN_INTERRUPTED = "Provider turn interrupted"
+LAST_STEP_REACHED = "all steps were used"
 LAST_STEP_CALL = "Tools are disabled after the maximum agent steps"
 OVERFLOW = "context-overflow"
 
@@ -91,8 +93,12 @@ class Turn:
         answer: AnswerLimits = DEFAULT_LIMITS,
         pace: Pace | None = None,
         *,
+        asking: Callable[[], Awaitable[Collection[str]]],
         has_media: bool = False,
     ) -> None:
+        """`asking` gives the calls of this Session that wait for a person and have started nothing."""
+        self._asking = asking
+        self._kept: set[str] = set()
         self._of = of
         self._publisher = publisher
         self._outbox = outbox
@@ -144,6 +150,14 @@ class Turn:
         await self._end(failure, interrupted=interrupted)
         return Outcome(continues=publisher.called and publisher.finish is not None and not self._allowance.last_step)
 
+    async def resume(self) -> Outcome:
+        """Execute the calls of an earlier process that the publisher has adopted, and end their step."""
+        self._streaming = False
+        self._on_disk = True
+        self._start_tools()
+        await self._end(None, interrupted=False)
+        return Outcome(continues=True)
+
     async def give_up(self, error: LLMError | ProviderError) -> None:
         """Nobody could make the request smaller, or acceptable: this is how the turn ended."""
         self._publisher.fail(error.message)
@@ -158,15 +172,24 @@ class Turn:
             self._outbox.submit()
         if self._running:
             await asyncio.wait(self._running)
-        publisher.fail_open_calls(interrupted=interrupted or publisher.ended or self._interrupt.requested)
+        stopped = interrupted or publisher.ended or self._interrupt.requested
+        publisher.fail_open_calls(interrupted=stopped, keep=self._kept)
+        if self._kept:  # the step stays open with them
+            publisher.close()
+            await self._outbox.commit()
+            raise Interrupted
         if failure is None:  # what a raw failure cut off is left to the next drain
             publisher.fail_open_inputs()
         if failure is not None:
             publisher.fail(str(failure))
         elif publisher.finish is not None:
             publisher.end()
+            if publisher.called and self._allowance.last_step:
+                publisher.end_activity(LAST_STEP_REACHED)
         elif interrupted:
-            publisher.fail(TURN_INTERRUPTED)
+            publisher.fail(TURN_SUSPENDED if self._interrupt.suspending else TURN_INTERRUPTED)
+            if self._interrupt.suspending:
+                publisher.suspend_activity()
         publisher.close()
         settled = failure is None and self._repeated is None and not self._interrupt.requested and publisher.called
         if settled and self._on_disk and not self._beside:
@@ -256,7 +279,9 @@ class Turn:
         publisher = self._publisher
         try:
             outcome = await self._interrupt.cancellable(self._execute(call), name=f"tool {call.name}")
-            if outcome is STOPPED:
+            if outcome is STOPPED and self._interrupt.suspending and call.id in await self._asking():
+                self._kept.add(call.id)
+            elif outcome is STOPPED:
                 publisher.fail_call(call.id, TOOL_INTERRUPTED)
             elif outcome is ABANDONED:
                 publisher.fail_call(call.id, f"{TOOL_INTERRUPTED}: {call.name} did not stop, its outcome is unknown")

@@ -1,0 +1,70 @@
+-- What the model of a Session still owes.
+
+-- name: activity.begin
+insert into session_activity (session_id, seq, time_started, suspended) values (:session_id, :seq, :timestamp, 0)
+on conflict (session_id) do update set seq = excluded.seq, time_started = excluded.time_started, suspended = 0
+
+-- name: activity.dispatch
+-- A turn without a new input: somebody asked for a run from history.
+insert into session_activity (session_id, seq, time_started, suspended) values (:session_id, :seq, :timestamp, 0)
+on conflict (session_id) do update set suspended = 0
+
+-- name: activity.step_ended
+-- With a call of a local tool the model is owed another turn.
+delete from session_activity
+where session_id = :session_id and not exists (
+  select 1 from session_message_part part
+  where part.session_id = :session_id and part.kind = 'tool'
+    and part.message_seq = (select seq from session_message where id = :message_id and session_id = :session_id)
+    and coalesce(json_extract(part.data, '$.provider.executed'), 0) = 0)
+
+-- name: activity.end
+delete from session_activity where session_id = :session_id
+
+-- name: activity.suspend
+insert into session_activity (session_id, seq, time_started, suspended) values (:session_id, :seq, :timestamp, 1)
+on conflict (session_id) do update set suspended = 1
+
+-- name: activity.of
+select activity.session_id, activity.seq, activity.time_started, activity.suspended, session.time_compacting,
+  (select type from session_message where session_id = activity.session_id
+   and type in ('user', 'assistant', 'synthetic', 'shell') order by seq desc limit 1),
+  turn.agent, turn.model, turn.attempt, turn.message_id, turn.time_dispatched,
+  exists (select 1 from session_request where session_id = activity.session_id and reply is null),
+  coalesce((select count from session_attempt where session_id = activity.session_id), 0)
+from session_activity activity
+join session on session.id = activity.session_id
+left join session_turn turn on turn.session_id = activity.session_id
+where activity.session_id = :session_id
+
+-- name: activity.all
+select activity.session_id, activity.seq, activity.time_started, activity.suspended, session.time_compacting,
+  (select type from session_message where session_id = activity.session_id
+   and type in ('user', 'assistant', 'synthetic', 'shell') order by seq desc limit 1),
+  turn.agent, turn.model, turn.attempt, turn.message_id, turn.time_dispatched,
+  exists (select 1 from session_request where session_id = activity.session_id and reply is null),
+  coalesce((select count from session_attempt where session_id = activity.session_id), 0)
+from session_activity activity
+join session on session.id = activity.session_id
+left join session_turn turn on turn.session_id = activity.session_id
+order by activity.time_started, activity.session_id limit :limit
+
+-- name: attempt.count
+insert into session_attempt (session_id, count) values (:session_id, 1)
+on conflict (session_id) do update set count = count + 1
+
+-- name: attempt.forget
+delete from session_attempt where session_id = :session_id
+
+-- name: blocked.set
+insert into session_blocked (session_id, since, name, message) values (:session_id, :since, :name, :message)
+on conflict (session_id) do update set name = excluded.name, message = excluded.message
+
+-- name: blocked.clear
+delete from session_blocked where session_id = :session_id
+
+-- name: blocked.of
+-- Only as long as something waits.
+select since, name, message from session_blocked where session_id = :session_id and exists (
+  select 1 from session_input
+  where session_id = :session_id and promoted_seq is null and withdrawn_seq is null)
