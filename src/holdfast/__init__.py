@@ -11,7 +11,7 @@ from holdfast.schema.version import __version__ as __version__
 if TYPE_CHECKING:
     from holdfast.client.call import Located, Options, Page
     from holdfast.client.connect import connect, connect_sync
-    from holdfast.client.errors import ApiError, ClientError
+    from holdfast.client.errors import ActivityFailed, ApiError, ClientError, check_outcome
     from holdfast.client.generated.async_client import AsyncClient
     from holdfast.client.generated.sync_client import Client
     from holdfast.client.resume import Patience, Reconnected, follow, follow_sync
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from holdfast.schema.typed_event import DurableEvent, Event, LiveEvent
 
 _PUBLIC = {
+    "ActivityFailed": "holdfast.client.errors",
     "ApiError": "holdfast.client.errors",
     "AsyncClient": "holdfast.client.generated.async_client",
     "Client": "holdfast.client.generated.sync_client",
@@ -50,12 +51,14 @@ _PUBLIC = {
     "ToolContext": "holdfast.core.tool.tool",
     "ToolFailure": "holdfast.core.tool.tool",
     "asgi": "holdfast.embedded.asgi",
+    "check_outcome": "holdfast.client.errors",
     "connect": "holdfast.client.connect",
     "connect_sync": "holdfast.client.connect",
     "follow": "holdfast.client.resume",
     "follow_sync": "holdfast.client.resume",
 }
 __all__ = [
+    "ActivityFailed",
     "ApiError",
     "AsyncClient",
     "Client",
@@ -80,6 +83,7 @@ __all__ = [
     "ToolFailure",
     "__version__",
     "asgi",
+    "check_outcome",
     "connect",
     "connect_sync",
     "follow",

@@ -22,12 +22,18 @@ def execute(
     *,
     loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
     own_signals: bool = True,
+    warnings: bool = False,
 ) -> int:
-    """`own_signals` is false for work that handles Ctrl-C and SIGTERM itself."""
+    """`own_signals` is false for work that handles Ctrl-C and SIGTERM itself. `warnings` are for what runs unwatched:
+    elsewhere the command itself says what went wrong."""
     import asyncio
     import logging
 
-    logging.basicConfig(level=logging.ERROR, format="error: %(message)s")
+    logging.basicConfig(level=logging.ERROR, format="%(levelname)s: %(message)s")
+    for level in (logging.WARNING, logging.ERROR):
+        logging.addLevelName(level, logging.getLevelName(level).lower())
+    if warnings:
+        logging.getLogger("holdfast").setLevel(logging.WARNING)
     _show_upgrades()
     # The writer thread shares the interpreter with the loop; shorter turns let commits answer sooner.
     sys.setswitchinterval(0.0005)

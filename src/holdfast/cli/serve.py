@@ -91,7 +91,7 @@ def command(
         sandbox=sandbox,
         recover=not no_recovery,
     )
-    sys.exit(execute(_serve(asked), loop_factory=fast_loop(), own_signals=False))
+    sys.exit(execute(_serve(asked), loop_factory=fast_loop(), own_signals=False, warnings=True))
 
 
 async def _serve(asked: Serving) -> int:

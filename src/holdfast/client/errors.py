@@ -2,11 +2,16 @@
 
 ApiError      the server declared this failure; look at `tag`, not at the class
 ClientError   anything else between here and there; `reason` says what
+
+ActivityFailed is no failure of a call: it says that a Session did not come to a good end, see `check_outcome`.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from holdfast.schema.insight import Outcome
 
 Reason = Literal["Transport", "UnexpectedStatus", "UnsupportedContentType", "MalformedResponse"]
 
@@ -28,3 +33,18 @@ class ClientError(Exception):
         super().__init__(message)
         self.reason = reason
         self.status = status
+
+
+class ActivityFailed(Exception):
+    """A Session's last activity did not complete; `outcome` says how it ended, or why it has not."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__(f"{outcome.type}: {outcome.error}" if outcome.error else outcome.type)
+        self.outcome = outcome
+
+
+def check_outcome(outcome: Outcome) -> Outcome:
+    """The same outcome if the activity completed; raises ActivityFailed for any other."""
+    if outcome.type != "completed":
+        raise ActivityFailed(outcome)
+    return outcome

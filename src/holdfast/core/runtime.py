@@ -133,7 +133,6 @@ class Runtime:
         self._host_configuration = [(Path(HOST_DOCUMENT), config)] if config else []
         self._trust: Trust = TRUST_EVERYTHING if trust else self.trust_store
         self._titled = titles
-        self._ending = False
         self._sandbox = sandbox_choice(sandbox or self._environment.get(SANDBOX))
         self.application_tools = ApplicationTools()
         self.application_context = SystemContextRegistry()
@@ -190,7 +189,7 @@ class Runtime:
             before_start=ProcessProtection().apply if self._protect else None,
             host_configuration=self._host_configuration,
             wake=lambda session_id: self.execution.wake(session_id),
-            ending=lambda: self._ending,
+            ending=lambda: self.execution.closed,
             sandboxes=Backends(self._environment),
             sandbox=self._sandbox,
         )
@@ -218,7 +217,6 @@ class Runtime:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         # Executions end first, while everything they record with is still open.
-        self._ending = True
         await self.recovery.close()
         await self.execution.close()
         await self.sessions.close()

@@ -212,6 +212,9 @@ class Requests(Generic[R, A]):
         if self._ending():
             for _, watching in tuple(self._watched.values()):
                 watching.cancel()
+            if self._ongoing:
+                await asyncio.wait(self._ongoing)
+            return
         while self._ongoing:
             for request, watching in tuple(self._watched.values()):
                 try:

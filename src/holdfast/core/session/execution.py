@@ -31,6 +31,7 @@ WAKES = 1_000
 START_SECONDS = 2.0
 """How long a waiter gives the process that admitted an input to begin with it. That takes the lease before it prepares
 anything that lasts, so that only a process that died, or cannot start, takes longer."""
+LOGGED_CHARACTERS = 500
 UNSTARTED_LIMIT = 10_000
 """Sessions of which it is remembered that this process could not start some input."""
 
@@ -62,7 +63,8 @@ class Execution:
         self._woken: set[str] = set()
         self._unstarted: OrderedDict[str, frozenset[str]] = OrderedDict()
         """Inputs that a drain of this process was to start and could not, by Session."""
-        self._closed = False
+        self.closed = False
+        """Whether everything was told to stop; nothing starts any more."""
         self._coordinator: RunCoordinator[str] = RunCoordinator(self._drain)
         ownership.serve(self._obey)
 
@@ -90,7 +92,7 @@ class Execution:
                 await self._ownership.wait_elsewhere(session_id)
             elif self.here(session_id):
                 continue
-            elif not pending or given_up or self._closed:
+            elif not pending or given_up or self.closed:
                 return
             elif not await self._begun(session_id, pending):
                 if await self._store.passed_over(pending):
@@ -108,7 +110,7 @@ class Execution:
                 or not pending <= await self._store.wakes(session_id)
                 or await self._ownership.elsewhere(session_id) is not None
                 or self.here(session_id)
-                or self._closed
+                or self.closed
             )
 
         await self._ownership.until(met)
@@ -122,7 +124,7 @@ class Execution:
 
     async def compact(self, session_id: str, instructions: str | None = None) -> None:
         """Compact at the next safe boundary, in turn with the drains of this Session; takes no turn itself."""
-        if self._closed:
+        if self.closed:
             raise Interrupted
         request = _Compact(instructions, asyncio.get_running_loop().create_future())
         self._compactions.setdefault(session_id, []).append(request)
@@ -169,7 +171,7 @@ class Execution:
         return sorted({*self._coordinator.active(), *await self._ownership.all_elsewhere()})
 
     async def close(self) -> None:
-        self._closed = True
+        self.closed = True
         await self._coordinator.close()
         for session_id in list(self._compactions):
             self._give_up_compactions(session_id)
@@ -307,7 +309,7 @@ class Execution:
         self._log.announce(SessionStatus(session_id=session_id, status=status), location=location)
 
     def _report(self, session_id: str, location: Location | None, error: Exception) -> None:
-        log.warning("the drain of %s failed: %s: %s", session_id, type(error).__name__, error)
+        log.warning("session %s: %s: %s", session_id, type(error).__name__, str(error)[:LOGGED_CHARACTERS])
         info = ErrorInfo(name="UnknownError", data={"message": str(error), "kind": type(error).__name__})
         self._log.announce(SessionError(session_id=session_id, error=info), location=location)
 

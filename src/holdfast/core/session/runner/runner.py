@@ -258,6 +258,7 @@ class _Drain:
         publisher = TurnPublisher(around.log, self._outbox, of, around.ids, around.clock, lambda tokens: 0.0)
         publisher.adopt(MessageID(turn.message_id or ""), map(_waiting_call, calls))
         outcome = await self._new_turn(of, publisher, tools, around.settings()).resume()
+        await self._outbox.commit()  # the history is read back
         self._answer = None
         return outcome.continues
 

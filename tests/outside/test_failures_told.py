@@ -1,0 +1,136 @@
+"""No failure is silent: whoever waits hears how it ended, whoever looks finds the cause, and mending it is enough."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from collections.abc import Callable
+
+import pytest
+from tests.cli.conftest import Machine, Provider, Server, finish
+from tests.outside.test_left_behind import answers, asked, calling, client_of, in_turn, new_session, until
+
+from holdfast import ActivityFailed, Holdfast, HoldfastSync, Location, ModelRef, PromptInput, check_outcome
+
+pytestmark = pytest.mark.anyio
+
+Serve = Callable[..., Server]
+NOWHERE = ModelRef(id="none", provider_id="mock")
+HERE = ModelRef(id="m", provider_id="mock")
+
+
+async def test_what_keeps_input_from_starting_is_told_and_mending_it_starts_it(
+    holdfast: Machine, serve: Serve, provider: Provider
+) -> None:
+    """SES-255, SES-256: a model that does not exist: the input stays pending, the wait has its cause, the outcome and
+    the server's log say it; choosing another model is all that is needed."""
+    holdfast.use_provider(provider.url)
+    server = serve()
+    async with client_of(server, holdfast) as client:
+        where = Location(directory=str(holdfast.project))
+        session_id = (await client.sessions.create(location=where, model=NOWHERE)).id
+        await client.sessions.prompt(session_id, prompt=PromptInput(text="hello"))
+        outcome = await client.sessions.outcome(session_id)
+        assert (outcome.type, outcome.pending) == ("blocked", 1)
+        assert "none" in (outcome.error or "")
+        (wait,) = await client.sessions.waits(session_id)
+        assert wait.kind == "blocked"
+        assert outcome.error is not None
+        assert outcome.error in wait.what
+        assert asked(provider) == []
+
+        await client.sessions.switch_model(session_id, model=HERE)
+        assert check_outcome(await client.sessions.outcome(session_id)).pending == 0
+        assert await client.sessions.waits(session_id) == []
+    server.process.send_signal(signal.SIGTERM)
+    lines = [line for line in finish(server.process).err.splitlines() if session_id in line]
+    assert len(lines) == 1
+    assert lines[0].startswith("warning: ")
+    assert "none" in lines[0]
+
+
+async def test_an_agent_that_does_not_exist_is_told_in_the_same_way(
+    holdfast: Machine, serve: Serve, provider: Provider
+) -> None:
+    """SES-255, SES-256: also after a restart, which tries again and says it again."""
+    holdfast.use_provider(provider.url)
+    server = serve()
+    async with client_of(server, holdfast) as client:
+        session_id = (
+            await client.sessions.create(location=Location(directory=str(holdfast.project)), agent="nobody")
+        ).id
+        await client.sessions.prompt(session_id, prompt=PromptInput(text="hello"))
+        assert (await client.sessions.outcome(session_id)).type == "blocked"
+    server.process.kill()
+    finish(server.process)
+    async with client_of(serve(), holdfast) as client:
+        assert (await client.sessions.outcome(session_id)).type == "blocked"
+        assert [wait.kind for wait in await client.sessions.waits(session_id)] == ["blocked"]
+        await client.sessions.switch_agent(session_id, agent="build")
+        assert (await client.sessions.outcome(session_id)).type == "completed"
+
+
+async def test_a_failure_after_promotion_is_a_failed_step_and_the_next_prompt_works(
+    holdfast: Machine, serve: Serve, provider: Provider
+) -> None:
+    """SES-257: the cap on turns: the cause is part of the conversation, and nothing is left open."""
+    holdfast.use_provider(provider.url)
+    config = holdfast.home / "config" / "opencode" / "opencode.json"
+    document = json.loads(config.read_text(encoding="utf-8"))
+    config.write_text(json.dumps({**document, "holdfast": {"turns": 1}}), encoding="utf-8")
+    in_turn(provider, calling("read", {"filePath": "hello.txt"}), Provider.answer)
+    async with client_of(serve(), holdfast) as client:
+        session_id = await new_session(client, holdfast)
+        await client.sessions.prompt(session_id, prompt=PromptInput(text="read it"))
+        outcome = await client.sessions.outcome(session_id)
+        assert outcome.type == "failed"
+        newest = (await answers(client, session_id))[-1]
+        assert newest.error is not None
+        assert newest.error.message == outcome.error
+        assert newest.id == outcome.message_id
+        assert await client.sessions.interrupted() == []
+        await client.sessions.prompt(session_id, prompt=PromptInput(text="go on"))
+        assert (await client.sessions.outcome(session_id)).type == "completed"
+
+
+async def test_how_it_ended_is_told_to_whoever_waits(holdfast: Machine, provider: Provider) -> None:
+    """SES-258: completed, failed by the provider, interrupted; in Python a failure can be raised."""
+    holdfast.use_provider(provider.url)
+    machine = holdfast
+    async with Holdfast(machine.project, data=machine.data, environment=machine.environment) as host:
+        session = await host.sessions.create()
+        assert (await host.sessions.outcome(session.id)).type == "idle"
+        await host.sessions.prompt(session.id, prompt=PromptInput(text="hello"))
+        assert (await host.sessions.outcome(session.id)).type == "completed"
+
+        def refuse(handler: object) -> None:
+            Provider.head(handler, 400, "application/json")  # type: ignore[arg-type]
+            handler.wfile.write(b'{"error": {"message": "no such thing"}}')  # type: ignore[attr-defined]
+
+        provider.behave = refuse
+        await host.sessions.prompt(session.id, prompt=PromptInput(text="again"))
+        with pytest.raises(ActivityFailed, match="no such thing") as failed:
+            check_outcome(await host.sessions.outcome(session.id))
+        assert failed.value.outcome.type == "failed"
+
+        provider.behave = provider.stall
+        await host.sessions.prompt(session.id, prompt=PromptInput(text="and again"))
+        await until(lambda: host.sessions.waits(session.id))
+        waiting = asyncio.create_task(host.sessions.outcome(session.id))
+        await host.sessions.interrupt(session.id)
+        assert (await waiting).type == "interrupted"
+        provider.behave = Provider.answer
+        assert (await host.sessions.run(session.id)).type == "completed"
+
+
+def test_a_script_hears_it_too(holdfast: Machine, provider: Provider) -> None:
+    """SES-258: the synchronous client, and what `run` gives when nothing can be sent."""
+    holdfast.use_provider(provider.url)
+    machine = holdfast
+    with HoldfastSync(machine.project, data=machine.data, environment=machine.environment) as host:
+        session = host.sessions.create(model=NOWHERE)
+        outcome = host.sessions.run(session.id)
+        assert (outcome.type, outcome.pending) == ("failed", 0)
+        with pytest.raises(ActivityFailed, match="none"):
+            check_outcome(outcome)

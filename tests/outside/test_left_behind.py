@@ -1,0 +1,312 @@
+"""What a process leaves behind when it is killed or shut down, and what the next one makes of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from http.server import BaseHTTPRequestHandler
+from typing import Any
+
+import pytest
+from tests.cli.conftest import Machine, Provider, Server, finish, frame
+
+from holdfast import ApiError, AsyncClient, Holdfast, Location, PromptInput, connect
+from holdfast.schema.session_message import AssistantMessage, ToolCompleted, ToolError, ToolPart
+
+pytestmark = pytest.mark.anyio
+
+PATIENCE = 40.0
+Serve = Callable[..., Server]
+Behaviour = Callable[[BaseHTTPRequestHandler], None]
+SIGNALS = [signal.SIGTERM, signal.SIGKILL]
+
+
+def calling(tool: str, given: dict[str, Any], id: str = "call_1") -> Behaviour:
+    def behave(handler: BaseHTTPRequestHandler) -> None:
+        Provider.head(handler)
+        function = {"name": tool, "arguments": json.dumps(given)}
+        call = {"index": 0, "id": id, "type": "function", "function": function}
+        handler.wfile.write(frame({"tool_calls": [call]}) + frame({}, "tool_calls") + b"data: [DONE]\n\n")
+
+    return behave
+
+
+def in_turn(provider: Provider, *behaviours: Behaviour) -> None:
+    """The last one stays. Titles are asked for by requests without tools, and answered apart."""
+    left = list(behaviours)
+
+    def behave(handler: BaseHTTPRequestHandler) -> None:
+        if not provider.bodies[-1].get("tools"):
+            return Provider.answer(handler)
+        return (left.pop(0) if len(left) > 1 else left[0])(handler)
+
+    provider.behave = behave
+
+
+def asked(provider: Provider) -> list[dict[str, Any]]:
+    """The requests of turns."""
+    return [body for body in provider.bodies if body.get("tools")]
+
+
+@asynccontextmanager
+async def client_of(server: Server, machine: Machine) -> AsyncIterator[AsyncClient]:
+    async with asyncio.timeout(PATIENCE), connect(server.url, environment=machine.environment) as client:
+        yield client
+
+
+async def until(met: Callable[[], Any]) -> Any:
+    while not (found := await met()):  # noqa: ASYNC110 - only looking tells
+        await asyncio.sleep(0.02)
+    return found
+
+
+def end(server: Server, number: signal.Signals) -> str:
+    server.process.send_signal(number)
+    return finish(server.process).err
+
+
+async def new_session(client: AsyncClient, machine: Machine) -> str:
+    return (await client.sessions.create(location=Location(directory=str(machine.project)))).id
+
+
+async def answers(client: AsyncClient, session_id: str) -> list[AssistantMessage]:
+    return [item for item in await client.sessions.context(session_id) if isinstance(item, AssistantMessage)]
+
+
+def parts(answer: AssistantMessage) -> list[ToolPart]:
+    return [part for part in answer.content if isinstance(part, ToolPart)]
+
+
+# -- shut down in the middle -------------------------------------------------------------------------------------------
+
+
+async def test_an_answer_that_a_shutdown_cut_short_is_asked_for_again(
+    holdfast: Machine, serve: Serve, provider: Provider
+) -> None:
+    """SES-250, SES-251: the next server goes on by itself; the model is not shown the half answer, and the record says
+    what happened."""
+    holdfast.use_provider(provider.url)
+    in_turn(provider, provider.stall, Provider.answer)
+    server = serve()
+    async with client_of(server, holdfast) as client:
+        session_id = await new_session(client, holdfast)
+        await client.sessions.prompt(session_id, prompt=PromptInput(text="what is it?"))
+        await until(lambda: client.sessions.messages(session_id, limit=1))
+        await asyncio.to_thread(provider.asked.acquire)
+    end(server, signal.SIGTERM)
+    async with client_of(serve(), holdfast) as client:
+        outcome = await client.sessions.outcome(session_id)
+        assert outcome.type == "completed"
+        history = await answers(client, session_id)
+        assert [answer.finish for answer in history] == ["error", "stop"]
+        assert history[0].error is not None
+        assert "shut down" in history[0].error.message
+        assert await client.sessions.interrupted() == []
+    again = asked(provider)[-1]["messages"]
+    assert [message["role"] for message in again] == [message["role"] for message in asked(provider)[0]["messages"]]
+
+
+async def test_a_tool_that_a_shutdown_stopped_is_told_to_the_model(
+    holdfast: Machine, serve: Serve, provider: Provider
+) -> None:
+    """SES-250, SES-252: it is settled as interrupted, never run again, and the model goes on by itself after that."""
+    holdfast.use_provider(provider.url)
+    command = "echo once >> ran.txt; sleep 60"
+    in_turn(provider, calling("bash", {"command": command, "description": "d"}), Provider.answer)
+    server = serve()
+    async with client_of(server, holdfast) as client:
+        session_id = await new_session(client, holdfast)
+        await client.sessions.prompt(session_id, prompt=PromptInput(text="run it"))
+
+        async def ran() -> bool:
+            return (holdfast.project / "ran.txt").exists()
+
+        await until(ran)
+    end(server, signal.SIGTERM)
+    async with client_of(serve(), holdfast) as client:
+        assert (await client.sessions.outcome(session_id)).type == "completed"
+        (part,) = parts((await answers(client, session_id))[0])
+        assert isinstance(part.state, ToolError)
+        assert "interrupted" in part.state.error.message
+    assert (holdfast.project / "ran.txt").read_text(encoding="utf-8") == "once\n"
+    assert "interrupted" in json.dumps(asked(provider)[-1]["messages"][-1])
+
+
+# -- waiting for a person ----------------------------------------------------------------------------------------------
+
+
+async def waiting_for_a_person(machine: Machine, serve: Serve, provider: Provider, number: signal.Signals) -> str:
+    """A Session whose call waited for an approval when its server ended."""
+    machine.use_provider(provider.url)
+    config = machine.home / "config" / "opencode" / "opencode.json"
+    document = json.loads(config.read_text(encoding="utf-8"))
+    config.write_text(json.dumps({**document, "permission": {"bash": "ask"}}), encoding="utf-8")
+    command = {"command": "echo once >> ran.txt", "description": "d"}
+    in_turn(provider, calling("bash", command), Provider.answer)
+    server = serve()
+    async with client_of(server, machine) as client:
+        session_id = await new_session(client, machine)
+        await client.sessions.prompt(session_id, prompt=PromptInput(text="run it"))
+        await until(lambda: client.permissions.list(session_id))
+    end(server, number)
+    return session_id
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+async def test_an_approval_after_a_restart_executes_the_call_once(
+    holdfast: Machine, serve: Serve, provider: Provider, number: signal.Signals
+) -> None:
+    """TOL-100, TOL-101: the request stays listed, says what it waits for, and the answer runs the call."""
+    session_id = await waiting_for_a_person(holdfast, serve, provider, number)
+    async with client_of(serve(), holdfast) as client:
+        (request,) = await client.permissions.list(session_id)
+        assert [wait.kind for wait in await client.sessions.waits(session_id)] == ["permission"]
+        assert (await client.sessions.outcome(session_id)).type == "waiting"
+        (left,) = await client.sessions.interrupted()
+        assert (left.stage, left.safe) == ("waiting", True)
+        assert len(asked(provider)) == 1
+        await client.permissions.reply(session_id, request_id=request.id, reply="once")
+        assert (await client.sessions.outcome(session_id)).type == "completed"
+        (part,) = parts((await answers(client, session_id))[0])
+        assert isinstance(part.state, ToolCompleted)
+        assert await client.permissions.list(session_id) == []
+    assert (holdfast.project / "ran.txt").read_text(encoding="utf-8") == "once\n"
+    assert len(asked(provider)) == 2
+    assert await asyncio.to_thread(holdfast.healthy)
+
+
+async def test_a_refusal_after_a_restart_declines_the_call(holdfast: Machine, serve: Serve, provider: Provider) -> None:
+    """TOL-101: it never runs, and the turn stops as it would have."""
+    session_id = await waiting_for_a_person(holdfast, serve, provider, signal.SIGKILL)
+    async with client_of(serve(), holdfast) as client:
+        (request,) = await client.permissions.list(session_id)
+        await client.permissions.reply(session_id, request_id=request.id, reply="reject")
+        assert (await client.sessions.outcome(session_id)).type == "interrupted"
+        assert await client.sessions.interrupted() == []
+    assert not (holdfast.project / "ran.txt").exists()
+    assert len(asked(provider)) == 1
+
+
+async def test_a_new_prompt_ends_what_waited_for_a_person(holdfast: Machine, serve: Serve, provider: Provider) -> None:
+    """TOL-101: writing on without an answer fails the call as interrupted, and the request can not be answered."""
+    session_id = await waiting_for_a_person(holdfast, serve, provider, signal.SIGKILL)
+    async with client_of(serve(), holdfast) as client:
+        (request,) = await client.permissions.list(session_id)
+        await client.sessions.prompt(session_id, prompt=PromptInput(text="never mind"))
+        assert (await client.sessions.outcome(session_id)).type == "completed"
+        (part,) = parts((await answers(client, session_id))[0])
+        assert isinstance(part.state, ToolError)
+        assert await client.permissions.list(session_id) == []
+        with pytest.raises(ApiError) as refused:
+            await client.permissions.reply(session_id, request_id=request.id, reply="once")
+        assert refused.value.status == 404
+    assert not (holdfast.project / "ran.txt").exists()
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+async def test_a_question_can_be_answered_after_a_restart(
+    holdfast: Machine, serve: Serve, provider: Provider, number: signal.Signals
+) -> None:
+    """TOL-100: the answer reaches the model, although the process that asked is gone."""
+    holdfast.use_provider(provider.url)
+    options = [{"label": "red", "description": "r"}, {"label": "blue", "description": "b"}]
+    question = {"question": "Which colour?", "header": "colour", "options": options}
+    in_turn(provider, calling("question", {"questions": [question]}), Provider.answer)
+    server = serve()
+    async with client_of(server, holdfast) as client:
+        session_id = await new_session(client, holdfast)
+        await client.sessions.prompt(session_id, prompt=PromptInput(text="ask me"))
+        await until(lambda: client.questions.list(session_id))
+    end(server, number)
+    async with client_of(serve(), holdfast) as client:
+        (request,) = await client.questions.list(session_id)
+        await client.questions.reply(session_id, request_id=request.id, answers=(("blue",),))
+        assert (await client.sessions.outcome(session_id)).type == "completed"
+    assert "blue" in json.dumps(asked(provider)[-1]["messages"][-1])
+
+
+# -- killed ------------------------------------------------------------------------------------------------------------
+
+
+async def test_queued_input_waits_behind_the_decision_about_a_broken_turn(
+    holdfast: Machine, serve: Serve, provider: Provider
+) -> None:
+    """SES-253, SES-254: after a kill the broken turn is listed with what may be done; a queued prompt is not answered
+    in its place; `run` goes on with it and says how it ended; then the queue follows."""
+    holdfast.use_provider(provider.url)
+    in_turn(provider, provider.stall, Provider.answer)
+    server = serve()
+    async with client_of(server, holdfast) as client:
+        session_id = await new_session(client, holdfast)
+        await client.sessions.prompt(session_id, prompt=PromptInput(text="first"))
+        await asyncio.to_thread(provider.asked.acquire)
+        await until(lambda: answers(client, session_id))
+        await client.sessions.prompt(session_id, prompt=PromptInput(text="second"), delivery="queue")
+    end(server, signal.SIGKILL)
+    server = serve()
+    async with client_of(server, holdfast) as client:
+        (left,) = await client.sessions.interrupted()
+        assert (left.session_id, left.stage, left.safe) == (session_id, "answering", False)
+        assert "recover" in left.next
+        assert [wait.kind for wait in await client.sessions.waits(session_id)] == ["recovery"]
+        assert len(await client.sessions.pending(session_id)) == 1
+        assert (await client.sessions.outcome(session_id)).type == "unfinished"
+        assert len(asked(provider)) == 1
+        assert (await client.sessions.run(session_id)).type == "completed"
+        assert await client.sessions.pending(session_id) == []
+    spoken = [json.dumps(body["messages"]) for body in asked(provider)]
+    assert ["second" in text for text in spoken] == [False, False, True]
+    assert "recover" in end(server, signal.SIGTERM)
+
+
+@pytest.mark.parametrize("host", ["serve", "embedded"])
+async def test_what_was_never_sent_goes_on_by_itself(
+    holdfast: Machine, serve: Serve, provider: Provider, host: str
+) -> None:
+    """SES-253: killed while older history was summarised for a prompt: the next server, or a host in another program,
+    goes on without being asked, and the prompt is answered."""
+    limits = {"m": {"limit": {"context": 30_000, "output": 1_000}}}
+    holdfast.use_provider(provider.url, models=limits)
+    server = serve()
+    async with client_of(server, holdfast) as client:
+        session_id = await new_session(client, holdfast)
+        for number in range(3):
+            await client.sessions.prompt(session_id, prompt=PromptInput(text=f"{number} " + "word " * 3_000))
+            await client.sessions.wait(session_id)
+
+        def hang_in_summary(handler: BaseHTTPRequestHandler) -> None:
+            provider.hang(handler) if not provider.bodies[-1].get("tools") else Provider.answer(handler)
+
+        provider.behave = hang_in_summary
+        await client.sessions.prompt(session_id, prompt=PromptInput(text="the last " + "word " * 6_000))
+
+        async def compacts() -> bool:
+            return "compaction" in [wait.kind for wait in await client.sessions.waits(session_id)]
+
+        await until(compacts)
+    end(server, signal.SIGKILL)
+    provider.behave = Provider.answer
+    if host == "serve":
+        async with client_of(serve(), holdfast) as client:
+            await until_answered(client, session_id)
+    else:
+        machine = holdfast
+        async with Holdfast(machine.project, data=machine.data, environment=machine.environment) as client:
+            await client.sessions.list()
+            await until_answered(client, session_id)
+    assert "the last" in json.dumps(asked(provider)[-1]["messages"])
+
+
+async def until_answered(client: AsyncClient, session_id: str) -> None:
+    async def answered() -> bool:
+        return (await client.sessions.outcome(session_id)).type == "completed"
+
+    async with asyncio.timeout(PATIENCE):
+        await until(answered)
+    (newest,) = (await client.sessions.messages(session_id, limit=1)).items
+    assert isinstance(newest, AssistantMessage)
+    assert await client.sessions.waits(session_id) == []
+    assert await client.sessions.interrupted() == []
