@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler
 from itertools import pairwise
 from typing import Any
 
 import pytest
-from tests.cli.conftest import Machine, Provider
+from tests.cli.conftest import PATIENCE, Machine, Provider, frame
 
 from holdfast import Holdfast
 from holdfast.schema.insight import RequestContextInfo
@@ -104,6 +106,37 @@ def test_each_switch_is_told_once_after_the_input_that_follows_it(machine: Machi
         assert last_input(leaving).startswith("five\n<system-update>\nPlan mode has ended.")
         assert last_input(talk.say("six")) == "six"
         assert talk.told == [ENTERED, LEFT]
+
+
+def test_a_switch_during_a_turn_is_told_before_the_next_one(machine: Machine, provider: Provider) -> None:
+    """CTX-211: the running turn is not touched; after the results of its tools the model is told."""
+    switched = threading.Event()
+
+    def call_then_answer(handler: BaseHTTPRequestHandler) -> None:
+        if len(provider.bodies) > 1:
+            Provider.answer(handler)
+            return
+        switched.wait(PATIENCE)
+        Provider.head(handler)
+        function = {"name": "read", "arguments": '{"path":"hello.txt"}'}
+        call = {"tool_calls": [{"index": 0, "id": "c", "type": "function", "function": function}]}
+        handler.wfile.write(frame(call) + frame({}, "tool_calls") + b"data: [DONE]\n\n")
+
+    async def switch_meanwhile(talk: Talk) -> None:
+        await talk.hf.sessions.prompt(talk.session, prompt=PromptInput(text="one"))
+        assert await asyncio.to_thread(provider.asked.acquire, timeout=PATIENCE)
+        await talk.hf.sessions.switch_agent(talk.session, agent="plan")
+        switched.set()
+        await talk.hf.sessions.wait(talk.session)
+
+    provider.behave = call_then_answer
+    with talking(machine, provider) as talk:
+        talk.do(switch_meanwhile(talk))
+    first, second = provider.bodies
+    assert ENTERED not in str(first)
+    assert [message["role"] for message in second["messages"]] == ["system", "user", "assistant", "tool", "user"]
+    assert last_input(second).startswith("<system-update>\nPlan mode is active.")
+    assert first["tools"] == second["tools"]
 
 
 def test_a_switch_between_plan_and_build_keeps_the_prefix(machine: Machine, provider: Provider) -> None:
