@@ -21,11 +21,8 @@ SPELLINGS = {
     "Apache Software License": "Apache-2.0",
     "BSD License": "BSD-3-Clause",
     "MIT License": "MIT",
-    "Mozilla Public License 2.0 (MPL 2.0)": "MPL-2.0",
     "Python Software Foundation License": "PSF-2.0",
 }
-# MPL-2.0 covers changes to the package's own files, not what uses it.
-EXCEPTIONS = {"pathspec": "MPL-2.0"}
 # For other platforms only, so never installed here.
 ABSENT = {"httpx2-jsfetch", "tzdata"}
 
@@ -65,7 +62,7 @@ def refused_licence(name: str) -> str | None:
         expression = licence(distribution(name))
     except PackageNotFoundError:
         return None if name in ABSENT else "not installed"
-    return None if permissive(expression) or EXCEPTIONS.get(name) == expression else expression or "no licence given"
+    return None if permissive(expression) else expression or "no licence given"
 
 
 def licence(package: Distribution) -> str:

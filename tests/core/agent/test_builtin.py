@@ -21,8 +21,6 @@ BASE = [
     "ask external_directory *",
     "allow external_directory /d/tool-output/*",
     "deny question *",
-    "deny plan_enter *",
-    "deny plan_exit *",
     "allow read *",
     "ask read *.env",
     "ask read *.env.*",
@@ -35,7 +33,7 @@ def test_who_they_are(place: AgentPlace) -> None:
     """CAT-055, CAT-058: modes, hidden ones, and who has words of its own."""
     agents = place.agents().list()
     assert [(agent.id, agent.mode, agent.hidden, agent.system) for agent in agents] == [
-        ("build", "primary", False, builtin.BUILD_SYSTEM),
+        ("build", "primary", False, None),
         ("plan", "primary", False, None),
         ("general", "subagent", False, None),
         ("explore", "subagent", False, builtin.EXPLORE_SYSTEM),
@@ -48,11 +46,10 @@ def test_who_they_are(place: AgentPlace) -> None:
 def test_their_rules(place: AgentPlace) -> None:
     """CAT-059, CAT-060, CAT-061, TOL-083, TOL-084, TOL-376, TOL-379: in this order, since the last match decides."""
     relative = os.path.relpath("/d/plans", place.root)
-    assert place.rules("build") == [*BASE, "allow question *", "allow plan_enter *"]
+    assert place.rules("build") == [*BASE, "allow question *"]
     assert place.rules("plan") == [
         *BASE,
         "allow question *",
-        "allow plan_exit *",
         "allow external_directory /d/plans/*",
         "ask bash *",
         "deny edit *",
@@ -91,7 +88,7 @@ def test_what_the_rules_come_to(place: AgentPlace) -> None:
         ("read", ".env.example"): "allow",
         ("external_directory", "/etc/*"): "ask",
         ("external_directory", "/t/x/*"): "ask",
-        ("plan_enter", "*"): "deny",
+        ("sandbox_escape", "make"): "deny",
         ("bash", "ls"): "ask",
         ("doom_loop", "read"): "allow",
     }
@@ -99,14 +96,14 @@ def test_what_the_rules_come_to(place: AgentPlace) -> None:
 
 
 def test_words_that_were_set_before_stay(place: AgentPlace) -> None:
-    """CAT-058: `build`'s own text is only a default."""
+    """CAT-058: built-in text is only a default."""
     agents, scope = Agents(Batches()), Scope()
 
     def earlier(draft: AgentDraft) -> None:
         draft.update(
-            "build",
+            "explore",
             lambda _: Agent(
-                id="build",
+                id="explore",
                 request=ProviderRequest(headers={}, body={}),
                 mode="all",
                 hidden=False,
@@ -117,6 +114,6 @@ def test_words_that_were_set_before_stay(place: AgentPlace) -> None:
 
     agents.state.transform(earlier, scope, phase=Phase.BUILTIN)
     agents.state.transform(builtin_agents(DIRECTORIES, place.root), scope, phase=Phase.BUILTIN)
-    build = agents.get("build")
-    assert build is not None
-    assert (build.system, build.mode) == ("mine", "primary")
+    explore = agents.get("explore")
+    assert explore is not None
+    assert (explore.system, explore.mode) == ("mine", "subagent")

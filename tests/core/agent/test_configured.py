@@ -46,6 +46,25 @@ def test_global_rules_come_before_every_agents_own(place: AgentPlace) -> None:
     assert place.rules("mine") == ["ask bash *", "deny bash rm *", "allow edit *"]
 
 
+def test_global_rules_do_not_lift_what_plan_denies(place: AgentPlace) -> None:
+    """CAT-220: a rule for the agent does; a global rule that is stricter counts."""
+    place.user_config({"permissions": [rule("allow * *"), rule("ask edit *"), rule("deny edit .opencode/plans/no.md")]})
+    plan = place.agents().authority("plan")
+    assert plan is not None
+    verdicts = {
+        ("edit", "src/a.py"): "deny",
+        ("sandbox_escape", "make"): "deny",
+        ("edit", ".opencode/plans/x.md"): "ask",
+        ("edit", ".opencode/plans/no.md"): "deny",
+        ("bash", "make"): "allow",
+    }
+    assert {key: evaluate(plan.rules, *key, plan.fences) for key in verdicts} == verdicts
+    place.user_config({"permissions": [rule("allow * *")], "agents": {"plan": {"permissions": [rule("allow edit *")]}}})
+    plan = place.agents().authority("plan")
+    assert plan is not None
+    assert evaluate(plan.rules, "edit", "src/a.py", plan.fences) == "allow"
+
+
 def test_fields_are_patched(place: AgentPlace) -> None:
     """CAT-055, CAT-063: what a later document does not say stays; headers and body merge by key."""
     place.user_config(
@@ -155,9 +174,9 @@ def test_files_count_after_the_documents_of_their_folder(place: AgentPlace) -> N
 
 def test_a_file_without_a_body_only_adjusts(place: AgentPlace) -> None:
     """CAT-064: it does not silence an agent that has words."""
-    place.write(".opencode/agent/build.md", "---\nmodel: p/m\n---\n")
-    build = one(place, "build")
-    assert (build.model, bool(build.system)) == (ModelRef(id="m", provider_id="p"), True)
+    place.write(".opencode/agent/explore.md", "---\nmodel: p/m\n---\n")
+    explore = one(place, "explore")
+    assert (explore.model, bool(explore.system)) == (ModelRef(id="m", provider_id="p"), True)
 
 
 def test_names_of_both_generations_in_one_file(place: AgentPlace) -> None:

@@ -212,6 +212,15 @@ def test_references(root: Path, outside: Path) -> None:
     assert refused.value.reason == "read_only_reference"
 
 
+def test_an_absolute_path_into_a_reference_is_read_without_approval(root: Path, outside: Path) -> None:
+    """CTX-213: as tools show it, also in the strict mode; writing there, and a link out of it, is outside."""
+    (outside / "up").symlink_to("..")
+    paths = LocationPaths(root, references=lambda: {"docs": outside})
+    assert paths.resolve(str(outside / "secret"), external="deny") == paths.resolve("@docs/secret")
+    assert paths.resolve(str(outside / "secret"), "write").boundary == f"{outside}/*"
+    assert paths.resolve(str(outside / "up" / "missing")).boundary == f"{outside.parent}/*"
+
+
 def test_managed_files_need_no_approval_to_read(root: Path, outside: Path) -> None:
     """TOL-065: judged by the canonical path, also in the strict mode; writing there is writing outside."""
     paths = LocationPaths(root, managed=lambda path: path == outside / "secret")

@@ -125,6 +125,12 @@ async def test_without_a_repository_git_rules_do_not_apply(search: Search, tmp_p
     assert await names(search, tmp_path, "*") == ["a.txt"]
 
 
+async def test_the_directory_that_is_searched_may_itself_be_ignored(search: Search, tree: Path) -> None:
+    """TOL-232, TOL-241: ignoring it says nothing about a search inside it."""
+    write(tree, "node_modules/deep/n.txt", "node_modules/no.log")
+    assert sorted(await names(search, tree / "node_modules", "**")) == ["deep/n.txt", "m.txt"]
+
+
 async def test_no_configuration_of_the_user(processes: Processes, tmp_path: Path) -> None:
     """TOL-232: neither the engine's file nor git's global one changes a result."""
     write(tmp_path / "work", "a.txt", ".git/HEAD")

@@ -30,7 +30,7 @@ from tests.core.session.support_day import (
 )
 from tests.llm.support import sse
 
-from holdfast.core.agent.builtin import BUILD_SYSTEM
+from holdfast.core.catalog.family import GENERIC, family_text
 from holdfast.core.context import date, instructions, model, nested
 from holdfast.core.context.errors import InitializationBlocked
 from holdfast.core.context.source import UNAVAILABLE
@@ -241,7 +241,7 @@ async def test_an_update_takes_the_native_role_only_where_there_is_one(place: Pl
         baseline = (await view(runtime, session.id))["baseline"]
         told = await updates(runtime, session.id)
     last = claude.requests[-1]
-    assert [part["text"] for part in last["system"]] == [BUILD_SYSTEM, baseline]
+    assert [part["text"] for part in last["system"]] == [family_text(id), baseline]
     assert {"read", "bash"} <= {tool["name"] for tool in last["tools"]}
     spoken = [(message["role"], [part["text"] for part in _parts(message)]) for message in last["messages"]]
     if id == "claude-opus-4-8":
@@ -287,7 +287,7 @@ async def test_a_hook_may_only_add_after_the_baseline_and_nothing_of_it_is_kept(
         await say(runtime, session.id, "three")
         assert [problem.id for problem in services.plugins.problems()] == ["meddle"]
     systems = [request["messages"][0]["content"] for request in model.requests]
-    usual = f"{BUILD_SYSTEM}\n{baseline}"
+    usual = f"{GENERIC}\n{baseline}"
     assert systems == [usual, f"{usual}\nFor this turn only.", usual]
     assert (await view(runtime, session.id))["baseline"] == baseline
     assert await updates(runtime, session.id) == []
@@ -354,7 +354,7 @@ async def test_a_switch_during_observation_waits_for_the_next_turn(
     first, second = model.requests
     assert [first["model"], second["model"]] == ["echo", "scripted"]
     baseline = (await view(runtime, session.id))["baseline"]
-    assert first["messages"][0]["content"] == f"{BUILD_SYSTEM}\n{baseline}"
+    assert first["messages"][0]["content"] == f"{GENERIC}\n{baseline}"
     assert second["messages"][0]["content"] == f"You only review.\n{baseline}"
     assert model_of(baseline) == ["demo/echo"]
     assert await updates(runtime, session.id) == ["The selected model is now demo/scripted."]
@@ -429,7 +429,7 @@ async def test_an_incompatible_transition_begins_anew_without_a_word(
     assert await updates(runtime, session.id) == []
     baseline = (await view(runtime, session.id))["baseline"]
     assert ("fixed is v0" in baseline) == (how == "incompatible")
-    assert model.requests[-1]["messages"][0]["content"] == f"{BUILD_SYSTEM}\n{baseline}"
+    assert model.requests[-1]["messages"][0]["content"] == f"{GENERIC}\n{baseline}"
     assert [found["causes"] for found in (await view(runtime, session.id))["prefixBreaks"]] == [["new epoch"]]
 
 
@@ -487,7 +487,7 @@ async def test_a_revert_across_a_compaction_ends_the_epoch(
     await runtime.sessions.commit_revert(session.id)
     assert (await view(runtime, session.id))["status"] == "not initialized"
     await say(runtime, session.id, "three")
-    talk = Conversation(BUILD_SYSTEM, (await view(runtime, session.id))["baseline"])
+    talk = Conversation(GENERIC, (await view(runtime, session.id))["baseline"])
     talk.user("one " * 50)
     assert model.requests[-1]["messages"] == talk.user("three")
 
@@ -529,7 +529,7 @@ async def test_while_a_new_baseline_is_blocked_the_old_one_and_its_updates_stay(
         other.value = "second"
         await say(runtime, session.id, "three")
         request = model.requests[-1]
-        assert request["messages"][0]["content"] == f"{BUILD_SYSTEM}\n{old}"
+        assert request["messages"][0]["content"] == f"{GENERIC}\n{old}"
         text = heard(request)
         told = ["other is now first", "Short.", "three", "other is now second"]
         assert [text.count(part) for part in told] == [1, 1, 1, 1]

@@ -96,7 +96,7 @@ def _unmarked(raw: bytes) -> bytes:
 )
 async def test_a_broken_prefix_names_its_cause(tmp_path: Path, change: str, expected: str) -> None:
     """SES-213: each cause is recorded with the dispatch that it concerns, and the one after is whole again."""
-    agents = {"quick": {"mode": "all"}, "short": {"mode": "all", "steps": 1}}
+    agents = {"quick": {"mode": "all", "system": "Be quick."}, "short": {"mode": "all", "steps": 1}}
     config = {**KEEP_NONE, "agents": agents}
     provider = Provider(says("one"), says("two"))
     async with Lab(tmp_path, provider, config=config, limit=ROOMY) as runtime:

@@ -32,7 +32,7 @@ from tests.core.session.support_day import (
 )
 from tests.core.web.site import Site, running_site
 
-from holdfast.core.agent.builtin import BUILD_SYSTEM
+from holdfast.core.catalog.family import GENERIC
 from holdfast.core.context import date, environment, instructions, model, remote
 from holdfast.core.context.instructions import Found, Instruction, InstructionFiles
 from holdfast.core.context.plugin import plugin_source
@@ -167,7 +167,7 @@ async def test_a_day_in_one_session(tmp_path: Path, site: Site) -> None:
             day.surroundings(), date.BASELINE.format(WEDNESDAY), agents_md, steady, selected, skills()
         )
         await say(runtime, session.id, "one")
-        talk = Conversation(BUILD_SYSTEM, baseline)
+        talk = Conversation(GENERIC, baseline)
         assert day.sent == talk.user("one")
         talk.assistant()
         assert await states(runtime, session.id) == {

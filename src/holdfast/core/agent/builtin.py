@@ -1,4 +1,7 @@
-"""The agents that are always there, unless configuration takes them away."""
+"""The agents that are always there, unless configuration takes them away.
+
+`build`, `plan` and `general` have no words of their own: they are told what the model's family is told. What `plan` is
+told beside that is the Context Source of plan mode."""
 
 from __future__ import annotations
 
@@ -31,17 +34,6 @@ PROTECTED = (
 )
 """Files that decide what runs later: changing one is asked for, whatever else an agent may change."""
 
-BUILD_SYSTEM = """\
-You are a software engineer working inside the user's project, with tools that read, change and run things there.
-
-Find out before you act: read the code around a change, and follow what it already does. Make the change that was \
-asked for, completely, and nothing beside it. When something can be checked (a test, a type checker, a build), check \
-it, and report the outcome as it was. If a request cannot be carried out, or its meaning would change the result, say \
-so early.
-
-Answer briefly. Name files by path, with line numbers where they help. Never put secrets into code, output or commits, \
-and take no step that is hard to undo unless it was asked for."""
-
 EXPLORE_SYSTEM = """\
 You search a code base and report what is there. You cannot change anything.
 
@@ -71,7 +63,7 @@ def builtin_agents(directories: Directories, directory: Path) -> Callable[[Agent
         _rule("allow", "*"),
         _rule("ask", "sandbox_escape"),
         *outside,
-        *(_rule("deny", action) for action in ("question", "plan_enter", "plan_exit")),
+        _rule("deny", "question"),
         _rule("allow", "read"),
         _rule("ask", "read", "*.env"),
         _rule("ask", "read", "*.env.*"),
@@ -84,7 +76,7 @@ def builtin_agents(directories: Directories, directory: Path) -> Callable[[Agent
         def add(id: str, rules: tuple[Rule, ...], *, mode: AgentMode = "primary", **fields: object) -> None:
             draft.update(id, lambda agent: _filled(agent, mode=mode, permissions=rules, **fields))
 
-        add("build", (*base, *map(_allow, ("question", "plan_enter"))), description=_BUILD, system=BUILD_SYSTEM)
+        add("build", (*base, _allow("question")), description=_BUILD)
         add("plan", (*base, *_planning(directories, directory)), description=_PLAN)
         add("general", (*base, _rule("deny", "todowrite")), mode="subagent", description=_GENERAL)
         explore = (nothing, *map(_allow, ("grep", "glob", "webfetch", "websearch", "read")), *outside)
@@ -97,7 +89,7 @@ def builtin_agents(directories: Directories, directory: Path) -> Callable[[Agent
 
 
 _BUILD = "Works on the project with every tool"
-_PLAN = "Looks and plans, and changes nothing but its plan"
+_PLAN = "Works out a plan and changes nothing but plan files"
 _GENERAL = "Takes on a task of several steps and reports its result"
 _EXPLORE = "Searches the code base quickly, read-only; say how thoroughly it should look"
 
@@ -132,7 +124,6 @@ def _planning(directories: Directories, directory: Path) -> tuple[Rule, ...]:
     plans = (f"{directories.plans}/*.md", f"{relpath(directories.plans, directory)}/*.md")
     return (
         _allow("question"),
-        _allow("plan_exit"),
         _rule("allow", "external_directory", f"{directories.plans}/*"),
         _rule("ask", "bash"),
         _rule("deny", "edit"),

@@ -2,6 +2,7 @@
 
 Invariants
 - Every document's global rules come first, for agents that exist and for those made here; an agent's own rules follow.
+- What the built-in `plan` denies is repeated after the global rules: only rules for that agent lift it.
 - An agent that was disabled and named again later starts from nothing.
 - What the user's own rules ask or deny stays asked or denied, whoever speaks later: they are also a fence.
 - Rules of an untrusted project are a fence and nothing else. An agent that it makes may do what `build` may, as far as
@@ -40,6 +41,9 @@ ENVIRONMENT_RULES = "OPENCODE_PERMISSION"
 BASE = "build"
 """Whose authority bounds that of agents which an untrusted project makes."""
 BUILT_IN = frozenset(("build", "plan", "general", "explore", "compaction", "title", "summary"))
+PLAN = "plan"
+KEPT_BY_PLAN = frozenset(("edit", "sandbox_escape"))
+"""Actions about which no global rule says what `plan` may do. User rules that are stricter count as a fence."""
 ASK = Rule(action="*", resource="*", effect="ask")
 
 _KEYS = frozenset(AgentSection.__struct_encode_fields__)
@@ -74,7 +78,7 @@ class ConfiguredAgents(Frozen):
         if self.default is not None:
             draft.default = self.default
         for agent in draft.list():
-            draft.update(agent.id, lambda agent: _with_rules(agent, self.rules))
+            draft.update(agent.id, lambda agent: _with_rules(agent, (*self.rules, *self._kept(agent))))
         for patch in self.patches:
             if patch.data.get("disabled"):
                 draft.remove(patch.id)
@@ -86,6 +90,12 @@ class ConfiguredAgents(Frozen):
         for agent in draft.list():
             draft.update(agent.id, lambda agent: _with_rules(agent, self.last_rules))
             draft.update(agent.id, lambda agent: msgspec.structs.replace(agent, fences=self._fences(agent.id)))
+
+    def _kept(self, agent: Agent) -> tuple[Rule, ...]:
+        """Rules of `plan` that stay in force after the global ones."""
+        if agent.id != PLAN or not self.rules:
+            return ()
+        return tuple(rule for rule in agent.permissions if rule.action in KEPT_BY_PLAN)
 
     def _first_rules(self, draft: AgentDraft, patch: AgentPatch) -> tuple[Rule, ...]:
         """Of an agent that this patch makes."""

@@ -45,8 +45,6 @@ CONTROLS = frozenset(
 ASKED_BY_DEFAULT = (
     ("external_directory", "*"),
     ("question", "*"),
-    ("plan_enter", "*"),
-    ("plan_exit", "*"),
     ("sandbox_escape", "*"),
     ("read", "*.env"),
     ("read", "*.env.*"),

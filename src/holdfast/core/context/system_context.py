@@ -35,10 +35,12 @@ if TYPE_CHECKING:
 class SystemContext:
     """Zero or more sources in order, opaque to whoever composes them."""
 
-    __slots__ = ("_sources",)
+    __slots__ = ("_seconds", "_sources")
 
-    def __init__(self, sources: tuple[AnySource, ...] = ()) -> None:
+    def __init__(self, sources: tuple[AnySource, ...] = (), *, seconds: float = 0.0) -> None:
+        """`seconds` is how long it took to find the sources, which is part of observing them."""
         self._sources = sources
+        self._seconds = seconds
 
 
 EMPTY = SystemContext()
@@ -48,12 +50,13 @@ def make(source: Source[T]) -> SystemContext:
     return SystemContext((source,))
 
 
-def combine(contexts: Iterable[SystemContext]) -> SystemContext:
+def combine(contexts: Iterable[SystemContext], *, seconds: float = 0.0) -> SystemContext:
+    """`seconds` is how long it took to get the contexts."""
     sources = tuple(chain.from_iterable(context._sources for context in contexts))
     keys = [source.key for source in sources]
     if len(set(keys)) < len(keys):
         raise DuplicateKeyError(next(key for key in keys if keys.count(key) > 1))
-    return SystemContext(sources)
+    return SystemContext(sources, seconds=seconds)
 
 
 # -- observing ---------------------------------------------------------------------------------------------------
@@ -76,7 +79,7 @@ async def observe(context: SystemContext, metrics: Metrics | None = None) -> Obs
         values = await values
     observation = tuple(map(Observed, context._sources, values))
     if metrics is not None:
-        metrics.record("context.observe.duration", time.perf_counter() - started)
+        metrics.record("context.observe.duration", context._seconds + time.perf_counter() - started)
         for source, value in observation:
             if value is UNAVAILABLE:
                 metrics.record("context.source.unavailable", 1, source.key)

@@ -3,6 +3,7 @@ approval for the outside needs. It opens nothing; what it found is verified agai
 
 Invariants
 - A relative path, and an absolute one that begins with the Location, never becomes an external target.
+- A file of a reference is read without approval, by `@name/path` or its absolute path. `@name/path` is never written.
 - `Target.path` has no link in it as of resolution and no `..`; `Target.root` is it or one of its ancestors.
 - A dangling link is followed to where it points before anything is decided.
 """
@@ -81,6 +82,8 @@ class LocationPaths:
         found = canonical(path, lexical, follow=follow)
         if access == "read" and self._managed(Path(found.path)):
             return Target(Path(found.path), found.path, Path("/"), None, found.mode is not None)
+        if access == "read" and (root := self._reference_root(found.path)) is not None:
+            return Target(Path(found.path), found.path, Path(root), None, found.mode is not None)
         if external == "deny":
             raise PathError(path, "external_denied")
         return self._external(path, found, kind)
@@ -124,6 +127,11 @@ class LocationPaths:
         name, _, rest = path[1:].partition("/")
         directory = self._references().get(name)
         return None if directory is None else (directory, rest or ".")
+
+    def _reference_root(self, path: str) -> str | None:
+        """The directory of the reference that holds this canonical path."""
+        roots = (os.path.realpath(directory) for directory in self._references().values())
+        return next((root for root in roots if below(path, root)), None)
 
     def _referenced(self, path: str, directory: Path, rest: str) -> Target:
         root = os.path.realpath(directory)

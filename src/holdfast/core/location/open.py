@@ -85,7 +85,7 @@ async def open_location(commons: Commons, location: Location, project: Project) 
         )
 
     config = LiveConfig(load, batches)
-    agents, context = Agents(batches), SystemContextRegistry()
+    agents, context = Agents(batches), SystemContextRegistry(commons.epochs.metrics)
     commands = Commands(batches, skills=lambda: surface.skills.list())
     permissions = Permissions(
         log=commons.log,

@@ -1,4 +1,5 @@
-"""What the model is told about its surroundings in a Location: instructions, skills, references, environment, date.
+"""What the model is told about its surroundings in a Location: instructions, skills, references, environment, date,
+and whether it plans.
 
 The registry holds what is the same for every Session; what depends on the Session or its agent is composed after it."""
 
@@ -16,6 +17,7 @@ from holdfast.core.context.environment import environment
 from holdfast.core.context.instructions import InstructionFiles
 from holdfast.core.context.model import model
 from holdfast.core.context.nested import NestedInstructions
+from holdfast.core.context.plan_mode import plan_mode
 from holdfast.core.context.registry import compose
 from holdfast.core.context.system_context import EMPTY, combine
 from holdfast.core.reference.checkouts import Checkouts
@@ -113,6 +115,7 @@ class Surface:
                 lambda: self._guidance.context(agent.permissions, agent.fences),
                 self._references,
                 partial(self._nested, session.id),
+                lambda: plan_mode(agent),
             )
         )
 

@@ -4,7 +4,8 @@ Invariants
 - A checkout appears whole: it is made beside its place and renamed. A refresh that fails changes nothing.
 - Only fetching uses the user's configuration of git, which says how to reach hosts, and only over the protocol of the
   address, https or ssh. Files are written without it, so no filter runs; no hook runs at all.
-- Whoever needs a checkout never waits for one, and hears nothing of a failure but a line in the log."""
+- Whoever needs a checkout never waits for one. Why the first fetch failed is kept beside its place until one succeeds;
+  a failed refresh of a checkout that is there is a line in the log and nothing more."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING
 from holdfast.core.file_lock import try_lock
 from holdfast.core.process.git import Git, GitFailed
 from holdfast.core.process.git_directory import create_git_directory
+from holdfast.core.reference.failure import forget_failure, reason_for, remember_failure
 from holdfast.core.reference.reference import GitSource, checkout
 from holdfast.core.reference.repository import parse_repository, protocols, remote
 
@@ -44,7 +46,7 @@ class Checkouts:
         updated: Callable[[], None] = lambda: None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`updated` is told when a checkout has appeared."""
+        """`updated` is told when a checkout has appeared, or why it cannot be made."""
         self._repositories = repositories
         self._git = Git(environment, processes, seconds=GIT_SECONDS)
         self._github = environment.get("OPENCODE_REPO_CLONE_GITHUB_BASE_URL") or GITHUB
@@ -82,13 +84,22 @@ class Checkouts:
                 if path.exists():
                     await self._fetch(source, path)
                 else:
-                    await self._clone(source, path)
-                    self._updated()
+                    await self._first(source, path)
         except (GitFailed, OSError) as error:
             log.warning("reference %s could not be fetched: %s", source.repository, error)
         finally:
             self._due[path] = self._now() + REFRESH_SECONDS
             del self._running[path]
+
+    async def _first(self, source: GitSource, path: Path) -> None:
+        try:
+            await self._clone(source, path)
+        except (GitFailed, OSError) as error:
+            if remember_failure(path, reason_for(error)):
+                self._updated()
+            raise
+        forget_failure(path)
+        self._updated()
 
     async def _clone(self, source: GitSource, path: Path) -> None:
         import shutil

@@ -1,12 +1,18 @@
-"""`core/reference-guidance`: further directories that the model may look into."""
+"""`core/reference-guidance`: further directories that the model may look into, and which of them cannot be used.
+
+A reference is named as tools take it, `@name`. A missing directory is told as such; a repository that is still being
+fetched for the first time is not mentioned."""
 
 from __future__ import annotations
 
 import os
+import stat
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.core.context.source import JsonCodec, Source
 from holdfast.core.context.system_context import EMPTY, make
+from holdfast.core.reference.failure import known_failure
 from holdfast.core.reference.reference import GitSource
 from holdfast.core.skill.guidance import one_line
 from holdfast.schema.record import Record
@@ -18,7 +24,11 @@ if TYPE_CHECKING:
     from holdfast.core.reference.reference import Reference
 
 KEY = "core/reference-guidance"
-INTRODUCTION = "These further directories may be of use. Look into them where they bear on the task."
+INTRODUCTION = (
+    "These further directories may be of use. Look into them where they bear on the task. They can only be read: "
+    "`read`, `glob` and `grep` accept the path that is shown here, and paths inside it such as `@name/src/main.py`."
+)
+UNUSABLE = "These references are configured and cannot be used at present:"
 CHANGED = "The available references have changed. This list takes the place of the earlier one."
 REMOVED = "The guidance on references has ended. Do not use the references that were listed earlier."
 
@@ -26,7 +36,10 @@ REMOVED = "The guidance on references has ended. Do not use the references that 
 class Listed(Record):
     name: str
     path: str
+    """As tools take it."""
     description: str
+    problem: str | None = None
+    """Why it cannot be used."""
 
 
 Guidance = tuple[Listed, ...]
@@ -49,18 +62,15 @@ def reference_context(references: Iterable[Reference]) -> SystemContext:
 
 
 def guidance(references: Iterable[Reference]) -> Guidance:
-    """Those that are described and, if they come from git, are there."""
-    listed = (
-        Listed(name=reference.name, path=reference.path, description=reference.description)
-        for reference in references
-        if reference.description and (not isinstance(reference.source, GitSource) or os.path.isdir(reference.path))
-    )
+    """Those that are described: what is there, and what will not be there as it is configured."""
+    listed = (found for reference in references if reference.description and (found := _listed(reference)) is not None)
     return tuple(sorted(listed, key=lambda reference: (reference.name.casefold(), reference.name)))
 
 
 def baseline(value: Guidance) -> str:
-    lines = [INTRODUCTION, "<available_references>"]
-    for reference in value:
+    usable = [reference for reference in value if reference.problem is None]
+    lines = [INTRODUCTION, "<available_references>"] if usable else []
+    for reference in usable:
         lines += [
             "  <reference>",
             f"    <name>{one_line(reference.name)}</name>",
@@ -68,7 +78,32 @@ def baseline(value: Guidance) -> str:
             f"    <description>{one_line(reference.description)}</description>",
             "  </reference>",
         ]
-    return "\n".join([*lines, "</available_references>"])
+    if usable:
+        lines.append("</available_references>")
+    problems = [f"- {one_line(item.name)}: {one_line(item.problem)}" for item in value if item.problem is not None]
+    return "\n".join([*lines, *([UNUSABLE, *problems] if problems else [])])
+
+
+def _listed(reference: Reference) -> Listed | None:
+    problem = _directory_problem(reference.path)
+    if problem is not None and isinstance(reference.source, GitSource):
+        failure = known_failure(Path(reference.path))
+        if failure is None:
+            return None
+        problem = f"{reference.source.repository} is not available: {failure}"
+    return Listed(
+        name=reference.name, path=f"@{reference.name}", description=reference.description or "", problem=problem
+    )
+
+
+def _directory_problem(path: str) -> str | None:
+    try:
+        mode = os.stat(path).st_mode
+    except PermissionError:
+        return f"{path} cannot be accessed"
+    except (OSError, ValueError):
+        return f"{path} does not exist"
+    return None if stat.S_ISDIR(mode) else f"{path} is not a directory"
 
 
 _CODEC = JsonCodec(Guidance)

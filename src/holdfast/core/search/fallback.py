@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast.core.filesystem.location_path import SPECIAL
+from holdfast.core.search.gitignore import IgnoreFile
 from holdfast.core.search.glob import Glob
 from holdfast.core.search.query import Query
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-
-    import pathspec
 
 IGNORE_FILES = (".rgignore", ".ignore", ".gitignore")
 SNIFF_BYTES = 64 * 1024
@@ -55,11 +54,12 @@ def main(arguments: list[str]) -> int:
 class Rules(Frozen):
     """What the ignore files of one kind say, the deepest directory first."""
 
-    specs: tuple[tuple[str, pathspec.GitIgnoreSpec], ...] = ()
+    files: tuple[tuple[str, IgnoreFile], ...] = ()
+    """Each with its directory."""
 
     def ignores(self, path: str, *, directory: bool) -> bool | None:
-        for root, spec in self.specs:
-            verdict = spec.check_file(os.path.relpath(path, root) + ("/" if directory else "")).include
+        for root, file in self.files:
+            verdict = file.ignores(os.fsencode(os.path.relpath(path, root)), directory=directory)
             if verdict is not None:
                 return verdict
         return None
@@ -76,9 +76,9 @@ class Ignored(Frozen):
         if os.path.exists(os.path.join(directory, ".git")):
             in_repository = True
             kinds[".gitignore"] = Rules()
-            kinds["exclude"] = Rules(_spec(directory, ".git/info/exclude"))
+            kinds["exclude"] = Rules(_read(directory, ".git/info/exclude"))
         for kind in IGNORE_FILES:
-            kinds[kind] = Rules((*_spec(directory, kind), *kinds.get(kind, Rules()).specs))
+            kinds[kind] = Rules((*_read(directory, kind), *kinds.get(kind, Rules()).files))
         return Ignored(kinds, in_repository)
 
     def ignores(self, path: str, *, directory: bool) -> bool:
@@ -127,16 +127,12 @@ def _children(path: str, absolute: str, rules: Ignored, hidden: bool) -> Iterato
             yield child, rules if is_directory else None
 
 
-def _spec(directory: str, name: str) -> tuple[tuple[str, pathspec.GitIgnoreSpec], ...]:
-    path = os.path.join(directory, name)
+def _read(directory: str, name: str) -> tuple[tuple[str, IgnoreFile], ...]:
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            lines = file.read().split("\n")
+        with open(os.path.join(directory, name), "rb") as file:
+            return ((directory, IgnoreFile(file.read())),)
     except OSError:
         return ()
-    import pathspec
-
-    return ((directory, pathspec.GitIgnoreSpec.from_lines(lines)),)
 
 
 def search_file(path: str, expression: re.Pattern[str], *, explicit: bool) -> Iterator[dict[str, Any]]:

@@ -54,11 +54,13 @@ class Prefix:
         last = self._last
         if last is None:
             return ()
+        # Agents may share their text, tools and controls; then nothing breaks.
+        sent = (now.system, now.tools, now.controls) != (last.system, last.tools, last.controls)
         checks: list[tuple[bool, PrefixBreak]] = [
             (self._reverted, "revert"),
             (now.checkpoint_seq != last.checkpoint_seq, "compaction"),
             (now.baseline_seq != last.baseline_seq, "new epoch"),
-            (now.agent != last.agent, "agent switch"),
+            (now.agent != last.agent and sent, "agent switch"),
             (now.model != last.model, "model switch"),
             (now.tools != last.tools, "tool change"),
             (now.last_step or last.last_step, "last step"),

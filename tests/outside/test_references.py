@@ -1,0 +1,136 @@
+"""References as the model meets them: what it is told, and that the paths it is shown can be read."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from typing import Any
+
+import pytest
+from tests.cli.conftest import Machine, Provider
+from tests.outside.hostile import honest
+
+from holdfast import Holdfast
+from holdfast.schema.model import ModelRef
+from holdfast.schema.prompt import PromptInput
+from holdfast.schema.session_message import AssistantMessage, TextContent, ToolCompleted, ToolPart
+from holdfast.schema.typed_event import Event
+
+pytestmark = pytest.mark.anyio
+UNUSABLE = "These references are configured and cannot be used at present:"
+
+
+@asynccontextmanager
+async def opened(machine: Machine) -> AsyncIterator[Holdfast]:
+    async with Holdfast(machine.project, data=machine.data, environment=machine.environment) as hf:
+        yield hf
+
+
+async def say(hf: Holdfast, session: str, text: str) -> None:
+    await hf.sessions.prompt(session, prompt=PromptInput(text=text))
+    await hf.sessions.wait(session)
+
+
+@asynccontextmanager
+async def listening(hf: Holdfast) -> AsyncIterator[AsyncIterator[Event]]:
+    async with aclosing(aiter(hf.events.subscribe())) as live:
+        assert (await anext(live)).type == "server.connected"
+        yield live
+
+
+async def fetched(live: AsyncIterator[Event]) -> None:
+    """Until a checkout has appeared, or is known to be impossible."""
+    async for event in live:
+        if event.type == "reference.updated":
+            return
+
+
+def configure(machine: Machine, provider: Provider, **references: Any) -> None:
+    served = {"npm": "@ai-sdk/openai-compatible", "options": {"baseURL": provider.url}, "models": {"m": {}}}
+    machine.configure_user(model="mock/m", provider={"mock": served}, holdfast={"titles": False}, references=references)
+
+
+def system(provider: Provider) -> str:
+    return str(provider.bodies[-1]["messages"][0]["content"])
+
+
+def last_input(provider: Provider) -> str:
+    return str(provider.bodies[-1]["messages"][-1]["content"])
+
+
+async def test_a_missing_directory_is_told_as_missing_until_it_is_there(holdfast: Machine, provider: Provider) -> None:
+    """CTX-213, CTX-214: listed when it can be used, with one line about why while it cannot."""
+    docs = holdfast.home / "docs"
+    configure(holdfast, provider, docs={"path": str(docs), "description": "The manual"})
+    async with opened(holdfast) as hf:
+        session = (await hf.sessions.create()).id
+        await say(hf, session, "one")
+        assert f"{UNUSABLE}\n- docs: {docs} does not exist" in system(provider)
+        assert "<available_references>" not in system(provider)
+        await say(hf, session, "two")
+        assert last_input(provider) == "two"
+        docs.mkdir()
+        await say(hf, session, "three")
+        assert "&lt;path&gt;@docs&lt;/path&gt;" in last_input(provider)
+        assert UNUSABLE not in last_input(provider)
+
+
+async def test_a_repository_that_cannot_be_fetched_is_told_with_the_reason(
+    holdfast: Machine, provider: Provider
+) -> None:
+    """CTX-214: at the next boundary, once, and by the next process from the start; the end of it is told too."""
+    hub = holdfast.home / "hub"
+    holdfast.environment["OPENCODE_REPO_CLONE_GITHUB_BASE_URL"] = f"file://{hub}"
+    configure(holdfast, provider, lib={"repository": "owner/lib", "description": "The library"})
+    reason = f"{UNUSABLE}\n- lib: owner/lib is not available: there is no such repository, or no access"
+    async with opened(holdfast) as hf, listening(hf) as live:
+        session = (await hf.sessions.create()).id
+        await say(hf, session, "one")
+        await fetched(live)
+        assert "owner/lib" not in system(provider)
+        await say(hf, session, "two")
+        assert reason in last_input(provider)
+        await say(hf, session, "three")
+        assert last_input(provider) == "three"
+    honest(hub / "owner" / "lib.git")
+    async with opened(holdfast) as hf, listening(hf) as live:
+        await say(hf, session, "four")
+        assert last_input(provider) == "four"
+        await fetched(live)
+        await say(hf, session, "five")
+        assert "&lt;path&gt;@lib&lt;/path&gt;" in last_input(provider)
+        assert UNUSABLE not in last_input(provider)
+
+
+async def test_every_path_that_is_shown_of_a_reference_can_be_read(holdfast: Machine) -> None:
+    """CTX-213: by its name, and as searches and listings show it; nothing is asked for."""
+    file = holdfast.home / "docs" / "sub" / "a.md"
+    file.parent.mkdir(parents=True)
+    file.write_text("needle\n", encoding="utf-8")
+    holdfast.configure_user(references={"docs": {"path": str(file.parents[1]), "description": "The manual"}})
+    shown = [
+        ("glob", {"pattern": "**/*.md", "path": "@docs"}),
+        ("grep", {"pattern": "needle", "path": "@docs"}),
+        ("read", {"path": "@docs/sub"}),
+    ]
+    read = [("read", {"path": "@docs/sub/a.md"}), ("read", {"path": str(file)})]
+    calls = [*shown, *read]
+    holdfast.script(*({"calls": [{"tool": tool, "input": given}]} for tool, given in calls), {"text": "done"})
+    async with opened(holdfast) as hf:
+        session = (await hf.sessions.create(model=ModelRef(id="scripted", provider_id="demo"))).id
+        await say(hf, session, "go")
+        results = texts(await hf.sessions.context(session))
+    assert all(str(file) in text for text in results[:3]), results
+    assert all("1: needle" in text for text in results[3:]), results
+
+
+def texts(messages: list[Any]) -> list[str]:
+    """What the model read of its calls, all of which succeeded."""
+    parts = [part for message in messages if isinstance(message, AssistantMessage) for part in message.content]
+    states = [part.state for part in parts if isinstance(part, ToolPart)]
+    assert [state for state in states if not isinstance(state, ToolCompleted)] == []
+    return [
+        "\n".join(item.text for item in state.content if isinstance(item, TextContent))
+        for state in states
+        if isinstance(state, ToolCompleted)
+    ]
