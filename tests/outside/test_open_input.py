@@ -75,12 +75,12 @@ def says(text: str, *, used: int | None = None) -> Callable[[BaseHTTPRequestHand
     return answer
 
 
-def calls(path: str) -> Callable[[BaseHTTPRequestHandler], None]:
+def calls(path: str, number: int = 0) -> Callable[[BaseHTTPRequestHandler], None]:
     """One call of `read`."""
 
     def answer(handler: BaseHTTPRequestHandler) -> None:
         function = {"name": "read", "arguments": json.dumps({"path": path})}
-        call = {"index": 0, "id": f"call_{path}", "type": "function", "function": function}
+        call = {"index": 0, "id": f"call_{path}_{number}", "type": "function", "function": function}
         Provider.head(handler)
         handler.wfile.write(frame({"tool_calls": [call]}) + frame({}, "tool_calls") + b"data: [DONE]\n\n")
 
@@ -355,20 +355,12 @@ async def test_a_refusal_without_a_number_bounds_what_is_sent(holdfast: Machine,
 
 async def test_a_larger_request_that_was_answered_ends_a_learned_limit(holdfast: Machine, provider: Provider) -> None:
     """CMP-061: the provider's window has grown; from then on nothing is compacted for the old one."""
-    script = Script(
-        provider,
-        says("one"),
-        refuses(STATED),
-        says("large one", used=25_000),
-    )
+    script = Script(provider, says(words("one", 1_000)), refuses(STATED), says("large one", used=25_000))
     async with host(holdfast, provider, context=0) as hf:
         session = await hf.sessions.create(model=SMALL)
         await say(hf, session.id, "first")
         await say(hf, session.id, words("second", 22_000))
+        (made,) = await checkpoints(hf, session.id)
         await say(hf, session.id, "third")
-        await say(hf, session.id, "fourth")
-        assert await checkpoints(hf, session.id)
-        assert own(script.requests[-1])[-1] == "fourth"
-        count = len(script.summaries)
-        await say(hf, session.id, words("fifth", 3_000))
-        assert len(script.summaries) == count
+        assert own(script.requests[-1]) == [words("second", 22_000), "third"]
+        assert await checkpoints(hf, session.id) == [made]

@@ -1,7 +1,8 @@
 """What refusals taught about the windows of models. One per Location, because providers are configured there.
 
 Invariants
-- A refusal only ever makes a learned limit smaller; an answered request that was larger removes it.
+- The newest window that a provider named counts. A refused estimate only ever makes a limit smaller.
+- An answered request that was larger ends a limit, also for the Sessions whose log still has it.
 - A limit is believed for a day: a local server may have been started anew with a larger window."""
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ class LearnedLimits:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._limits: dict[tuple[str, str], LearnedLimit] = {}
+        self._refuted: dict[tuple[str, str], int] = {}
+        """Until when what was learned turned out wrong."""
 
     def of(self, model: ModelRef) -> LearnedLimit | None:
         known = self._limits.get(_key(model))
@@ -41,7 +44,7 @@ class LearnedLimits:
         stated = stated_limit(error)
         tokens = min(stated, estimate) if stated is not None else estimate
         known = self.of(model)
-        if known is None or tokens <= known.tokens:
+        if known is None or tokens == stated or tokens <= known.tokens:
             learned = LearnedLimit(tokens=tokens, stated=tokens == stated, time=self._clock.now())
             self._limits[_key(model)] = learned
 
@@ -50,11 +53,13 @@ class LearnedLimits:
         known = self.of(model)
         if known is not None and counted > known.tokens:
             del self._limits[_key(model)]
+            self._refuted[_key(model)] = self._clock.now()
 
     def restore(self, dispatched: TurnDispatched) -> None:
         """What an earlier process knew when it sent its last request."""
-        if dispatched.learned is not None:
-            self._limits.setdefault(_key(dispatched.model), dispatched.learned)
+        learned, key = dispatched.learned, _key(dispatched.model)
+        if learned is not None and learned.time > self._refuted.get(key, -1):
+            self._limits.setdefault(key, learned)
 
 
 def _key(model: ModelRef) -> tuple[str, str]:
