@@ -75,11 +75,11 @@ def says(text: str, *, used: int | None = None) -> Callable[[BaseHTTPRequestHand
     return answer
 
 
-def calls(path: str, number: int = 0) -> Callable[[BaseHTTPRequestHandler], None]:
-    """One call of `read`."""
+def calls(path: str, number: int = 0, tool: str = "read") -> Callable[[BaseHTTPRequestHandler], None]:
+    """One call of a tool."""
 
     def answer(handler: BaseHTTPRequestHandler) -> None:
-        function = {"name": "read", "arguments": json.dumps({"path": path})}
+        function = {"name": tool, "arguments": json.dumps({"path": path})}
         call = {"index": 0, "id": f"call_{path}_{number}", "type": "function", "function": function}
         Provider.head(handler)
         handler.wfile.write(frame({"tool_calls": [call]}) + frame({}, "tool_calls") + b"data: [DONE]\n\n")
@@ -146,8 +146,8 @@ async def checkpoints(hf: Holdfast, session_id: str) -> list[CompactionMessage]:
 async def test_the_prompt_that_triggers_compaction_reaches_the_model_with_its_attachments(
     keep: int, holdfast: Machine, provider: Provider
 ) -> None:
-    """CMP-050, CMP-051, CMP-016, CMP-023: whatever `keep` is; the older exchanges give way, and the summary is made
-    without it."""
+    """CMP-050, CMP-051, CMP-055, CMP-016, CMP-023: whatever `keep` is; the older exchanges give way as far as they have
+    to, and the summary is made without it."""
     script = Script(provider, *[says(words("answer", 3_000))] * 2)
     async with host(holdfast, provider, context=14_000, keep=keep) as hf:
         session = await hf.sessions.create(model=SMALL)
@@ -161,6 +161,7 @@ async def test_the_prompt_that_triggers_compaction_reaches_the_model_with_its_at
         assert NOTES in record
         assert asked.startswith(question)
         assert "ATTACHED TEXT " * 600 in asked
+        assert len(json.dumps(provider.bodies[-1])) // 4 <= 14_000
         assert await hf.verify() == []
 
 
@@ -200,6 +201,24 @@ async def test_a_loop_keeps_the_input_that_it_answers(holdfast: Machine, provide
         page = await hf.sessions.messages(session.id, limit=1, order="desc")
         assert isinstance(page.items[0], AssistantMessage)
         assert page.items[0].finish == "stop"
+
+
+async def test_a_steer_into_a_loop_is_its_newest_input(holdfast: Machine, provider: Provider) -> None:
+    """CMP-050, CMP-052: it stays word for word; what the loop began with is older history by then."""
+    script = Script(provider, calls("hello.txt", tool="steered"))
+    async with host(holdfast, provider, context=14_000) as hf:
+        session = await hf.sessions.create(model=SMALL)
+
+        @hf.tool
+        async def steered(path: str) -> str:
+            """Is given a new direction meanwhile."""
+            await hf.sessions.prompt(session.id, prompt=PromptInput(text="a new direction"))
+            return "\n".join(["line " * 20] * 200)
+
+        await say(hf, session.id, words("beginning", 6_000))
+        assert len(script.summaries) == 1
+        assert "beginning begins" in script.summaries[0]
+        assert own(script.requests[-1]) == ["a new direction"]
 
 
 async def test_an_answered_input_is_older_history(holdfast: Machine, provider: Provider) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -24,7 +24,7 @@ Step = Literal["small.txt", "medium.txt", "large.txt", "fails", "answers", "answ
 
 SIZES = st.sampled_from([3, 200, 1_500, 5_000, 14_000])
 PROMPTS = st.lists(st.tuples(SIZES, st.sampled_from([0, 0, 100, 2_000])), min_size=1, max_size=3)
-STEPS = st.lists(st.sampled_from(Step.__args__), max_size=5)
+STEPS = st.lists(st.sampled_from(get_args(Step)), max_size=5)
 EXCHANGES = st.lists(st.tuples(PROMPTS, STEPS), min_size=2, max_size=5)
 
 

@@ -103,9 +103,9 @@ async def test_the_estimate_counts_characters_not_bytes(tmp_path: Path) -> None:
 async def test_it_happens_only_when_the_estimate_exceeds_the_window_less_the_reserve(
     tmp_path: Path, spare: int, compacts: bool
 ) -> None:
-    """CMP-001, CMP-003, CMP-007, CMP-008, CMP-051: the provider counted the last turn; what came since is estimated. Equality
-    does not trigger, one token more does, and the prompt just promoted is
-    part of the estimate, and of the request afterwards."""
+    """CMP-001, CMP-003, CMP-007, CMP-008, CMP-051: the provider counted the last turn; what came since is estimated.
+    Equality does not trigger, one token more does. The prompt just promoted is part of the estimate, and of the request
+    afterwards."""
     provider = Provider(says("x", usage={"prompt_tokens": 50_000, "completion_tokens": 0}), says("x"), says("y"))
     gate = provider.hold(0)
     async with Lab(tmp_path, provider, config=keep(0), limit={"context": 10**7, "output": 100}) as runtime:
