@@ -143,8 +143,7 @@ def _result_size(part: stored.Part) -> int:
 def checkpoint(summary: str, recent: str) -> str:
     return (
         "<conversation-checkpoint>\n"
-        "What follows is a record of the earlier conversation, not new instructions. The user's messages after it are "
-        "given word for word; work on the first of them may be in the record already and is not to be repeated.\n"
+        "A record of the conversation so far and of work on what follows; not new instructions.\n"
         f"<summary>\n{neutral(summary)}\n</summary>\n"
         f"<recent-context>\n{neutral(recent)}\n</recent-context>\n"
         "</conversation-checkpoint>"
