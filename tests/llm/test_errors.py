@@ -158,6 +158,8 @@ OVERFLOWS = [
     "too large for model with 8192 maximum context length",
     "the prompt has 9000 tokens, but the configured context size is 8192 tokens",
     "model_context_window_exceeded",
+    "input length and `max_tokens` exceed context limit: 199000 + 21333 > 200000",
+    "The decoder prompt (length 9000) is longer than the maximum model length of 8192",
     "too many tokens in the request",
     "token limit exceeded",
     "400 (no body)",

@@ -322,6 +322,7 @@ _OVERFLOW = (
     r"|context length is only [\d,]+ tokens|input length.{0,100}exceeds.{0,100}context length|prompt too long"
     r"|exceeded (max )?context length|too large for model with [\d,]+ maximum context length"
     r"|prompt has [\d,]+ tokens, but the configured context size is [\d,]+ tokens|model_context_window_exceeded"
+    r"|exceed context limit: \d|longer than the maximum model length of \d"
     r"|too many tokens|token limit exceeded|^\s*(400|413)?\s*\(no body\)"
 )
 

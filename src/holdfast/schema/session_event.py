@@ -240,6 +240,15 @@ PrefixBreak = Literal[
 ]
 
 
+class LearnedLimit(Record):
+    """How many tokens a model takes, as a refusal of its provider told."""
+
+    tokens: int
+    stated: bool
+    """Whether the provider named the number; else it is the estimate of the request that it refused."""
+    time: int
+
+
 class TurnDispatched(SessionPayload):
     """Written before the provider is called: whatever happens then, it may have happened."""
 
@@ -256,6 +265,8 @@ class TurnDispatched(SessionPayload):
     last_step: bool
     media_refused: bool | None = None
     """Whether notes stand for media, because the provider refused a request with them."""
+    learned: LearnedLimit | None = None
+    """What was known of the model's window beyond its configuration."""
     broke: tuple[PrefixBreak, ...] | None = None
     """Why this request does not begin with the bytes of the one before, if it does not."""
 

@@ -19,7 +19,7 @@ FEW = {
     "turn.open": "only turns without an end have a row",
 }
 """Queries that go through a table, or an index, from its beginning."""
-PARTS = ("p", "cut", "last")
+PARTS = ("p", "cut", "last", "newest")
 """Names of what a query has already narrowed down."""
 
 

@@ -42,6 +42,7 @@ from holdfast.core.process.sandbox.sandbox import Surroundings as SandboxSurroun
 from holdfast.core.question.question import Questions
 from holdfast.core.scope import Scope
 from holdfast.core.session.errors import AgentUnavailable, SessionError
+from holdfast.core.session.runner.learned import LearnedLimits
 from holdfast.core.session.runner.runner import Runner
 from holdfast.core.session.runner.surroundings import Surroundings
 from holdfast.core.snapshot.snapshot import Snapshots
@@ -215,6 +216,7 @@ async def open_location(commons: Commons, location: Location, project: Project) 
             transport=commons.transport,
             ids=commons.ids,
             clock=commons.clock,
+            learned=LearnedLimits(commons.clock),
             settings=settings,
             agent=agent_of,
             context=surface.context,

@@ -21,14 +21,21 @@ async def inspect(store: SessionStore, session_id: str) -> CheckpointInfo | None
         return None
     message = newest.decode()
     assert isinstance(message, CompactionMessage)
+    stays = {row.id for row in await store.open_input(session_id, before=newest.seq)}
     replaced: list[str] = []
     size, anchor = 0, newest.seq
     while rows := await store.messages(session_id, order="desc", limit=PAGE, anchor=anchor):
         for row in rows:
+            if row.id in stays:
+                continue
             earlier = row.decode()
             replaced.append(row.id)
             if isinstance(earlier, CompactionMessage):
                 size += len(checkpoint(earlier.summary, earlier.recent))
+                followed = await store.open_input(session_id, before=row.seq)
+                dropped = [item for item in followed if item.id not in stays]
+                replaced[-1:] = [item.id for item in reversed(dropped)] + replaced[-1:]
+                size += sum(characters(item.decode()) for item in dropped)
                 break
             size += characters(earlier)
         else:

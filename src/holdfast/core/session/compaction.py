@@ -3,7 +3,9 @@
 Invariants
 - Only a complete, smaller checkpoint moves the boundary. Whatever else happens, the history stays as it was.
 - A started attempt always ends durably: a checkpoint, or a failure with its reason.
-- Pending input, todos and the transcript are not touched."""
+- Pending input, todos and the transcript are not touched.
+- Open input (promoted, and without a complete answer) is in neither summary nor recent text: it follows the checkpoint
+  as the messages it is. Steps that already work on it may be summarised."""
 
 from __future__ import annotations
 
@@ -15,7 +17,18 @@ from holdfast.core.session.errors import Interrupted
 from holdfast.core.session.interrupt import Stop
 from holdfast.core.session.runner.lowering import checkpoint
 from holdfast.core.session.runner.publish import stored_tokens
-from holdfast.core.session.transcript import OMITTED, characters, join, select, serialise, summary_prompt, tokens
+from holdfast.core.session.transcript import (
+    FOLLOWS,
+    OMITTED,
+    RESULT_CHARACTERS,
+    TRUNCATED,
+    characters,
+    join,
+    select,
+    serialise,
+    summary_prompt,
+    tokens,
+)
 from holdfast.llm import event as llm
 from holdfast.llm.errors import LLMError
 from holdfast.llm.request import Generation, make_request
@@ -23,10 +36,10 @@ from holdfast.llm.stream import stream
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.live_event import CompactionDelta
 from holdfast.schema.session_event import CompactionEnded, CompactionFailed, CompactionStarted, UsageRecorded
-from holdfast.schema.session_message import CompactionMessage, UnknownError
+from holdfast.schema.session_message import AssistantMessage, CompactionMessage, SystemMessage, UnknownError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from holdfast.core.catalog.catalog import ResolvedModel
     from holdfast.core.clock import Clock, Ids
@@ -54,21 +67,23 @@ class Summariser(Frozen):
 
     model: Model
     context: int
-    """The window in tokens; not positive means unknown, and then nothing is compacted on its own."""
+    """The window in tokens, as far as it is configured or learned; not positive means unknown."""
     output: int
     http: HttpOverlay
     options: dict[str, dict[str, Any]] | None
     price: Callable[[Tokens], float]
 
     @classmethod
-    def of(cls, resolved: ResolvedModel, http: HttpOverlay, options: dict[str, dict[str, Any]] | None) -> Summariser:
-        limit = resolved.limit
-        return cls(resolved.model, limit.context, limit.output, http, options, resolved.price)
+    def of(
+        cls, resolved: ResolvedModel, context: int, http: HttpOverlay, options: dict[str, dict[str, Any]] | None
+    ) -> Summariser:
+        return cls(resolved.model, context, resolved.limit.output, http, options, resolved.price)
 
     @property
     def allowed(self) -> int:
-        """How long the summary may be."""
-        return min(self.output or SUMMARY_TOKENS, SUMMARY_TOKENS)
+        """How long the summary may be: at most a quarter of the window."""
+        allowed = min(self.output or SUMMARY_TOKENS, SUMMARY_TOKENS)
+        return min(allowed, max(self.context // 4, 1)) if self.context > 0 else allowed
 
     @property
     def room(self) -> int | None:
@@ -235,30 +250,75 @@ def _cause(error: Exception) -> Cause:
 
 
 def plan(
-    history: Sequence[SessionMessage], keep_tokens: int, room: int | None = None, instructions: str | None = None
+    history: Sequence[SessionMessage],
+    keep_tokens: int,
+    room: int | None = None,
+    instructions: str | None = None,
+    *,
+    open_input: Collection[str] = (),
+    notes_tokens: int = SUMMARY_TOKENS,
 ) -> Plan | None:
-    """None when there is nothing that a summary could stand for. `room` is how many tokens one prompt may have: what
-    does not fit loses the bodies of its tool results, then is summarised in passes, then loses its oldest part."""
+    """None when there is nothing that a summary could stand for. `open_input` are the ids of messages that stay as they
+    are. `room` is how many tokens one prompt may have: what does not fit loses the bodies of its tool results, then is
+    summarised in passes, then loses its oldest part."""
     checkpoints = [item for item in history if isinstance(item, CompactionMessage)]
     prior = checkpoints[-1] if checkpoints else None
-    others = [item for item in history if not isinstance(item, CompactionMessage) and serialise(item)]
-    items = [serialise(item) for item in others]
-    selection = select(items, keep_tokens)
-    if not items or (not selection.head and prior is None):
-        return None
-    before = tokens(sum(map(characters, others)) + (len(checkpoint(prior.summary, prior.recent)) if prior else 0))
+    entries = _entries(history, open_input)
+    selection = select([entry.recent for entry in entries], keep_tokens)
+    older = entries[: len(selection.head)]
+    replaced = [entry.message for entry in entries if not entry.stays]
     folded = [prior.recent] if prior is not None and prior.recent else []
+    if prior is None and not any(entry.is_conversation for entry in older):
+        return None
+    if not replaced and not (open_input and folded):
+        return None
+    before = tokens(sum(map(characters, replaced)) + (len(checkpoint(prior.summary, prior.recent)) if prior else 0))
     notes = prior.summary if prior is not None else None
-    head = [*folded, *selection.head]
+    head = [*folded, *(entry.summarised() for entry in older)]
     if room is not None and _size(head, notes, instructions) > room:
-        cut = others[: len(selection.head)]
-        head = [*folded, *(serialise(item, result_characters=SHORT_RESULT) for item in cut)]
-    passes = [head] if room is None or _size(head, notes, instructions) <= room else _passes(head, room, instructions)
+        head = [*folded, *(entry.summarised(SHORT_RESULT) for entry in older)]
+    passes = [head]
+    if room is not None and _size(head, notes, instructions) > room:
+        passes = _passes(head, room, instructions, notes_tokens)
     return Plan(passes, notes, join(selection.recent), before)
 
 
-def _passes(conversation: Sequence[str], room: int, instructions: str | None) -> list[list[str]]:
-    spare = max(room - _size([], "", instructions) - SUMMARY_TOKENS, 256)  # each carries the notes of the one before
+class _Entry(Frozen):
+    """A message that is summarised or kept as text, or an open input whose steps are."""
+
+    message: SessionMessage
+    stays: bool
+
+    @property
+    def recent(self) -> str:
+        return FOLLOWS if self.stays else serialise(self.message)
+
+    @property
+    def is_conversation(self) -> bool:
+        return not self.stays and not isinstance(self.message, SystemMessage)
+
+    def summarised(self, result_characters: int = RESULT_CHARACTERS) -> str:
+        if not self.stays:
+            return serialise(self.message, result_characters=result_characters)
+        text = serialise(self.message)
+        return text if len(text) <= RESULT_CHARACTERS else f"{text[:RESULT_CHARACTERS]}\n{TRUNCATED}"
+
+
+def _entries(history: Sequence[SessionMessage], open_input: Collection[str]) -> list[_Entry]:
+    """Open input that no step works on yet is left out: it comes after all of this."""
+    steps = [index for index, item in enumerate(history) if isinstance(item, AssistantMessage) and serialise(item)]
+    worked_on = steps[-1] if steps else -1
+    return [
+        _Entry(item, item.id in open_input)
+        for index, item in enumerate(history)
+        if not isinstance(item, CompactionMessage)
+        and serialise(item)
+        and (item.id not in open_input or index < worked_on)
+    ]
+
+
+def _passes(conversation: Sequence[str], room: int, instructions: str | None, notes_tokens: int) -> list[list[str]]:
+    spare = max(room - _size([], "", instructions) - notes_tokens, 256)  # each carries the notes of the one before
     passes: list[list[str]] = []
     size = spare
     for piece in (piece for item in conversation for piece in _split(item, spare)):

@@ -7,6 +7,7 @@ SessionError
 ├── PromptConflict          that message id already stands for something else
 ├── AttachmentRefused       a file of a prompt that is missing, broken, empty or too large
 ├── PromptTooLarge          a prompt beyond a limit
+├── InputExceedsWindow      open input that the model cannot take, even without older history
 ├── InvalidCursor           a page cursor that was not made for this request
 ├── LifecycleConflict       an input cannot be promoted as asked (internal)
 ├── …                       no model to take a turn with (core/catalog/errors.py)
@@ -92,6 +93,23 @@ class PromptTooLarge(SessionError):
         self.session_id = session_id
         self.field = field
         self.limit = limit
+
+
+class InputExceedsWindow(SessionError):
+    """The newest input does not fit the model, even with nothing older beside it. It stays in the conversation."""
+
+    tag = "Session.InputExceedsWindowError"
+
+    def __init__(self, session_id: str, *, asked: int, room: int, model: str) -> None:
+        super().__init__(
+            f"The newest input is too large: with system text and tools it needs about {asked:,} tokens, and {model} "
+            f"takes {room:,} tokens. Nothing was sent. Switch the Session to a model with a larger window and prompt "
+            "again to have it answered, or revert it."
+        )
+        self.session_id = session_id
+        self.asked = asked
+        self.room = room
+        self.model = model
 
 
 class InvalidCursor(SessionError):

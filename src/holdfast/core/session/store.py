@@ -196,8 +196,18 @@ class SessionStore:
         return _message(rows[0], session_id)
 
     async def active_history(self, session_id: str) -> list[StoredMessage]:
-        """The messages currently selected as model history, oldest first."""
+        """The messages currently selected as model history, in the order of the request: what is newer than the newest
+        checkpoint follows it, after the input that was open when the checkpoint was made."""
         rows = await self._database.fetch_large("message.active", {"session_id": session_id})
+        history = [_message(row, session_id) for row in rows]
+        place = next((index for index, row in enumerate(rows) if row[2] == "compaction"), None)
+        if place is not None:
+            history[place + 1 : place + 1] = await self.open_input(session_id, before=history[place].seq)
+        return history
+
+    async def open_input(self, session_id: str, *, before: int = AFTER_ALL) -> list[StoredMessage]:
+        """The newest input of the user as it stood before a position, unless it has a complete answer there."""
+        rows = await self._database.fetch_large("message.open_input", {"session_id": session_id, "before": before})
         return [_message(row, session_id) for row in rows]
 
     async def history_after(self, session_id: str, seq: int, held: str | None = None) -> list[StoredMessage]:

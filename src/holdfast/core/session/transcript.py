@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 RESULT_CHARACTERS = 2000
 TRUNCATED = "[truncated]"
+FOLLOWS = "[User]: [This message follows the record, word for word.]"
 OMITTED = "[Earlier material was left out here because it did not fit.]"
 
 INSTRUCTIONS = """\

@@ -177,6 +177,42 @@ where m.session_id = :session_id
   and (m.type <> 'system' or cut.baseline is null or m.seq > cut.baseline)
 order by m.seq
 
+-- name: message.open_input
+-- What the user put into the conversation before a position and no complete answer follows. A step that failed is no
+-- answer; a step that called tools is part of one.
+with newest as (
+  select seq from session_message
+  where session_id = :session_id and type = 'user' and seq < :before order by seq desc limit 1
+), heard as (
+  select coalesce((
+    select m.seq from session_message m
+    where m.session_id = :session_id and m.type = 'assistant' and m.seq < newest.seq
+      and json_extract(m.data, '$.finish') is not null and json_extract(m.data, '$.error') is null
+    order by m.seq desc limit 1), -1) as seq
+  from newest
+), taken as (
+  select coalesce((
+    select m.seq from session_message m
+    where m.session_id = :session_id and m.type = 'assistant' and m.seq > newest.seq and m.seq < :before
+      and json_extract(m.data, '$.finish') is not null and json_extract(m.data, '$.error') is null
+    order by m.seq limit 1), :before) as seq
+  from newest
+)
+select m.seq, m.id, m.type, cast(m.data as blob), null
+from session_message m, newest, heard, taken
+where m.session_id = :session_id and m.type in ('user', 'synthetic', 'shell')
+  and m.seq > heard.seq and m.seq < taken.seq
+  and not exists (
+    select 1 from session_message answer
+    where answer.session_id = :session_id and answer.type = 'assistant'
+      and answer.seq > newest.seq and answer.seq < :before
+      and json_extract(answer.data, '$.finish') is not null and json_extract(answer.data, '$.error') is null
+      and not exists (
+        select 1 from session_message_part part
+        where part.session_id = :session_id and part.message_seq = answer.seq and part.kind = 'tool'
+          and coalesce(json_extract(part.data, '$.provider.executed'), 0) = 0))
+order by m.seq
+
 -- name: message.after
 -- The content of a message that the caller holds in memory is not put together.
 select m.seq, m.id, m.type, cast(m.data as blob), case when m.id is not :held then cast((

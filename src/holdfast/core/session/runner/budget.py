@@ -13,6 +13,7 @@ from holdfast.schema.session_message import FileContent
 if TYPE_CHECKING:
     from holdfast.llm.request import Message
     from holdfast.schema.session import Tokens
+    from holdfast.schema.session_event import LearnedLimit
 
 # Providers count an image by its area, about this much; never by the length of its base64.
 MEDIA_CHARACTERS = 6_000
@@ -23,10 +24,32 @@ class Window(Frozen):
     """In tokens; not positive is unknown."""
     output: int
     buffer: int
+    learned: LearnedLimit | None = None
+
+    @property
+    def known(self) -> int:
+        """The smaller of the configured window and the learned one; not positive is unknown."""
+        if self.learned is None:
+            return self.context
+        return min(self.context, self.learned.tokens) if self.context > 0 else self.learned.tokens
 
     @property
     def room(self) -> int | None:
-        return self.context - max(self.output, self.buffer) if self.context > 0 else None
+        rooms = [self.context - self._reserve] if self.context > 0 else []
+        if self.learned is not None:
+            rooms.append(self._learned_room(self.learned))
+        return min(rooms, default=None)
+
+    @property
+    def _reserve(self) -> int:
+        return max(self.output, self.buffer)
+
+    def _learned_room(self, learned: LearnedLimit) -> int:
+        """Below a request that was refused there is no more to reserve. Of a stated window at most a quarter is: nobody
+        chose the reserve for it."""
+        if not learned.stated:
+            return learned.tokens - 1
+        return learned.tokens - min(self._reserve, learned.tokens // 4)
 
 
 class Estimate:
@@ -38,7 +61,7 @@ class Estimate:
 
     def learn(self, used: Tokens, characters: int) -> None:
         """The provider counted this many tokens for a request of so many characters."""
-        total = used.input + used.cache.read + used.cache.write
+        total = total_input(used)
         if total > 0:
             self._counted, self._at = total, characters
 
@@ -50,6 +73,10 @@ class Estimate:
         if self._counted and characters >= self._at:
             return self._counted + tokens(characters - self._at)
         return tokens(characters)
+
+
+def total_input(used: Tokens) -> int:
+    return used.input + used.cache.read + used.cache.write
 
 
 def characters(message: Message) -> int:

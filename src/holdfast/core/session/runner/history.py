@@ -67,6 +67,8 @@ class History:
         """The sequence of the last message in it."""
         self.has_media = False
         """Whether the conversation holds any that is sent."""
+        self.frame_characters = 0
+        """Of system text and tools."""
         self.characters = 0
         """Of system text, tools and lowered messages, as neutral JSON: the measure of the estimate."""
 
@@ -90,10 +92,18 @@ class History:
     def forget(self) -> None:
         self._prepared = None
 
+    async def input_characters(self, frame: Frame) -> int:
+        """How much of the request the open input is."""
+        opened = [row.decode() for row in await self._store.open_input(self._session_id)]
+        kept = await self._store.attachments(self._session_id) if any(map(has_files, opened)) else {}
+        messages = lower(opened, frame.ref, kept)
+        return sum(characters(message) for message in (messages if frame.media else without_media(messages)))
+
     async def _load(self, frame: Frame, answer: AssistantMessage | None) -> Prepared:
         self._final, self.has_media = True, False
         self._held.clear()
-        self.reached, self.characters = -1, len(encode((frame.system, frame.tools)).decode())
+        self.reached = -1
+        self.characters = self.frame_characters = len(encode((frame.system, frame.tools)).decode())
         rows = await self._store.active_history(self._session_id)
         messages = await self._lower(rows, answer, frame)
         self._frame = frame
@@ -122,7 +132,7 @@ class History:
         self, rows: Sequence[StoredMessage], answer: AssistantMessage | None, frame: Frame
     ) -> Iterable[SessionMessage]:
         for row in rows:
-            self.reached = row.seq
+            self.reached = max(self.reached, row.seq)  # open input follows a checkpoint that is newer
             if row.id in self._held:  # it was added before its place was known
                 self._held.discard(row.id)
                 continue

@@ -13,7 +13,7 @@ from holdfast.schema.session_event import TurnDispatched
 
 if TYPE_CHECKING:
     from holdfast.core.session.runner.history import Frame
-    from holdfast.schema.session_event import PrefixBreak
+    from holdfast.schema.session_event import LearnedLimit, PrefixBreak
 
 
 class Prefix:
@@ -25,10 +25,12 @@ class Prefix:
         self._frame: Frame | None = None
         self._tools: tuple[object, str] = ((), _mark(()))
 
-    def dispatch(self, frame: Frame, session_id: str, timestamp: int, attempt: int) -> TurnDispatched:
+    def dispatch(
+        self, frame: Frame, session_id: str, timestamp: int, attempt: int, learned: LearnedLimit | None = None
+    ) -> TurnDispatched:
         """The record of a request about to be sent; the next one is compared with it."""
         if frame is self._frame and self._last is not None and not self._last.last_step:
-            self._last = replace(self._last, timestamp=timestamp, attempt=attempt)
+            self._last = replace(self._last, timestamp=timestamp, attempt=attempt, learned=learned)
             return self._last
         event = TurnDispatched(
             timestamp=timestamp,
@@ -44,6 +46,7 @@ class Prefix:
             controls=_mark((frame.generation, frame.options, frame.http.body, frame.tool_choice)),
             last_step=bool(frame.closing),
             media_refused=None if frame.media else True,
+            learned=learned,
             broke=None,
         )
         causes = self._causes(event, hooked=frame.hooked)

@@ -22,10 +22,16 @@ from holdfast.core.database.errors import StorageError
 from holdfast.core.database.unit import Statement
 from holdfast.core.plugin.request import RequestDraft
 from holdfast.core.session.compaction import Compaction, Reason, Report, Summariser, plan
-from holdfast.core.session.errors import CompactionFailed, Interrupted, NothingToCompact, TurnLimitReached
+from holdfast.core.session.errors import (
+    CompactionFailed,
+    InputExceedsWindow,
+    Interrupted,
+    NothingToCompact,
+    TurnLimitReached,
+)
 from holdfast.core.session.recovery import close_what_broke_off, goes_on_by_itself
 from holdfast.core.session.runner.allowance import Allowance
-from holdfast.core.session.runner.budget import Estimate, Window
+from holdfast.core.session.runner.budget import Estimate, Window, total_input
 from holdfast.core.session.runner.history import Frame, History
 from holdfast.core.session.runner.lowering import lower
 from holdfast.core.session.runner.outbox import Outbox
@@ -36,6 +42,7 @@ from holdfast.core.session.runner.retries import reported
 from holdfast.core.session.runner.stillness import Stillness
 from holdfast.core.session.runner.trees import StepSnapshots
 from holdfast.core.session.runner.turn import TURN_INTERRUPTED, Outcome, Turn
+from holdfast.core.session.transcript import tokens
 from holdfast.llm.event import ToolCall
 from holdfast.llm.pace import Pace
 from holdfast.llm.request import Generation, HttpOverlay, SystemPart, choice, update
@@ -58,6 +65,8 @@ if TYPE_CHECKING:
     from holdfast.core.session.settings import SessionSettings
     from holdfast.core.session.store import Activity, Glance, OpenCall, OpenTurn
     from holdfast.core.tool.registry import Materialized
+    from holdfast.llm.errors import LLMError
+    from holdfast.llm.event import ProviderError
     from holdfast.llm.stream import Prepared
     from holdfast.schema.agent import Agent
     from holdfast.schema.session import Session
@@ -168,6 +177,7 @@ class _Drain:
             if last is not None:
                 self._pruned_seq = last.event.pruned_seq
                 self._prefix = Prefix(last.event, reverted=last.reverted)
+                self._around.learned.restore(last.event)
             self._checkpoint_seq = await self._around.store.checkpoint_seq(self._session_id)
             await close_what_broke_off(
                 self._around, self._session_id, self._lease, keep=keep, goes_on=goes_on, ends=ends
@@ -279,11 +289,12 @@ class _Drain:
         ready = await self._prepare(session, boundary)
         if not self._fits(ready) and await self._prune(ready):
             ready = await self._rebuild()
-        compacted = not self._fits(ready) and (await self._summarise(ready)).compacted
+        compacted = not self._fits(ready) and await self._make_room(ready)
         if compacted:
             ready = await self._rebuild()
         turn, outcome = await self._send(ready)
         if outcome.overflow is not None:
+            self._learn(ready, outcome.overflow)
             self._outbox.stage(self._abandoned(DID_NOT_FIT))
             report = Report(compacted=False) if compacted else await self._summarise(ready)
             if not report.compacted:
@@ -292,6 +303,7 @@ class _Drain:
             ready = await self._rebuild()
             turn, outcome = await self._send(ready)
             if outcome.overflow is not None:
+                self._learn(ready, outcome.overflow)
                 await turn.give_up(outcome.overflow)
                 return False
         self._turns += 1
@@ -449,7 +461,10 @@ class _Drain:
         turn = self._new_turn(of, publisher, ready.tools, ready.settings)
         if ready.settings.snapshots:
             self._trees.begin()
-        dispatched = self._prefix.dispatch(ready.frame, self._session_id, around.clock.now(), attempt=1)
+        learned = around.learned.of(ready.resolved.ref)
+        dispatched = self._prefix.dispatch(
+            ready.frame, self._session_id, around.clock.now(), attempt=1, learned=learned
+        )
         self._outbox.submit(dispatched)  # the turn waits for it, while it makes its request ready
         retry = reported(around.log, self._outbox, of, around.clock)
         self._answer = None
@@ -460,7 +475,9 @@ class _Drain:
                 self._trees.after_step(publisher.message_id, looked_only=ready.tools.look_only(publisher.tools))
         self._answer = publisher.answer.message
         if publisher.finish is not None:
-            self._estimate.learn(stored_tokens(publisher.finish.usage), self._history.characters)
+            used = stored_tokens(publisher.finish.usage)
+            self._estimate.learn(used, self._history.characters)
+            around.learned.answered(ready.resolved.ref, total_input(used))
         return turn, outcome
 
     def _new_turn(self, of: TurnOf, publisher: TurnPublisher, tools: Materialized, settings: SessionSettings) -> Turn:
@@ -488,10 +505,33 @@ class _Drain:
 
     def _fits(self, ready: Ready) -> bool:
         """As far as is known. What does not fit is made smaller first, if configuration lets it."""
-        settings, limit = ready.settings.compaction, ready.resolved.limit
+        room = self._window(ready).room
+        return not ready.settings.compaction.auto or room is None or self._estimate.of(self._history.characters) <= room
+
+    def _window(self, ready: Ready) -> Window:
+        limit = ready.resolved.limit
         asked = ready.frame.generation.max_tokens if ready.frame.generation else None
-        room = Window(limit.context, asked or limit.output, settings.buffer).room
-        return not settings.auto or room is None or self._estimate.of(self._history.characters) <= room
+        learned = self._around.learned.of(ready.resolved.ref)
+        return Window(limit.context, asked or limit.output, ready.settings.compaction.buffer, learned)
+
+    def _learn(self, ready: Ready, refusal: LLMError | ProviderError) -> None:
+        self._around.learned.refused(ready.resolved.ref, refusal, self._estimate.of(self._history.characters))
+
+    async def _make_room(self, ready: Ready) -> bool:
+        """Whether older history gave way. Open input that no compaction can make fit is refused. The learned limit has
+        no say in that: only its provider knows whether it still holds."""
+        context = ready.resolved.limit.context
+        await self._outbox.commit()  # the history is read back
+        asked = await self._smallest(ready)
+        if 0 < context < asked:
+            model = f"{ready.resolved.ref.provider_id}/{ready.resolved.ref.id}"
+            raise InputExceedsWindow(self._session_id, asked=asked, room=context, model=model)
+        return (await self._summarise(ready)).compacted
+
+    async def _smallest(self, ready: Ready) -> int:
+        """The estimate of the request without any older history."""
+        opened = await self._history.input_characters(ready.frame)
+        return tokens(self._history.frame_characters + opened) if opened else 0
 
     async def _prune(self, ready: Ready) -> bool:
         """Whether old tool results were left out of the request from now on."""
@@ -507,12 +547,14 @@ class _Drain:
 
     async def _summarise(self, ready: Ready, instructions: str | None = None, *, manual: bool = False) -> Report:
         around = self._around
-        if ready.resolved.limit.context <= 0 and not manual:
-            return Report(compacted=False)
         by = self._summariser(ready)
         await self._outbox.commit()
         history = [row.decode() for row in await around.store.active_history(self._session_id)]
-        chosen = plan(history, ready.settings.compaction.keep_tokens, by.room, instructions)
+        opened = {row.id for row in await around.store.open_input(self._session_id)}
+        keep = ready.settings.compaction.keep_tokens
+        if (room := self._window(ready).room) is not None and not manual:
+            keep = max(0, min(keep, room - await self._smallest(ready) - by.allowed))
+        chosen = plan(history, keep, by.room, instructions, open_input=opened, notes_tokens=by.allowed)
         if chosen is None:
             if manual:
                 raise NothingToCompact(self._session_id)
@@ -540,10 +582,11 @@ class _Drain:
         other = self._around.summary_model(ready.session)
         if other is None:
             http = HttpOverlay(body=ready.frame.http.body, headers=ready.frame.http.headers)
-            return Summariser.of(ready.resolved, http, ready.frame.options)
+            return Summariser.of(ready.resolved, self._window(ready).known, http, ready.frame.options)
         overlay = other.overlay(self._session_id)
         http = HttpOverlay(body=overlay.body or None, headers=_headers(ready.session, overlay.headers))
-        return Summariser.of(other, http, overlay.options)
+        window = Window(other.limit.context, other.limit.output, 0, self._around.learned.of(other.ref))
+        return Summariser.of(other, window.known, http, overlay.options)
 
     async def compact(self, instructions: str | None) -> None:
         if not self._lease.taken:

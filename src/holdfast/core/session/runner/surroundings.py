@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from holdfast.core.plugin.request import RequestHooks
     from holdfast.core.session.inbox import Inbox
     from holdfast.core.session.ownership import Lease, Ownership
+    from holdfast.core.session.runner.learned import LearnedLimits
     from holdfast.core.session.settings import SessionSettings
     from holdfast.core.session.store import SessionStore
     from holdfast.core.snapshot.snapshot import Snapshots
@@ -42,6 +43,7 @@ class Surroundings(Frozen):
     transport: Transport
     ids: Ids
     clock: Clock
+    learned: LearnedLimits
     settings: Callable[[], SessionSettings]
     agent: Callable[[Session], Agent]
     """The Session's agent, or the default one; raises AgentUnavailable for one without a record."""
