@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from holdfast.protocol.endpoint import Endpoint, Envelope
-from holdfast.protocol.inputs import LocationInput, ModelInput
+from holdfast.protocol.inputs import LocationInput, ModelInput, WorkspaceIDField
 from holdfast.protocol.scope import SAFE, MessagePath, of_session
 from holdfast.schema.errors import (
     ConflictError,
@@ -27,7 +27,7 @@ Order = Literal["asc", "desc"]
 
 
 class ListQuery(Record):
-    workspace: str | None = None
+    workspace: WorkspaceIDField | None = None
     limit: Annotated[int, msgspec.Meta(ge=1, le=SAFE)] | None = None
     order: Order | None = None
     search: str | None = None
@@ -268,6 +268,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         payload=CreatePayload,
         envelope=Envelope.DATA,
         success=Session,
+        errors=(ConflictError,),
     ),
     Endpoint(
         group="sessions",

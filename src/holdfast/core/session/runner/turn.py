@@ -164,7 +164,7 @@ class Turn:
         if failure is not None:
             publisher.fail(str(failure))
         elif publisher.finish is not None:
-            publisher.end()
+            publisher.end(unchanged=self._tools.look_only(publisher.tools))
         elif interrupted:
             publisher.fail(TURN_INTERRUPTED)
         publisher.close()
