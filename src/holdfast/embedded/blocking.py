@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from holdfast.core.tool.tool import Tool
     from holdfast.llm.route.transport import Transport
     from holdfast.schema.model import ModelRef
+    from holdfast.server.pty_environment import HostPtyEnvironment
 
 
 class HoldfastSync(Client):
@@ -45,8 +46,9 @@ class HoldfastSync(Client):
         config: dict[str, Any] | None = None,
         protect: bool = False,
         sandbox: Literal["off", "read-only", "workspace"] | None = None,
+        pty_environment: HostPtyEnvironment | None = None,
     ) -> None:
-        """As `Holdfast`."""
+        """As `Holdfast`. A function for `pty_environment` is called in the host's own thread."""
         self._host = Holdfast(
             directory,
             data=data,
@@ -57,6 +59,7 @@ class HoldfastSync(Client):
             config=config,
             protect=protect,
             sandbox=sandbox,
+            pty_environment=pty_environment,
         )
         self._thread = LoopThread()
         self.tools = self.tool = HostTools(self._add_tools)
