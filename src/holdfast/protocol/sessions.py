@@ -9,6 +9,7 @@ import msgspec
 from holdfast.protocol.endpoint import Endpoint, Envelope
 from holdfast.protocol.inputs import LocationInput, ModelInput, WorkspaceIDField
 from holdfast.protocol.scope import SAFE, MessagePath, of_session
+from holdfast.protocol.unsupported import UnsupportedBesidePrompt
 from holdfast.schema.errors import (
     ConflictError,
     InvalidCursorError,
@@ -123,6 +124,7 @@ _OF_SESSION: tuple[Endpoint, ...] = (
         summary="Admit a prompt durably and wake the Session, unless `resume` is false.",
         envelope=Envelope.DATA,
         payload=PromptPayload,
+        unsupported=UnsupportedBesidePrompt,
         success=Admission,
         errors=(ConflictError,),
     ),

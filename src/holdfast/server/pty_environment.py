@@ -36,9 +36,7 @@ def pty_environment(given: HostPtyEnvironment | None) -> PtyEnvironment:
     return overlay
 
 
-def _asking(
-    function: Callable[[str, str], Mapping[str, str] | Awaitable[Mapping[str, str]]],
-) -> PtyEnvironment:
+def _asking(function: VariablesFunction) -> PtyEnvironment:
     async def overlay(directory: str, cwd: str) -> Mapping[str, str]:
         found = function(directory, cwd)
         return await found if inspect.isawaitable(found) else found
