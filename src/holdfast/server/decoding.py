@@ -58,10 +58,10 @@ async def decode_payload(
     return payload
 
 
-async def _body(receive: Receive, limit: int) -> bytes:
-    """The whole body up to the limit. What is too large is still read, and dropped, so that the sender gets to see the
-    answer."""
-    pieces: list[bytes] = []
+async def _body(receive: Receive, limit: int) -> bytearray:
+    """The whole body up to the limit, held once. What is too large is still read, and dropped, so that the sender gets to
+    see the answer."""
+    body = bytearray()
     size = 0
     more = True
     while more:
@@ -71,13 +71,13 @@ async def _body(receive: Receive, limit: int) -> bytes:
         piece = message.get("body", b"")
         size += len(piece)
         if size <= limit:
-            pieces.append(piece)
+            body += piece
         else:
-            pieces.clear()
+            body.clear()
         more = message.get("more_body", False)
     if size > limit:
         raise _refused(f"The body is larger than {limit} bytes")
-    return b"".join(pieces)
+    return body
 
 
 def _refuse_unsupported(found: Record, path: str = "") -> None:
