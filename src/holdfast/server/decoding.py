@@ -59,8 +59,8 @@ async def decode_payload(
 
 
 async def _body(receive: Receive, limit: int) -> bytearray:
-    """The whole body up to the limit, held once. What is too large is still read, and dropped, so that the sender gets to
-    see the answer."""
+    """The whole body up to the limit, held once. What is too large is still read, and dropped, so that the sender gets
+    to see the answer."""
     body = bytearray()
     size = 0
     more = True

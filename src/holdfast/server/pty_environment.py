@@ -11,9 +11,8 @@ from holdfast.core.pty.variables import check_variables
 PtyEnvironment: TypeAlias = Callable[[str, str], Awaitable[Mapping[str, str]]]
 """Given the Location's directory and the one that the terminal starts in."""
 
-HostPtyEnvironment: TypeAlias = (
-    Mapping[str, str] | Callable[[str, str], Mapping[str, str] | Awaitable[Mapping[str, str]]]
-)
+VariablesFunction: TypeAlias = Callable[[str, str], Mapping[str, str] | Awaitable[Mapping[str, str]]]
+HostPtyEnvironment: TypeAlias = Mapping[str, str] | VariablesFunction
 """What a host may pass: variables for all terminals, or a function, asynchronous or quick."""
 
 
