@@ -50,7 +50,7 @@ export interface EventsOperations {
 export interface SessionsOperations {
   /** A page of Sessions, newest first unless asked otherwise. Fails with InvalidCursorError. */
   list(input?: { workspace?: string | null | undefined; limit?: number | null | undefined; order?: "asc" | "desc" | null | undefined; search?: string | null | undefined; directory?: string | null | undefined; project?: string | null | undefined; subpath?: string | null | undefined; archived?: boolean | null | undefined; cursor?: string | null | undefined }, options?: CallOptions): Promise<Page<Session>>
-  /** Create a Session, or get the one that has this id already. */
+  /** Create a Session, or get the one that has this id already. Fails with ConflictError. */
   create(input?: { id?: string | null | undefined; agent?: string | null | undefined; model?: ModelInput | null | undefined; location?: LocationInput | null | undefined }, options?: CallOptions): Promise<Session>
   /** The Sessions that are executing now. */
   active(options?: CallOptions): Promise<Record<string, SessionActive>>

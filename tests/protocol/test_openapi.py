@@ -42,6 +42,7 @@ DIFFERENCES: dict[tuple[str, str], str] = {
     # Ours.
     ("v2.agent.list", "200.data[].fences: added"): "TOL-400: rules that only narrow",
     ("v2.session.list", "query.archived: added"): "SES-027: put away or not",
+    ("v2.session.create", "409: added"): "SES-241: the id of a deleted Session is not given to another",
     ("v2.session.compact", "409: added"): "API-119: compaction works here, and there may be nothing to compact",
     ("v2.session.permission.create", "409: added"): "API-132: an id that is taken is a conflict, not a defect",
     ("v2.permission.saved.list", "query.location: added"): "API-131: the default is the location's project",

@@ -46,7 +46,7 @@ DURABLE: dict[str, tuple[int, set[str], set[str]]] = {
     "session.next.tool.failed": (1, STEP | {"callID", "error", "provider"}, {"result"}),
     "session.next.retried": (1, STAMP | {"attempt", "error"}, set()),
     "session.next.compaction.started": (1, STAMP | {"messageID", "reason"}, set()),
-    "session.next.compaction.ended": (1, STAMP | {"messageID", "reason", "text", "recent"}, set()),
+    "session.next.compaction.ended": (2, STAMP | {"messageID", "reason", "text", "recent"}, set()),
     "session.next.compaction.failed": (1, STAMP | {"messageID", "error"}, set()),
     "session.next.revert.staged": (1, STAMP | {"revert"}, set()),
     "session.next.revert.cleared": (1, STAMP, set()),
@@ -101,10 +101,10 @@ def test_the_live_events_and_their_payloads() -> None:
     assert not any(item.durable for item in LIVE_DEFINITIONS)
 
 
-def test_both_spellings_of_a_finished_compaction_are_read() -> None:
-    """EVT-046: one version is written, the other still decodes, into the same payload."""
+def test_both_versions_of_a_finished_compaction_are_read() -> None:
+    """EVT-080: version 2 is written, version 1 still decodes, into the same payload."""
     name = "session.next.compaction.ended"
-    assert MANIFEST.latest[name].version == 1
+    assert MANIFEST.latest[name].version == 2
     assert MANIFEST.stored[f"{name}.1"].payload is MANIFEST.stored[f"{name}.2"].payload
 
 

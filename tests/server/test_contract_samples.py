@@ -48,10 +48,11 @@ DIFFERENT: dict[str, tuple[str, int, str | None]] = {
 ENVELOPE_ONLY = {
     "session-list-project-subpath": "API-110: the filter filters",
     "context-after-tool": "TOL: what `read` returned stays readable in `content`",
+    "history-after-fail": "SES-242: a turn that fails before any output waits for no tree",
     "model-list": "API-143: no keys, and another catalog",
 }
-# Optional keys that depend on a repository, or on the size of an output or a change.
-OPTIONAL = {"snapshot", "outputPaths", "diff"}
+# Optional keys that depend on the size of an output.
+OPTIONAL = {"outputPaths"}
 
 
 def load() -> list[dict[str, Any]]:

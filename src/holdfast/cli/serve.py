@@ -43,6 +43,13 @@ EXIT_SECONDS = 4.5
     type=click.Choice(["off", "read-only", "workspace"]),
     help="How commands are confined; see docs/sandbox.md.",
 )
+@click.option(
+    "--pty-env",
+    "variables",
+    multiple=True,
+    metavar="NAME[=VALUE]",
+    help="Give terminals this variable; without a value, the one of this process. Can be repeated.",
+)
 def command(
     hostname: str,
     port: int | None,
@@ -52,6 +59,7 @@ def command(
     trust: bool,
     no_recovery: bool,
     sandbox: Literal["off", "read-only", "workspace"] | None,
+    variables: tuple[str, ...],
 ) -> None:
     """Serve the HTTP API until interrupted.
 
@@ -90,6 +98,7 @@ def command(
         trust=trust,
         sandbox=sandbox,
         recover=not no_recovery,
+        pty_environment=_variables(variables),
     )
     sys.exit(execute(_serve(asked), loop_factory=fast_loop(), own_signals=False, warnings=True))
 
@@ -107,6 +116,20 @@ async def _serve(asked: Serving) -> int:
         click.echo(f"holdfast listening on {served.url}")
 
     return await serve(asked, ready=ready, ending=_end_in_time)
+
+
+def _variables(given: tuple[str, ...]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals and name in os.environ:
+            value = os.environ[name]
+        elif not name or not equals:
+            raise click.BadParameter(
+                f"{text!r} is neither NAME=VALUE nor a variable of this process", param_hint="--pty-env"
+            )
+        found[name] = value
+    return found
 
 
 def _end_in_time() -> None:

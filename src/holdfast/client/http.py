@@ -5,7 +5,7 @@ from __future__ import annotations
 from base64 import b64encode
 from contextlib import contextmanager, suppress
 from socket import SHUT_RDWR, socket
-from threading import get_ident
+from threading import Lock, get_ident
 from typing import TYPE_CHECKING
 
 import httpx2
@@ -65,10 +65,11 @@ class HttpTransport:
 
     async def send(self, request: Request) -> HttpResponse:
         with _told(UNREACHABLE):
+            client = self._client
             try:
-                return HttpResponse(await self._client.send(_built(self._client, request), stream=True))
+                return HttpResponse(await client.send(_built(client, request), stream=True))
             except httpx2.ConnectError:
-                if not await self._moved():
+                if self._client is client and not await self._moved():  # another request may have found it already
                     raise
                 return HttpResponse(await self._client.send(_built(self._client, request), stream=True))
 
@@ -136,15 +137,20 @@ class SyncHttpTransport:
         self._target = Target(base_url, auth, socket)
         self._headers = headers
         self._locate = locate
+        self._moving = Lock()
+        self._former: list[httpx2.Client] = []
+        """Of servers that are gone. Another thread may be using one, so they are closed at the end."""
         self._client = self._opened()
 
     def send(self, request: Request) -> SyncHttpResponse:
         with _told(UNREACHABLE):
+            client = self._client
             try:
-                return SyncHttpResponse(self._client.send(_built(self._client, request), stream=True))
+                return SyncHttpResponse(client.send(_built(client, request), stream=True))
             except httpx2.ConnectError:
-                if not self._moved():
-                    raise
+                with self._moving:
+                    if self._client is client and not self._moved():  # another thread may have found it already
+                        raise
                 return SyncHttpResponse(self._client.send(_built(self._client, request), stream=True))
 
     def open_socket(self, request: Request) -> SyncNetworkSocket:
@@ -154,14 +160,15 @@ class SyncHttpTransport:
         return open_socket_sync(url, headers, request.timeout, direct=direct, local=self._target.socket)
 
     def close(self) -> None:
-        self._client.close()
+        for client in (*self._former, self._client):
+            client.close()
 
     def _moved(self) -> bool:
         if (found := _elsewhere(self._target, self._locate)) is None:
             return False
-        former, self._target = self._client, found
+        self._former.append(self._client)
+        self._target = found
         self._client = self._opened()
-        former.close()
         return True
 
     def _opened(self) -> httpx2.Client:

@@ -79,7 +79,13 @@ class Mounted:
     @asynccontextmanager
     async def lifespan(self, application: object = None) -> AsyncGenerator[None, None]:
         async with self.host:
-            self._app = App(self.host._runtime, credentials=self._credentials, hosts=self._hosts, origins=self._origins)
+            self._app = App(
+                self.host._runtime,
+                credentials=self._credentials,
+                hosts=self._hosts,
+                origins=self._origins,
+                pty_environment=self.host._pty_environment,
+            )
             self.host.start_recovery()
             try:
                 with _on_signals(self.stop):

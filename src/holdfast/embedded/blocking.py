@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from holdfast.core.tool.tool import Tool
     from holdfast.llm.route.transport import Transport
     from holdfast.schema.model import ModelRef
+    from holdfast.server.pty_environment import HostPtyEnvironment
 
 
 class HoldfastSync(Client):
@@ -46,8 +47,9 @@ class HoldfastSync(Client):
         protect: bool = False,
         sandbox: Literal["off", "read-only", "workspace"] | None = None,
         recover: bool = True,
+        pty_environment: HostPtyEnvironment | None = None,
     ) -> None:
-        """As `Holdfast`."""
+        """As `Holdfast`. A function for `pty_environment` is called in the host's own thread."""
         self._host = Holdfast(
             directory,
             data=data,
@@ -59,6 +61,7 @@ class HoldfastSync(Client):
             protect=protect,
             sandbox=sandbox,
             recover=recover,
+            pty_environment=pty_environment,
         )
         self._thread = LoopThread()
         self.tools = self.tool = HostTools(self._add_tools)

@@ -26,6 +26,7 @@ from holdfast.embedded.asgi_transport import CLOSED, AsgiTransport
 from holdfast.embedded.peers import Peers
 from holdfast.embedded.tools import HostContext, HostTools
 from holdfast.server.app import App
+from holdfast.server.pty_environment import pty_environment as host_variables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from holdfast.core.tool.tool import Tool
     from holdfast.llm.route.transport import Transport
     from holdfast.schema.model import ModelRef
+    from holdfast.server.pty_environment import HostPtyEnvironment
     from holdfast.server.types import Receive, Send
     from holdfast.server.types import Scope as AsgiScope
 
@@ -60,6 +62,7 @@ class Holdfast(AsyncClient):
         protect: bool = False,
         sandbox: Literal["off", "read-only", "workspace"] | None = None,
         recover: bool = True,
+        pty_environment: HostPtyEnvironment | None = None,
     ) -> None:
         """`unattended` says what becomes of a request that only a person could answer: it waits for a reply through
         this client, or is denied or allowed at once. `trust` vouches for the configuration of every project that is
@@ -68,9 +71,12 @@ class Holdfast(AsyncClient):
         from the environment of this process before the first command starts, so that commands cannot read them there;
         use it where the process is Holdfast's alone. `sandbox` confines the commands of agents; without it,
         HOLDFAST_SANDBOX and the user's configuration say how. `recover` goes on with what an earlier process left, as
-        `holdfast serve` does: when the first operation is called, so that your tools are registered by then."""
+        `holdfast serve` does: when the first operation is called, so that your tools are registered by then.
+        `pty_environment` adds variables to every terminal: a mapping, or a function of the Location's directory and the
+        one that the terminal starts in."""
         self._recover = recover
         self._recovering: asyncio.Task[None] | None = None
+        self._pty_environment = host_variables(pty_environment)
         self._runtime = Runtime(
             paths=Paths(Path(data)) if data is not None else None,
             directory=Path(directory) if directory is not None else None,
@@ -95,7 +101,7 @@ class Holdfast(AsyncClient):
         self._runtime.log.relay.links = Peers(
             self._runtime.log.relay, self._runtime.environment, self._runtime.paths.data
         )
-        self._app = App(self._runtime)
+        self._app = App(self._runtime, pty_environment=self._pty_environment)
         if self._scope.closed:
             self._scope = Scope()
         return self

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from holdfast.schema.insight import InterruptedActivity
+    from holdfast.server.pty_environment import HostPtyEnvironment
 
 GRACE_SECONDS = 2
 """How long connections are waited for after a signal."""
@@ -119,6 +120,8 @@ class Serving(Frozen):
     """Vouch for the configuration of every project that is opened."""
     sandbox: Literal["off", "read-only", "workspace"] | None = None
     """How commands are confined; None leaves it to the environment and the user's configuration."""
+    pty_environment: HostPtyEnvironment | None = None
+    """Variables for every terminal, or a function that gives them."""
     recover: bool = True
     """Wake what an earlier process left pending, and treat broken turns as configured."""
 
@@ -135,7 +138,13 @@ async def serve(asked: Serving, *, ready: Callable[[Served], None], ending: Call
             runtime.own_ports.add(number)
             runtime.log.relay.links = Peers(runtime.log.relay, environment, runtime.paths.data)
             hosts = _hosts(asked.hostname, asked.hosts)
-            app = App(runtime, credentials=credentials, hosts=hosts, origins=frozenset(asked.origins))
+            app = App(
+                runtime,
+                credentials=credentials,
+                hosts=hosts,
+                origins=frozenset(asked.origins),
+                pty_environment=asked.pty_environment,
+            )
             interrupted: tuple[InterruptedActivity, ...] = ()
             if asked.recover:
                 interrupted = tuple(await runtime.recovery.interrupted())

@@ -66,6 +66,8 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     params: type[Record] | None = None
     query: type[Record] | None = None
     payload: type[Record] | None = None
+    unsupported: type[Record] | None = None
+    """Known fields of the payload that are refused by name, unless their value asks for nothing."""
     errors: tuple[ErrorClass, ...] = ()
     scope: Scope = Scope.INSTANCE
     extension: bool = False

@@ -9,6 +9,8 @@ from msgspec import UNSET, UnsetType
 
 from holdfast.schema.record import Record
 
+WorkspaceIDField = Annotated[str, msgspec.Meta(pattern="^wrk")]
+
 
 class ModelInput(Record):
     id: str
@@ -18,4 +20,4 @@ class ModelInput(Record):
 
 class LocationInput(Record):
     directory: str
-    workspace_id: Annotated[str, msgspec.Meta(pattern="^wrk")] | UnsetType = UNSET
+    workspace_id: WorkspaceIDField | UnsetType = UNSET

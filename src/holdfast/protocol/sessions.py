@@ -7,8 +7,9 @@ from typing import Annotated, Literal
 import msgspec
 
 from holdfast.protocol.endpoint import Endpoint, Envelope
-from holdfast.protocol.inputs import LocationInput, ModelInput
+from holdfast.protocol.inputs import LocationInput, ModelInput, WorkspaceIDField
 from holdfast.protocol.scope import SAFE, MessagePath, of_session
+from holdfast.protocol.unsupported import UnsupportedBesidePrompt
 from holdfast.schema.errors import (
     ConflictError,
     InvalidCursorError,
@@ -27,7 +28,7 @@ Order = Literal["asc", "desc"]
 
 
 class ListQuery(Record):
-    workspace: str | None = None
+    workspace: WorkspaceIDField | None = None
     limit: Annotated[int, msgspec.Meta(ge=1, le=SAFE)] | None = None
     order: Order | None = None
     search: str | None = None
@@ -123,6 +124,7 @@ _OF_SESSION: tuple[Endpoint, ...] = (
         summary="Admit a prompt durably and wake the Session, unless `resume` is false.",
         envelope=Envelope.DATA,
         payload=PromptPayload,
+        unsupported=UnsupportedBesidePrompt,
         success=Admission,
         errors=(ConflictError,),
     ),
@@ -268,6 +270,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         payload=CreatePayload,
         envelope=Envelope.DATA,
         success=Session,
+        errors=(ConflictError,),
     ),
     Endpoint(
         group="sessions",

@@ -59,11 +59,6 @@ def _session(
     )
 
 
-# The seeds spell the stored version of this event both ways: one is written, the other still replays.
-COMPACTION_ENDED_VERSION = 1
-_OTHER_COMPACTION_ENDED = 3 - COMPACTION_ENDED_VERSION
-
-
 SESSION_DEFINITIONS: tuple[Definition, ...] = (
     _session("session.created", ev.SessionCreated, public=False),
     _session("session.updated", ev.SessionUpdated, public=False),
@@ -92,8 +87,9 @@ SESSION_DEFINITIONS: tuple[Definition, ...] = (
     _session("session.next.tool.failed", ev.ToolFailed),
     _session("session.next.retried", ev.Retried),
     _session("session.next.compaction.started", ev.CompactionStarted),
-    _session("session.next.compaction.ended", ev.CompactionEnded, version=COMPACTION_ENDED_VERSION),
-    _session("session.next.compaction.ended", ev.CompactionEnded, version=_OTHER_COMPACTION_ENDED, written=False),
+    _session("session.next.compaction.ended", ev.CompactionEnded, version=2),
+    # Written by earlier builds, with the same fields.
+    _session("session.next.compaction.ended", ev.CompactionEnded, version=1, written=False),
     _session("session.next.compaction.failed", ev.CompactionFailed),
     _session("session.next.revert.staged", ev.RevertStaged),
     _session("session.next.revert.cleared", ev.RevertCleared),

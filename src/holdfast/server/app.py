@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from holdfast.schema.location import Location, LocationInfo
     from holdfast.schema.session import Session
     from holdfast.server.head import Head
-    from holdfast.server.pty import PtyEnvironment, PtyServer
+    from holdfast.server.pty import PtyServer
+    from holdfast.server.pty_environment import HostPtyEnvironment
     from holdfast.server.types import Frames
 
 
@@ -62,7 +63,7 @@ class App:
         origins: frozenset[str] = frozenset(),
         body_limit: int = BODY_LIMIT,
         body_seconds: float = BODY_SECONDS,
-        pty_environment: PtyEnvironment | None = None,
+        pty_environment: HostPtyEnvironment | None = None,
     ) -> None:
         """`hosts` are the names under which this server answers; None is any. Pages of `origins` may write, beside
         those that always may. `pty_environment` is what the host adds to the variables of terminals."""
@@ -99,13 +100,14 @@ class App:
     @cached_property
     def _ptys(self) -> PtyServer:
         """Made when the first terminal is asked for, which is after the runtime was opened."""
-        from holdfast.server.pty import PtyServer, no_overlay
+        from holdfast.server.pty import PtyServer
+        from holdfast.server.pty_environment import pty_environment
 
         return PtyServer(
             self._runtime.locations,
             locate=self._location,
             access=self._access,
-            environment=self._pty_environment or no_overlay,
+            environment=pty_environment(self._pty_environment),
         )
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from holdfast.protocol.unsupported import INSTEAD
 from holdfast.schema import errors as public
 from holdfast.schema.codec import decoder
 from holdfast.schema.pattern import pattern
+from holdfast.schema.record import Record
 from holdfast.server.errors import PublicFailure
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 BODY_LIMIT = 32 * 1024 * 1024
 BODY_SECONDS = 120.0
 MESSAGE_LIMIT = 1024
+ASKS_FOR_NOTHING = (b"null", b"false", b"{}", b"[]", b'""')
 
 
 def decode_params(endpoint: Endpoint, values: Mapping[str, str]) -> Any:
@@ -47,15 +50,18 @@ async def decode_payload(
     if body and kind not in ("application/json", ""):
         raise PublicFailure(public.UnsupportedMediaTypeError(message=f"Expected application/json, got {kind[:100]}"))
     try:
-        return decoder(endpoint.payload).decode(body or b"{}")
+        payload = decoder(endpoint.payload).decode(body or b"{}")
+        if endpoint.unsupported is not None:
+            _refuse_unsupported(decoder(endpoint.unsupported).decode(body or b"{}"))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _invalid(error, "Payload") from error
+    return payload
 
 
-async def _body(receive: Receive, limit: int) -> bytes:
-    """The whole body up to the limit. What is too large is still read, and dropped, so that the sender gets to see the
-    answer."""
-    pieces: list[bytes] = []
+async def _body(receive: Receive, limit: int) -> bytearray:
+    """The whole body up to the limit, held once. What is too large is still read, and dropped, so that the sender gets
+    to see the answer."""
+    body = bytearray()
     size = 0
     more = True
     while more:
@@ -65,13 +71,25 @@ async def _body(receive: Receive, limit: int) -> bytes:
         piece = message.get("body", b"")
         size += len(piece)
         if size <= limit:
-            pieces.append(piece)
+            body += piece
         else:
-            pieces.clear()
+            body.clear()
         more = message.get("more_body", False)
     if size > limit:
         raise _refused(f"The body is larger than {limit} bytes")
-    return b"".join(pieces)
+    return body
+
+
+def _refuse_unsupported(found: Record, path: str = "") -> None:
+    """Raises for the first field with a value that asks for something."""
+    for field in msgspec.structs.fields(found):
+        value, name = getattr(found, field.name), f"{path}{field.encode_name}"
+        if isinstance(value, Record):
+            _refuse_unsupported(value, f"{name}.")
+        elif bytes(value).strip() not in ASKS_FOR_NOTHING:
+            reason = INSTEAD.get(field.encode_name, "this server cannot honour it")
+            message = f"`{name}` is not supported: {reason}. The prompt was not admitted."
+            raise PublicFailure(public.InvalidRequestError(message=message, kind="Payload", field=name))
 
 
 def _decode_strings(kind: Any, values: Mapping[str, Any], where: str) -> Any:

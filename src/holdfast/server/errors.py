@@ -55,9 +55,9 @@ def _of_session(error: Exception) -> PublicAnswer | None:
             return public.MessageNotFoundError(
                 message=str(error), session_id=error.session_id, message_id=error.message_id
             )
-        case domain.PromptConflict() | domain.InputNotPending() | domain.CompactionInUse():
+        case domain.PromptConflict() | domain.PromptWithdrawn() | domain.InputNotPending() | domain.CompactionInUse():
             return public.ConflictError(message=str(error), resource=error.message_id)
-        case domain.InboxFull() | domain.NothingToCompact() | domain.InputExceedsWindow():
+        case domain.SessionDeleted() | domain.InboxFull() | domain.NothingToCompact() | domain.InputExceedsWindow():
             return public.ConflictError(message=str(error), resource=error.session_id)
         case ConfigRefused():
             return public.ConflictError(message=f"the former configuration stays in force: {error}", resource="config")

@@ -17,11 +17,10 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote
 
-import msgspec
-
 from holdfast.core.pty.errors import PtyError, PtyExited, PtyNotFound, TooManyPtys
 from holdfast.core.pty.output import pieces
 from holdfast.core.pty.terminal import Behind, End, Replay
+from holdfast.core.pty.variables import check_variables
 from holdfast.schema import errors as public
 from holdfast.schema.codec import encode
 from holdfast.schema.frozen import Frozen
@@ -29,12 +28,13 @@ from holdfast.schema.pattern import pattern
 from holdfast.schema.pty import PtyTicket
 from holdfast.server.errors import PublicFailure
 from holdfast.server.head import read_head
+from holdfast.server.pty_environment import no_overlay
 from holdfast.server.reply import failed
 from holdfast.server.tickets import LIFETIME_SECONDS, Claim, Tickets
 from holdfast.server.types import Content
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from holdfast.core.pty.ptys import Ptys
     from holdfast.core.pty.terminal import Attachment
@@ -42,10 +42,9 @@ if TYPE_CHECKING:
     from holdfast.schema.location import Location
     from holdfast.schema.pty import Pty
     from holdfast.server.auth import Access
+    from holdfast.server.pty_environment import PtyEnvironment
     from holdfast.server.types import Call, Receive, Scope, Send
 
-    PtyEnvironment = Callable[[str, str], Awaitable[Mapping[str, str]]]
-    """What a host adds to a terminal's variables, given the Location's directory and the one it starts in."""
     Locate = Callable[[Mapping[str, str], Mapping[str, str]], Location]
 
 OVERLAY_SECONDS = 5.0
@@ -74,16 +73,13 @@ class HasPtys(Protocol):
     @property
     def ptys(self) -> Ptys: ...
 
+    async def pty_environment(self, cwd: str) -> Mapping[str, str]: ...
+
 
 class Locations(Protocol):
     def use(self, location: Location) -> AbstractAsyncContextManager[HasPtys]: ...
 
     def __contains__(self, location: Location) -> bool: ...
-
-
-async def no_overlay(directory: str, cwd: str) -> Mapping[str, str]:
-    """A server that stands alone has nothing to add."""
-    return {}
 
 
 class PtyServer:
@@ -96,7 +92,8 @@ class PtyServer:
         environment: PtyEnvironment = no_overlay,
         tickets: Tickets | None = None,
     ) -> None:
-        """`locate` finds a request's Location from its query and headers."""
+        """`locate` finds a request's Location from its query and headers. `environment` is the host's part of the PTY
+        Environment, which goes over that of the Location's plugins."""
         self._locations = locations
         self._locate = locate
         self._access = access
@@ -111,9 +108,10 @@ class PtyServer:
 
     async def create(self, call: Call) -> Pty:
         payload: protocol.CreatePtyPayload = call.payload
-        async with self._ptys(call) as ptys:
+        async with self._services(call) as services:
+            ptys = services.ptys
             cwd = ptys.working_directory(payload.cwd)
-            overlay = await self._overlay(call, cwd)
+            overlay = {**await services.pty_environment(cwd), **await self._overlay(call, cwd)}
             return ptys.create(
                 command=payload.command,
                 args=payload.args or (),
@@ -222,18 +220,23 @@ class PtyServer:
         try:
             async with asyncio.timeout(OVERLAY_SECONDS):
                 overlay = await self._environment(call.location.directory, cwd)
-            return msgspec.convert(overlay, dict[str, str])
+            return check_variables(overlay)
         except Exception as error:  # noqa: BLE001 - the host's own code: its failure costs its variables, no more
             log.warning("the host gave no variables for a terminal in %s: %r", cwd, error)
             return {}
 
     @asynccontextmanager
     async def _ptys(self, call: Call) -> AsyncIterator[Ptys]:
-        """Of the request's Location; what goes wrong with them becomes a public error."""
+        async with self._services(call) as services:
+            yield services.ptys
+
+    @asynccontextmanager
+    async def _services(self, call: Call) -> AsyncIterator[HasPtys]:
+        """Of the request's Location; what goes wrong with its terminals becomes a public error."""
         assert call.location is not None
         async with self._locations.use(call.location) as services:
             try:
-                yield services.ptys
+                yield services
             except PtyNotFound as error:
                 raise PublicFailure(public.PtyNotFoundError(message=str(error), pty_id=error.pty_id)) from error
             except TooManyPtys as error:

@@ -47,7 +47,7 @@ PUBLIC = {
     "tool.failed.1": STEP + "callID error result? provider",
     "retried.1": "attempt error",
     "compaction.started.1": "messageID reason",
-    "compaction.ended.1": "messageID reason text recent",
+    "compaction.ended.2": "messageID reason text recent",
     "revert.staged.1": "revert",
     "revert.cleared.1": "",
     "revert.committed.1": "messageID",
@@ -83,8 +83,8 @@ def test_public_durable_events_have_the_version_and_fields_of_the_contract(store
 
 
 def test_the_public_set_is_exactly_that_of_the_contract() -> None:
-    """EVT-022, EVT-061: nothing else is public, but for the second spelling of a completed compaction."""
-    assert MANIFEST.public_types == {f"session.next.{name}" for name in (*PUBLIC, "compaction.ended.2")}
+    """EVT-022, EVT-061: nothing else is public, but for the first version of a completed compaction."""
+    assert MANIFEST.public_types == {f"session.next.{name}" for name in (*PUBLIC, "compaction.ended.1")}
 
 
 def test_session_records_are_private_durable_events() -> None:

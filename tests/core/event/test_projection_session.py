@@ -255,14 +255,14 @@ async def test_events_without_a_projection(story: Story, kind: type[Record], fie
     assert (await story.log.page(SES, after=committed.last - 1)).events[0].data is not None
 
 
-async def test_a_completed_compaction_of_either_spelling_replays(story: Story) -> None:
-    """EVT-046 with ruling C1: version 1 is written, version 2 is decoded, projected and delivered alike."""
+async def test_a_completed_compaction_of_either_version_replays(story: Story) -> None:
+    """EVT-080: version 2 is written, version 1 is decoded, projected and delivered alike."""
     await story.tell(CompactionEnded, message_id="msg_1", reason="auto", text="s", recent="r")
     (first,) = await story.log.serialized(SES, after=0)
-    assert first.type == "session.next.compaction.ended.1"
+    assert first.type == "session.next.compaction.ended.2"
     content = bytes(first.data).replace(b"msg_1", b"msg_2")
     second = type(first)(
-        id="evt_2", type="session.next.compaction.ended.2", seq=2, aggregate_id=SES, data=type(first.data)(content)
+        id="evt_2", type="session.next.compaction.ended.1", seq=2, aggregate_id=SES, data=type(first.data)(content)
     )
     assert await story.log.replay(second)
     assert [event.type for event in (await story.log.page(SES)).events] == ["session.next.compaction.ended"] * 2

@@ -21,6 +21,7 @@ from holdfast.core.plugin.host import Host, Location
 from holdfast.core.plugin.plugin import Plugin
 from holdfast.core.plugin.plugins import Plugins
 from holdfast.core.plugin.request import RequestHooks
+from holdfast.core.plugin.terminal import TerminalHooks
 from holdfast.core.reference.reference import References
 from holdfast.core.skill.skill import SkillSources
 from holdfast.core.state import Batches, State
@@ -43,6 +44,7 @@ class Surroundings:
         self.references = State(References, self.batches)
         self.skills = State(SkillSources, self.batches)
         self.requests = RequestHooks(lambda id, message: self.problems.append((id, message)), timeout=30)
+        self.terminals = TerminalHooks(lambda id, message: self.problems.append((id, message)), timeout=30)
         self.added: list[tuple[str, list[str]]] = []
         self.location = Location(
             agents=self.agents.state,
@@ -55,6 +57,7 @@ class Surroundings:
             integrations=self.catalog.integrations,
             references=self.references,
             skills=self.skills,
+            terminals=self.terminals,
         )
         self.plugins = Plugins(self.location, self.batches, self._added, seconds=30)
 

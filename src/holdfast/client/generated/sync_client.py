@@ -89,7 +89,7 @@ class SessionsGroup:
         )
 
     def create(self, *, id: str | None = None, agent: str | None = None, model: ModelRef | None = None, location: Location | None = None, options: Options | None = None) -> Session:
-        """Create a Session, or get the one that has this id already."""
+        """Create a Session, or get the one that has this id already. Fails with ConflictError."""
         return self._core.call(
             operations.SESSIONS_CREATE,
             payload={"id": id, "agent": agent, "model": model, "location": location},

@@ -62,15 +62,17 @@ def is_data_uri(uri: str) -> bool:
 
 def data_type(uri: str) -> str:
     """The media type that a `data:` URI claims."""
-    claimed = uri[5:].partition(",")[0].partition(";")[0].strip().lower()
+    end = uri.find(",")  # found first: a copy of the rest may cost megabytes
+    claimed = uri[5 : end if end >= 0 else None].partition(";")[0].strip().lower()
     return claimed[:TYPE_CHARACTERS] or PLAIN
 
 
 def read_data_uri(uri: str) -> bytes:
     """The bytes of a `data:` URI. Base64 must be complete; escapes and white space in it are allowed."""
-    header, comma, content = uri[5:].partition(",")
-    if not comma:
+    comma = uri.find(",")
+    if comma < 0:
         raise Unusable("it is no complete data: URI, which has a comma before its content")
+    header, content = uri[5:comma], uri[comma + 1 :]
     if "base64" not in (word.strip().lower() for word in header.split(";")[1:]):
         return unquote_to_bytes(content)
     try:

@@ -36,6 +36,7 @@ from holdfast.core.plugin.external import Found, external_plugins
 from holdfast.core.plugin.host import Location as PluginLocation
 from holdfast.core.plugin.plugins import Plugins
 from holdfast.core.plugin.request import RequestHooks
+from holdfast.core.plugin.terminal import TerminalHooks
 from holdfast.core.process.process import Processes
 from holdfast.core.process.sandbox.sandbox import Sandbox
 from holdfast.core.process.sandbox.sandbox import Surroundings as SandboxSurroundings
@@ -112,6 +113,7 @@ async def open_location(commons: Commons, location: Location, project: Project) 
     )
     authorizer = Authorization(permissions)
     hooks = RequestHooks(lambda id, message: plugins.diagnose(id, message))
+    terminal_hooks = TerminalHooks(lambda id, message: plugins.diagnose(id, message))
     with batches.batch():
         catalog = Catalog(
             config.current,
@@ -155,6 +157,7 @@ async def open_location(commons: Commons, location: Location, project: Project) 
             integrations=catalog.integrations,
             references=surface.references,
             skills=surface.skill_sources,
+            terminals=terminal_hooks,
         ),
         batches,
         lambda id: announce(PluginAdded(id=id)),
@@ -244,6 +247,7 @@ async def open_location(commons: Commons, location: Location, project: Project) 
         processes=processes,
         sandbox=sandbox,
         terminals=Lazy(open_terminals),
+        terminal_hooks=terminal_hooks,
         copies=Lazy(open_copies),
         runner=runner,
         scope=scope,

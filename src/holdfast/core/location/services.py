@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from holdfast.core.location.surface import Surface
     from holdfast.core.permission.permission import Permissions
     from holdfast.core.plugin.plugins import Plugins
+    from holdfast.core.plugin.terminal import TerminalHooks
     from holdfast.core.process.process import Processes
     from holdfast.core.process.sandbox.sandbox import Sandbox
     from holdfast.core.pty.ptys import Ptys
@@ -44,6 +45,7 @@ class LocationServices(Frozen):
     processes: Processes
     sandbox: Sandbox
     terminals: Lazy[Ptys]
+    terminal_hooks: TerminalHooks
     copies: Lazy[ProjectCopies]
     runner: Runner
     scope: Scope
@@ -51,6 +53,12 @@ class LocationServices(Frozen):
     @property
     def ptys(self) -> Ptys:
         return self.terminals()
+
+    async def pty_environment(self, cwd: str) -> dict[str, str]:
+        """What this Location's plugins add to the variables of a terminal that starts in `cwd`. Waits for plugins that
+        are still being loaded."""
+        await self.plugins.booted()
+        return await self.terminal_hooks.variables(self.location.directory, cwd)
 
     @property
     def busy(self) -> bool:

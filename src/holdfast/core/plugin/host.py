@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from holdfast.core.credential.store import Value
     from holdfast.core.event.bus import Subscription
     from holdfast.core.plugin.request import RequestHook, RequestHooks
+    from holdfast.core.plugin.terminal import TerminalHook, TerminalHooks
     from holdfast.core.reference.reference import References
     from holdfast.core.skill.skill import SkillSources
     from holdfast.core.tool.tool import Tool
@@ -78,6 +79,7 @@ class Location(Frozen):
     integrations: Connected
     references: Transformed[References]
     skills: Transformed[SkillSources]
+    terminals: TerminalHooks
 
 
 class HostClosed(RuntimeError):
@@ -100,6 +102,7 @@ class Host:
         self.tool = ToolDoor(self, location.tools)
         self.request = RequestDoor(self, location.requests)
         self.events = EventDoor(self, location.events)
+        self.terminal = TerminalDoor(self, location.terminals)
         self._scope = Scope()
         self._own = Scope()
         self._written: list[_Registration] = []
@@ -249,3 +252,13 @@ class EventDoor:
         subscription = self._events.subscribe(frozenset(types) if types else None, capacity=EVENT_CAPACITY)
         self._host.on_close(subscription.close)
         return subscription
+
+
+class TerminalDoor:
+    def __init__(self, host: Host, hooks: TerminalHooks) -> None:
+        self._host = host
+        self._hooks = hooks
+
+    def transform(self, hook: TerminalHook) -> Dispose:
+        """Called before each terminal of this Location starts, to add variables to its environment."""
+        return self._host.register(lambda scope: self._hooks.register(self._host.id, hook, scope))

@@ -2,9 +2,11 @@
 
 SessionError
 ├── SessionNotFound         no such Session
+├── SessionDeleted          that id belonged to a Session that was deleted
 ├── MessageNotFound         no such message in that Session, whoever else may own it
 ├── MessageUndecodable      a stored message that this version cannot read
 ├── PromptConflict          that message id already stands for something else
+├── PromptWithdrawn         that message id stood for a prompt that was withdrawn
 ├── AttachmentRefused       a file of a prompt that is missing, broken, empty or too large
 ├── PromptTooLarge          a prompt beyond a limit
 ├── InputExceedsWindow      open input that the model cannot take, even without older history
@@ -39,6 +41,16 @@ class SessionNotFound(SessionError):
         self.session_id = session_id
 
 
+class SessionDeleted(SessionError):
+    """An id that belonged to a deleted Session is not given to another one."""
+
+    tag = "Session.DeletedError"
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(f"Session {session_id} was deleted; its id cannot be used again. Create one with another id.")
+        self.session_id = session_id
+
+
 class MessageNotFound(SessionError):
     """No such message in that Session."""
 
@@ -68,6 +80,17 @@ class PromptConflict(SessionError):
 
     def __init__(self, session_id: str, message_id: str) -> None:
         super().__init__(f"Message id {message_id} already belongs to another prompt or message")
+        self.session_id = session_id
+        self.message_id = message_id
+
+
+class PromptWithdrawn(SessionError):
+    """A withdrawn prompt is never run, so its id gives no receipt any more."""
+
+    tag = "Session.PromptWithdrawnError"
+
+    def __init__(self, session_id: str, message_id: str) -> None:
+        super().__init__(f"The prompt {message_id} was withdrawn and will not run. Send it again with another id.")
         self.session_id = session_id
         self.message_id = message_id
 

@@ -2,6 +2,7 @@
 
 Invariants
 - A receipt exists only for a synced commit, and one message id gives one input, however often it is sent.
+- No receipt is given for an input that was withdrawn: its id is spent.
 - An input becomes exactly one user message: marking the row and adding the message are one commit."""
 
 from __future__ import annotations
@@ -10,7 +11,14 @@ from typing import TYPE_CHECKING, Literal
 
 from holdfast.core.database.errors import Refused
 from holdfast.core.database.unit import Statement
-from holdfast.core.session.errors import InboxFull, InputNotPending, LifecycleConflict, PromptConflict, SessionNotFound
+from holdfast.core.session.errors import (
+    InboxFull,
+    InputNotPending,
+    LifecycleConflict,
+    PromptConflict,
+    PromptWithdrawn,
+    SessionNotFound,
+)
 from holdfast.core.session.material import Attachments, check_size, is_retry
 from holdfast.core.session.private_projector import NOT_PENDING
 from holdfast.core.session.projector import LIFECYCLE_CONFLICT, MESSAGE_EXISTS
@@ -58,7 +66,7 @@ class Inbox:
         first: Callable[[], Awaitable[Decision | None]],
     ) -> Admission:
         """Accept a prompt once all its files are resolved. The same id, Session, prompt and delivery again gives the
-        same receipt, whatever became of the files.
+        same receipt, whatever became of the files, unless the prompt was withdrawn.
 
         `wake` is kept beside it: should the process die before the wake, the next one knows that it was asked for.
         `first` is what a new prompt decides by being there; it is one commit with it."""
@@ -126,6 +134,7 @@ class Inbox:
         raise AssertionError("the last attempt raises")
 
     async def _again(self, receipt: Admission, wanted: tuple[Statement, ...]) -> Admission:
+        """The receipt of a prompt that was admitted before, with another wake. Raises PromptWithdrawn."""
         if wanted and receipt.promoted_seq is None:
             pending = Statement(
                 "inbox.is_pending",
@@ -135,8 +144,13 @@ class Inbox:
             )
             try:
                 await self._log.write(receipt.session_id, (pending,), wanted)
-            except Refused:
-                return await self._store.admission(receipt.id) or receipt
+            except Refused as refused:
+                now = await self._store.admission(receipt.id)
+                if now is None:  # a committed revert removed it meanwhile
+                    raise PromptWithdrawn(receipt.session_id, receipt.id) from refused
+                receipt = now
+        if receipt.promoted_seq is None and await self._store.is_withdrawn(receipt.id):
+            raise PromptWithdrawn(receipt.session_id, receipt.id)
         return receipt
 
     async def withdraw(self, session_id: str, message_id: str, location: Location) -> None:

@@ -47,7 +47,7 @@ FILES = 64
 LABEL_BYTES = 1024 * 1024
 """Of the names and descriptions of files and agents."""
 DATA_CHARACTERS = 16 * 1024 * 1024
-"""Of the URIs of a prompt as it is stored, which holds the content of `data:` URIs."""
+"""Of the URIs of a prompt, as it is sent and as it is stored: it holds the content of `data:` URIs."""
 TOTAL_CHARACTERS = 28 * 1024 * 1024
 """Of all that is stored beside one prompt, in which media is base64. Providers take requests of about this size."""
 ENTRIES = 500
@@ -142,6 +142,8 @@ def check_size(prompt: Prompt, session_id: str) -> None:
     files = prompt.files or ()
     if len(files) > FILES:
         raise PromptTooLarge(session_id, "prompt.files", "its list of files", FILES, unit="files")
+    if sum(len(file.uri) for file in files) > DATA_CHARACTERS:
+        raise PromptTooLarge(session_id, "prompt.files", "what it attaches as data", DATA_CHARACTERS)
     labels = (prompt.agents, [(file.name, file.description, file.source) for file in files])
     if len(encode(labels)) > LABEL_BYTES:
         raise PromptTooLarge(session_id, "prompt", "its names and descriptions", LABEL_BYTES)

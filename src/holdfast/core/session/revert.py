@@ -116,7 +116,7 @@ class Reverts:
 
     async def _restore(self, session: Session, message_id: str, snapshots: Snapshots, *, files: bool) -> Revert:
         if not snapshots.possible:
-            return Revert(message_id=message_id)
+            return Revert(message_id=message_id, diff="", files=())
         before = session.revert.snapshot if session.revert else None
         original = before or await snapshots.capture()
         if session.revert is not None:
@@ -128,7 +128,7 @@ class Reverts:
         return Revert(
             message_id=message_id,
             snapshot=original,
-            diff="".join(change.patch for change in changes) or None,
+            diff="".join(change.patch for change in changes),
             files=tuple(RevertFile(**change._asdict()) for change in changes),
         )
 

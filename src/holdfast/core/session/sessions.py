@@ -11,7 +11,7 @@ from holdfast.core.database.errors import Refused, StorageError
 from holdfast.core.database.unit import Statement
 from holdfast.core.location.project import subpath
 from holdfast.core.session.checkpoint import inspect
-from holdfast.core.session.errors import CompactionInUse, NothingToCompact, SessionNotFound
+from holdfast.core.session.errors import CompactionInUse, NothingToCompact, SessionDeleted, SessionNotFound
 from holdfast.core.session.outcome import outcome_of
 from holdfast.core.session.private_projector import UNKNOWN_BOUNDARY
 from holdfast.core.session.projector import ALREADY_PROJECTED
@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from holdfast.schema.session import Revert
 
 T = TypeVar("T")
+
+ID_IN_USE = "session id in use"
 
 
 class Sessions:
@@ -90,7 +92,8 @@ class Sessions:
         agent: str | None = None,
         model: ModelRef | None = None,
     ) -> Session:
-        """A new Session, or the one that has this id already, whatever else was asked."""
+        """A new Session, or the one that has this id already, whatever else was asked. The id of a deleted Session is
+        refused: its events are still in the log."""
         if id is not None and (known := await self._store.find(id)) is not None:
             return known
         record = self._record(id or self._ids.session(), location, project, agent, model)
@@ -103,13 +106,17 @@ class Sessions:
                 "time_created": record.time.created,
             },
         )
+        unused = Statement("event.any_of", {"aggregate_id": record.id}, found=False, refusal=ID_IN_USE)
+        created = SessionCreated(session_id=record.id, info=record)
         try:
-            await self._uncut(
-                self._log.publish(SessionCreated(session_id=record.id, info=record), location=location, before=[ensure])
-            )
+            await self._uncut(self._log.publish(created, location=location, before=[ensure, unused]))
         except Refused as refused:
-            if refused.reason != ALREADY_PROJECTED:
+            if refused.reason not in (ID_IN_USE, ALREADY_PROJECTED):
                 raise
+            known = await self._store.find(record.id)
+            if known is None:
+                raise SessionDeleted(record.id) from refused
+            return known
         return await self._store.get(record.id)
 
     async def get(self, session_id: str) -> Session:

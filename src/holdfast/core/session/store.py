@@ -289,6 +289,9 @@ class SessionStore:
         rows = await self._database.fetch("inbox.get", {"id": message_id})
         return admission(rows[0]) if rows else None
 
+    async def is_withdrawn(self, message_id: str) -> bool:
+        return bool(await self._database.fetch("inbox.is_withdrawn", {"id": message_id}))
+
     async def pending(self, session_id: str, delivery: str, *, cutoff: int, limit: int) -> list[Admission]:
         rows = await self._database.fetch(
             "inbox.next", {"session_id": session_id, "delivery": delivery, "cutoff": cutoff, "limit": limit}

@@ -29,6 +29,10 @@ delete from event where aggregate_id = :aggregate_id
 -- name: event.remove_sequence
 delete from event_sequence where aggregate_id = :aggregate_id
 
+-- name: event.any_of
+-- Whether anything of an aggregate was ever stored and not removed.
+select 1 from event_sequence where aggregate_id = :aggregate_id and seq >= 0
+
 -- name: event.page
 -- A page of everything, private rows included.
 select seq, id, type, cast(data as blob), metadata from event

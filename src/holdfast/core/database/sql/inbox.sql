@@ -47,6 +47,9 @@ where session_id = :session_id and (
 update session_input set withdrawn_seq = :seq
 where id = :id and session_id = :session_id and promoted_seq is null and withdrawn_seq is null
 
+-- name: inbox.is_withdrawn
+select 1 from session_input where id = :id and withdrawn_seq is not null
+
 -- name: inbox.is_pending
 select 1 from session_input
 where id = :id and session_id = :session_id and promoted_seq is null and withdrawn_seq is null

@@ -200,10 +200,12 @@ class TurnPublisher:
             self._stage(ev.StepFailed, error=UnknownError(message=message))
             self.ended = True
 
-    def end(self) -> None:
+    def end(self, *, unchanged: bool = False) -> None:
+        """`unchanged` says that no tool of this step can have changed a file: then the tree after it is known."""
         if not self.ended and self.finish is not None:
             tokens = stored_tokens(self.finish.usage)
-            self._stage(ev.StepEnded, finish=self.finish.reason, cost=self._price(tokens), tokens=tokens)
+            tree = {"snapshot": self.snapshot, "files": ()} if unchanged and self.snapshot is not None else {}
+            self._stage(ev.StepEnded, finish=self.finish.reason, cost=self._price(tokens), tokens=tokens, **tree)
             self.ended = True
 
     def suspend_activity(self) -> None:

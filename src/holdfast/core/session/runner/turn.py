@@ -183,7 +183,7 @@ class Turn:
         if failure is not None:
             publisher.fail(str(failure))
         elif publisher.finish is not None:
-            publisher.end()
+            publisher.end(unchanged=self._tools.look_only(publisher.tools))
             if publisher.called and self._allowance.last_step:
                 publisher.end_activity(LAST_STEP_REACHED)
         elif interrupted:

@@ -1,0 +1,101 @@
+"""Fields of a prompt that cannot be honoured are refused by name, instead of being accepted and ignored."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx2
+import pytest
+from tests.cli.conftest import Machine
+from tests.outside.test_clients import Serve, embedded, embedded_sync, network
+
+from holdfast import ApiError, AsyncClient, ModelRef, PromptInput
+
+pytestmark = pytest.mark.anyio
+
+ECHO = ModelRef(id="echo", provider_id="demo")
+ASKING: dict[str, Any] = {
+    "format": {"type": "json_schema", "schema": {"type": "object"}},
+    "system": "answer in rhymes",
+    "tools": {"bash": False},
+    "noReply": True,
+    "model": {"providerID": "demo", "modelID": "echo"},
+    "agent": "plan",
+    "variant": "high",
+    "parts": [{"type": "text", "text": "hello"}],
+    "skills": [{"id": "s"}],
+    "metadata": {"k": 1},
+    "command": "init",
+    "arguments": "now",
+}
+MISPLACED: dict[str, Any] = {
+    "text": "hello",
+    "files": [{"uri": "file:///a"}],
+    "agents": [{"name": "plan"}],
+    "messageID": "msg_mine",
+}
+
+
+@pytest.fixture(params=[network, embedded], ids=["network", "embedded"])
+async def client(request: pytest.FixtureRequest, holdfast: Machine, serve: Serve) -> AsyncIterator[AsyncClient]:
+    async with request.param(holdfast, serve) as client, asyncio.timeout(30):
+        yield client
+
+
+def test_every_unsupported_field_is_refused_by_name(serve: Serve) -> None:
+    """API-455: beside the prompt and inside it; nothing is admitted. Other unknown fields are ignored (API-006)."""
+    with httpx2.Client(base_url=serve("--no-auth").url, timeout=30) as http:
+        session = f"/api/session/{http.post('/api/session', json={}).json()['data']['id']}"
+
+        def send(**payload: Any) -> httpx2.Response:
+            return http.post(f"{session}/prompt", json={"resume": False, **payload})
+
+        beside = [(name, send(prompt={"text": "hi"}, **{name: value})) for name, value in (ASKING | MISPLACED).items()]
+        inside = [(f"prompt.{name}", send(prompt={"text": "hi", name: value})) for name, value in ASKING.items()]
+        for name, answer in beside + inside:
+            assert (answer.status_code, answer.json()["_tag"]) == (400, "InvalidRequestError"), name
+            assert (answer.json()["kind"], answer.json()["field"]) == ("Payload", name)
+            assert f"`{name}` is not supported" in answer.json()["message"]
+        assert http.get(f"{session}/pending").json()["data"] == []
+        assert send(prompt={"text": "hi", "bogus": 1}, other={"a": 1}).status_code == 200
+
+
+@pytest.mark.parametrize("value", [None, False, {}, [], ""])
+def test_a_value_that_asks_for_nothing_is_accepted(serve: Serve, value: object) -> None:
+    """API-455."""
+    with httpx2.Client(base_url=serve("--no-auth").url, timeout=30) as http:
+        session = f"/api/session/{http.post('/api/session', json={}).json()['data']['id']}"
+        payload = {"prompt": {"text": "hi", "tools": value}, "noReply": value, "system": value, "resume": False}
+
+        assert http.post(f"{session}/prompt", json=payload).status_code == 200
+
+
+async def test_clients_and_hosts_refuse_unsupported_fields(client: AsyncClient) -> None:
+    """API-455: an argument that does not exist is a TypeError; in a plain dictionary it is the server's refusal."""
+    session = await client.sessions.create(model=ECHO)
+    untyped: Any = client.sessions.prompt
+    with pytest.raises(TypeError):
+        await untyped(session.id, prompt=PromptInput(text="hi"), system="rhymes")
+    with pytest.raises(TypeError):
+        PromptInput(text="hi", tools={"bash": False})  # type: ignore[call-arg]
+    with pytest.raises(ApiError) as refused:
+        await untyped(session.id, prompt={"text": "hi", "tools": {"bash": False}})
+
+    assert (refused.value.status, refused.value.tag) == (400, "InvalidRequestError")
+    assert "`prompt.tools`" in str(refused.value)
+    assert await client.sessions.pending(session.id) == []
+
+
+def test_the_blocking_host_refuses_unsupported_fields(holdfast: Machine, serve: Serve) -> None:
+    """API-455."""
+    with embedded_sync(holdfast, serve) as client:
+        session = client.sessions.create(model=ECHO)
+        untyped: Any = client.sessions.prompt
+        with pytest.raises(TypeError):
+            untyped(session.id, prompt=PromptInput(text="hi"), noReply=True)
+        with pytest.raises(ApiError) as refused:
+            untyped(session.id, prompt={"text": "hi", "format": {"type": "json_schema"}})
+
+        assert "`prompt.format`" in str(refused.value)
