@@ -35,6 +35,7 @@ from holdfast.llm.request import (
 from holdfast.llm.response import Response, fold
 from holdfast.llm.route import websocket
 from holdfast.llm.route.network import NetworkTransport
+from holdfast.llm.route.retry import NO_RETRY
 from holdfast.llm.route.transport import SchemeTransport, Timeouts, Transport
 from holdfast.llm.route.websocket import Place, Sockets, address
 from holdfast.llm.stream import stream
@@ -156,7 +157,8 @@ def says(events: Iterable[Frame]) -> Answer:
 
 async def run(transport: Transport, model: Model, request: Request, limits: AnswerLimits = DEFAULT_LIMITS) -> Response:
     events: list[ev.Event] = []
-    async with asyncio.timeout(10), aclosing(stream(transport, model, request, limits=limits)) as batches:
+    batches = stream(transport, model, request, limits=limits, retry=NO_RETRY)
+    async with asyncio.timeout(10), aclosing(batches):
         async for batch in batches:
             events += batch
     return fold(events)
