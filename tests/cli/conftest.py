@@ -83,14 +83,13 @@ class Machine:
         (folder / "opencode.json").write_text(json.dumps(document), encoding="utf-8")
 
     def use_provider(
-        self, url: str, *, models: dict[str, Any] | None = None, retry: dict[str, int] | None = None, **options: Any
+        self, url: str, *, models: dict[str, Any] | None = None, settings: dict[str, Any] | None = None, **options: Any
     ) -> None:
-        """Failures are final, unless `retry` says otherwise."""
+        """Failures are final, unless `settings` has another `retry`."""
         options = {"baseURL": url, **options}
         provider = {"npm": "@ai-sdk/openai-compatible", "options": options, "models": models or {"m": {}}}
-        self.configure_user(
-            model="mock/m", provider={"mock": provider}, holdfast={"retry": retry or {"total_seconds": 0}}
-        )
+        own = {"retry": {"total_seconds": 0}, **(settings or {})}
+        self.configure_user(model="mock/m", provider={"mock": provider}, holdfast=own)
 
     def start(self, *arguments: str | bytes, **environment: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(

@@ -109,9 +109,9 @@ def network_cause(error: OSError) -> str:
         case socket.gaierror():
             return f"its name could not be resolved ({error.strerror})"
         case ssl.SSLCertVerificationError():
-            return f"its TLS certificate was not accepted ({error.verify_message})"
+            return f"its TLS certificate was not accepted ({getattr(error, 'verify_message', '') or error})"
         case ssl.SSLError():
-            return f"TLS failed ({error.reason or error})"
+            return f"TLS failed ({getattr(error, 'reason', None) or error})"
         case ConnectionRefusedError():
             return "the connection was refused"
         case _ if error.errno is not None:
