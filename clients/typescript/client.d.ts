@@ -1504,11 +1504,12 @@ export interface UserMessage {
 }
 
 export interface WaitInfo {
-  readonly kind: "compaction" | "owner" | "permission" | "provider" | "question" | "tool"
+  readonly kind: "compaction" | "owner" | "permission" | "provider" | "question" | "retry" | "tool"
   readonly since: number
   readonly what: string
   readonly ends: string
   readonly id?: string
+  readonly until?: number
 }
 
 export interface When {
