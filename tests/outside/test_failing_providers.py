@@ -236,7 +236,7 @@ async def test_a_refusal_names_what_mends_it(
     holdfast: Machine, provider: Provider, behaviour: Behaviour, options: dict[str, str], said: str
 ) -> None:
     """LLM-417, LLM-419, LLM-420: in the durable step, the live error and the terminal."""
-    configure(holdfast, provider.url, **options)
+    configure(holdfast, provider.url, 0, **options)
     provider.behave = behaviour
     async with opened(holdfast) as hf:
         session = await hf.sessions.create()

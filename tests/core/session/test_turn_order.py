@@ -58,7 +58,7 @@ def nothing(context: object) -> dict[str, Any]:
     return {}
 
 
-def settings(turns: int | None = None, **limits: int) -> SessionSettings:
+def settings(turns: int | None = None, **limits: Any) -> SessionSettings:
     return SessionSettings(limits=Limits(**limits), snapshots=False, turns=turns)
 
 

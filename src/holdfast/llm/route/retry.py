@@ -43,8 +43,8 @@ class Retry(Frozen):
     chance: Callable[[], float] = random.random
     now: Callable[[], float] = time.time
     """Seconds since 1970."""
-    on_wait: Callable[[int, LLMError, int], None] | None = None
-    """Called with the attempt that failed, why, and how many milliseconds until the next."""
+    on_wait: Callable[[int, LLMError, int], Awaitable[None]] | None = None
+    """Awaited before a wait, with the attempt that failed, why, and how many milliseconds until the next."""
     on_resume: Callable[[], None] | None = None
     """Called when a wait is over and the next attempt begins."""
 
@@ -73,7 +73,7 @@ class Attempts:
             error.reword(_given_up(error, self._failed, spent, retry.limits))
             return False
         if retry.on_wait is not None:
-            retry.on_wait(self._failed, error, delay)
+            await retry.on_wait(self._failed, error, delay)
         await retry.sleep(delay / 1000)
         if retry.on_resume is not None:
             retry.on_resume()

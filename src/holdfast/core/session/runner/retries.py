@@ -1,7 +1,7 @@
 """Makes the waits between attempts at a provider turn visible: durably as an event, and as the Session's live status.
 
 Invariants
-- The event is handed to the log before the wait begins, with the time at which it ends.
+- The event is on disk before the wait begins and before the live status says so, with the time at which it ends.
 - The live status is `retry` during a wait and `busy` again when the next attempt begins."""
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def reported(log: EventLog, outbox: Outbox, of: TurnOf, clock: Clock) -> Retry:
     def announce(status: live.Status) -> None:
         log.announce(live.SessionStatus(session_id=of.session_id, status=status), location=of.location)
 
-    def on_wait(attempt: int, error: LLMError, delay: int) -> None:
+    async def on_wait(attempt: int, error: LLMError, delay: int) -> None:
         now = clock.now()
         shown = error.message[:MESSAGE_CHARACTERS]
         failed = RetryError(
@@ -36,6 +36,7 @@ def reported(log: EventLog, outbox: Outbox, of: TurnOf, clock: Clock) -> Retry:
             metadata={"next": str(now + delay)},  # the contract has texts here
         )
         outbox.submit(Retried(timestamp=now, session_id=of.session_id, attempt=attempt, error=failed))
+        await outbox.heard()
         announce(live.Retry(attempt=attempt, message=shown, next=now + delay))
 
     def on_resume() -> None:
