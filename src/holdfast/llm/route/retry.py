@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 SHORTEST_MS = 1_000
 """The wait where a server asks for less, or the back-off while that is shorter: never none at all."""
-BROKEN = ("read", "truncated", "write", "close")
-"""Kinds of Transport errors that say that a connection broke; they are repeated as long as nothing was heard on it."""
+BROKEN = ("read", "truncated")
+"""Kinds of Transport errors that say that an answer broke off; it is asked for again as long as nothing of it came."""
 
 
 class RetryLimits(Frozen):
