@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -46,12 +47,22 @@ class ManualClock:
 
     def __init__(self, now: int = 1_700_000_000_000) -> None:
         self.millis = now
+        self._sleepers: list[tuple[float, asyncio.Future[None]]] = []
 
     def now(self) -> int:
         return self.millis
 
     def advance(self, millis: int) -> None:
         self.millis += millis
+        for due, sleeper in self._sleepers:
+            if due <= self.millis and not sleeper.done():
+                sleeper.set_result(None)
+
+    async def sleep(self, seconds: float) -> None:
+        """Until the clock has been moved that far."""
+        sleeper: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._sleepers.append((self.millis + seconds * 1000, sleeper))
+        await sleeper
 
 
 @pytest.fixture

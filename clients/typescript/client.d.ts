@@ -1521,11 +1521,12 @@ export interface UserMessage {
 }
 
 export interface WaitInfo {
-  readonly kind: "blocked" | "compaction" | "owner" | "permission" | "provider" | "question" | "recovery" | "tool"
+  readonly kind: "blocked" | "compaction" | "owner" | "permission" | "provider" | "question" | "recovery" | "retry" | "tool"
   readonly since: number
   readonly what: string
   readonly ends: string
   readonly id?: string
+  readonly until?: number
 }
 
 export interface When {

@@ -82,10 +82,14 @@ class Machine:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "opencode.json").write_text(json.dumps(document), encoding="utf-8")
 
-    def use_provider(self, url: str, *, models: dict[str, Any] | None = None, **options: Any) -> None:
+    def use_provider(
+        self, url: str, *, models: dict[str, Any] | None = None, settings: dict[str, Any] | None = None, **options: Any
+    ) -> None:
+        """Failures are final, unless `settings` has another `retry`."""
         options = {"baseURL": url, **options}
         provider = {"npm": "@ai-sdk/openai-compatible", "options": options, "models": models or {"m": {}}}
-        self.configure_user(model="mock/m", provider={"mock": provider})
+        own = {"retry": {"total_seconds": 0}, **(settings or {})}
+        self.configure_user(model="mock/m", provider={"mock": provider}, holdfast=own)
 
     def start(self, *arguments: str | bytes, **environment: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(

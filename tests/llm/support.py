@@ -32,7 +32,7 @@ from holdfast.llm.request import (
     user,
 )
 from holdfast.llm.route.auth import Auth, KeyAuth
-from holdfast.llm.route.executor import Retry
+from holdfast.llm.route.retry import Retry, RetryLimits
 from holdfast.llm.route.route import Route
 from holdfast.llm.route.transport import HttpRequest, HttpResponse, Timeouts
 from holdfast.llm.stream import prepare, stream
@@ -167,17 +167,24 @@ def play(data: bytes, size: int = 0) -> Played:
 
 
 class Naps:
-    """A sleep that only remembers."""
+    """A sleep that only remembers, and moves its own clock."""
 
-    def __init__(self) -> None:
+    def __init__(self, now: float = 1_700_000_000.0) -> None:
         self.seconds: list[float] = []
+        self._began = now
 
     async def __call__(self, seconds: float) -> None:
         self.seconds.append(seconds)
 
+    def now(self) -> float:
+        return self._began + sum(self.seconds)
 
-def no_wait(**changes: Any) -> Retry:
-    return Retry(sleep=Naps(), chance=lambda: 0.5, **changes)
+
+def no_wait(total_seconds: int = 0, **changes: Any) -> Retry:
+    """One attempt, or as many as fit into the given time, which passes at once."""
+    naps = Naps()
+    limits = RetryLimits(total_seconds=total_seconds)
+    return Retry(limits, sleep=naps, now=naps.now, chance=lambda: 0.5, **changes)
 
 
 async def collect(model: Model, response: HttpResponse | Playback, request: Request | None = None) -> list[ev.Event]:

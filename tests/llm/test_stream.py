@@ -34,7 +34,7 @@ from holdfast.llm.limits import DEFAULT_LIMITS
 from holdfast.llm.model import Model
 from holdfast.llm.request import Generation, make_request, user
 from holdfast.llm.route.auth import KeyAuth
-from holdfast.llm.route.executor import Retry
+from holdfast.llm.route.retry import NO_RETRY, Retry
 from holdfast.llm.route.route import Route
 from holdfast.llm.route.transport import HttpRequest, HttpResponse, SchemeTransport
 from holdfast.llm.stream import prepare, stream
@@ -86,7 +86,7 @@ async def drain(model: Model, response: HttpResponse) -> tuple[list[ev.Event], L
     """Events in lifecycle order, and the error if it ended in one. Any other exception fails the test."""
     checker, events = LifecycleChecker(), []
     try:
-        async for batch in stream(Playback(response), model, make_request(prompt="x")):
+        async for batch in stream(Playback(response), model, make_request(prompt="x"), retry=NO_RETRY):
             for event in batch:
                 checker.see(event)
             events += batch
@@ -623,7 +623,7 @@ async def test_a_turn_that_fails_before_its_first_event_can_be_sent_again() -> N
     model = chat_model()
     prepared = prepare(model, make_request(prompt="x"))
     transport = Playback(play(b""), play(HELLO_CHAT))
-    batches = stream(transport, model, prepared)
+    batches = stream(transport, model, prepared, retry=NO_RETRY)
     async with aclosing(batches):
         with pytest.raises(LLMError, match="truncated"):
             await anext(batches)

@@ -19,6 +19,7 @@ from holdfast.llm.protocols.gemini import Gemini
 from holdfast.llm.protocols.openai_chat import OpenAIChat
 from holdfast.llm.protocols.openai_responses import OpenAIResponses
 from holdfast.llm.request import ToolDefinition, make_request
+from holdfast.llm.route.retry import NO_RETRY
 from holdfast.llm.route.route import Route
 from holdfast.llm.route.transport import HttpRequest
 from holdfast.llm.stream import prepare
@@ -223,7 +224,7 @@ async def test_a_provider_that_fails_says_so_itself() -> None:
     """LLM-342: its own reason, not that of a missing answer."""
     transport = Frames({"error": {"message": "slow down", "code": "rate_limit_exceeded"}})
     with pytest.raises(LLMError, match="slow down") as failed:
-        await generate_object(transport, MODEL, ASK, City, repair=True)
+        await generate_object(transport, MODEL, ASK, City, repair=True, retry=NO_RETRY)
     assert (failed.value.reason, failed.value.retryable) == ("RateLimit", True)
 
 

@@ -12,7 +12,7 @@ from holdfast.llm import event as ev
 from holdfast.llm.errors import LLMError
 from holdfast.llm.model import Model
 from holdfast.llm.request import make_request
-from holdfast.llm.route.executor import Retry
+from holdfast.llm.route.retry import Retry
 from holdfast.llm.route.transport import HttpResponse, Timeouts
 from holdfast.llm.stream import stream
 
@@ -76,7 +76,7 @@ async def test_waiting_for_the_head_and_for_the_next_attempt_counts(model: Model
     assert is_total(await failure(model, Playback(never)))
     with pytest.raises(LLMError) as caught:
         async for _ in stream(
-            Playback(Played([b"no"], 503)), model, make_request(prompt="x"), retry=Retry(base_ms=60_000, cap_ms=60_000)
+            Playback(Played([b"no"], 503)), model, make_request(prompt="x"), retry=Retry(base_ms=30_000)
         ):
             pass
     assert is_total(caught.value)

@@ -66,7 +66,7 @@ class Screen:
             case "tool.failed":
                 self.note(f"! {data['error']['message']}")
             case "retried":
-                self.note(f"! {data['error']['message']}; trying again")
+                self.note(f"! {data['error']['message']} {_next_attempt(data)}")
             case "compaction.started":
                 self.note("… summarising older history")
             case "session.error":
@@ -151,6 +151,13 @@ def fields(event: Event) -> dict[str, Any]:
 
 def _block(data: dict[str, Any]) -> tuple[str, str]:
     return data["assistantMessageID"], data["textID"]
+
+
+def _next_attempt(data: dict[str, Any]) -> str:
+    """When a turn that failed is tried again."""
+    due = data["error"].get("metadata", {}).get("next")
+    wait = f" in {max(0, int(due) - int(data['timestamp'])) / 1000:.1f} s" if due else ""
+    return f"Trying again{wait} (attempt {data['attempt'] + 1})."
 
 
 def _told(given: dict[str, Any]) -> str:

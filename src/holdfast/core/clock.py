@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import time
 from typing import Protocol
@@ -23,10 +24,16 @@ class Clock(Protocol):
     def now(self) -> int:
         """Milliseconds since the Unix epoch."""
 
+    async def sleep(self, seconds: float) -> None:
+        """Until that much time has passed."""
+
 
 class SystemClock:
     def now(self) -> int:
         return time.time_ns() // 1_000_000
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
 
 
 class Ids:

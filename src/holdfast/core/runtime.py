@@ -207,7 +207,7 @@ class Runtime:
             reverts=Reverts(self.log, self.store, self.execution, self.locations, self._clock),
             moves=Moves(self.log, self.store, self.execution, self.project, self._clock, Git(self._environment)),
             recovery=self.recovery,
-            waits=Waits(self.database, self.store, self.execution, self._ownership),
+            waits=Waits(self.database, self.store, self.execution, self._ownership, self._clock),
             ids=self._ids,
             clock=self._clock,
         )

@@ -37,6 +37,7 @@ Reason = Literal[
     "UnknownProvider",
 ]
 OVERFLOW = "context-overflow"
+MODEL_NOT_FOUND = "model-not-found"
 REFUSED = (400, 404, 409, 413, 422)
 EXCERPT = 500
 BODY_LIMIT = 16_384
@@ -74,6 +75,7 @@ class LLMError(Exception):
         usage: Usage | None = None,
         tokens: tuple[int, ...] = (),
         diagnostics: Diagnostics | None = None,
+        said: str = "",
     ) -> None:
         super().__init__(message)
         self.reason = reason
@@ -89,14 +91,20 @@ class LLMError(Exception):
         self.usage = usage
         self.tokens = tokens
         self.diagnostics = diagnostics
+        self.said = said
+        """The provider's own words, in short; not kept with the error."""
+
+    def reword(self, message: str) -> None:
+        self.message = message
+        self.args = (message,)
 
     def redact(self, secrets: Iterable[str]) -> None:
         """Take out what was sent and came back in what the provider said."""
         secrets = tuple(secrets)
-        self.message = redact(self.message, secrets)
+        self.reword(redact(self.message, secrets))
+        self.said = redact(self.said, secrets)
         self.raw = redact(self.raw, secrets) if self.raw is not None else None
         self.code = redact(self.code, secrets) if self.code is not None else None
-        self.args = (self.message,)
 
     def encode(self) -> dict[str, Any]:
         """As plain JSON, for the durable record."""
@@ -181,6 +189,8 @@ def classify(status: int | None, body: Any, text: str, code: str | None = None) 
         return Verdict("Authentication", kind="insufficient-permissions")
     if status == 408:
         return Verdict("Transport", kind="timeout", retryable=True)
+    if (status is None or status in REFUSED) and (_NO_MODEL_CODES.intersection(words) or re.search(_NO_MODEL, low)):
+        return Verdict("InvalidRequest", kind=MODEL_NOT_FOUND)
     if status in REFUSED:
         return Verdict("ContentPolicy") if re.search(_POLICY, low) else Verdict("InvalidRequest")
     if status is not None and status >= 500:
@@ -188,6 +198,21 @@ def classify(status: int | None, body: Any, text: str, code: str | None = None) 
     if re.search(_POLICY, low):
         return Verdict("ContentPolicy")
     return known or Verdict("UnknownProvider")
+
+
+def spoken(body: Any) -> str:
+    """The sentence in which a provider says what failed, wherever its error object has it."""
+    body = _unwrapped(body)
+    if not isinstance(body, dict):
+        return ""
+    error = body.get("error")
+    found = (
+        error.get("message") if isinstance(error, dict) else error,
+        body.get("message"),
+        body.get("Message"),
+        body.get("detail"),
+    )
+    return next((text for text in found if isinstance(text, str) and text.strip()), "")
 
 
 def is_overflow(text: str) -> bool:
@@ -262,12 +287,17 @@ _INTERNAL = Verdict("ProviderInternal", retryable=True)
 _BY_CODE: dict[str, Verdict] = {
     "rate_limit_error": _RATE,
     "rate_limit_exceeded": _RATE,
+    "too_many_requests": _RATE,
     "throttlingException": _RATE,
     "ThrottlingException": _RATE,
     "ModelNotReadyException": _RATE,
     "ServiceQuotaExceededException": Verdict("QuotaExceeded"),
     "insufficient_quota": Verdict("QuotaExceeded"),
     "billing_error": Verdict("QuotaExceeded"),
+    "billing_hard_limit_reached": Verdict("QuotaExceeded"),
+    "insufficient_balance": Verdict("QuotaExceeded"),
+    "insufficient_credits": Verdict("QuotaExceeded"),
+    "payment_required": Verdict("QuotaExceeded"),
     "authentication_error": Verdict("Authentication", kind="invalid"),
     "invalid_api_key": Verdict("Authentication", kind="invalid"),
     "API_KEY_INVALID": Verdict("Authentication", kind="invalid"),
@@ -282,6 +312,16 @@ _BY_CODE: dict[str, Verdict] = {
     "content_policy_violation": Verdict("ContentPolicy"),
     "content_filter": Verdict("ContentPolicy"),
     "overloaded_error": _INTERNAL,
+    "overloaded": _INTERNAL,
+    "server_overloaded": _INTERNAL,
+    "server_is_overloaded": _INTERNAL,
+    "engine_overloaded": _INTERNAL,
+    "engine_overloaded_error": _INTERNAL,
+    "model_overloaded": _INTERNAL,
+    "service_unavailable": _INTERNAL,
+    "slow_down": _INTERNAL,
+    "internal_error": _INTERNAL,
+    "internal_server_error": _INTERNAL,
     "api_error": _INTERNAL,
     "timeout_error": _INTERNAL,
     "server_error": _INTERNAL,
@@ -306,6 +346,12 @@ _BY_CODE: dict[str, Verdict] = {
 # long and anything.
 _QUOTA = r"insufficient[ _]quota|quota exceeded|exceeded your (current )?quota"
 _CREDIT = r"credit balance|insufficient (credits|funds|balance)"
+_NO_MODEL_CODES = frozenset({"model_not_found", "model_not_available", "unknown_model", "invalid_model"})
+_NO_MODEL = (
+    r"\bmodel:? \S{1,120} (was |is )?(not found|does not exist|not exist)|\bmodel (not found|does not exist|not exist)"
+    r"|no such model|unknown model|invalid model|not a valid model|model identifier is invalid"
+    r"|models/\S{1,120} is not found|\"message\": ?\"model: "
+)
 _POLICY = r"content[ _]policy|content management policy|usage polic(y|ies)|safety (system|policy)"
 _NEVER_OVERFLOW = r"^\s*(throttling error:|service unavailable:)|rate limit|too many requests|wait before trying again"
 _SECONDS = r"(\d{1,9}(?:\.\d{1,9})?)s"

@@ -171,6 +171,15 @@ class Emitter:
         else:
             self._doubtful.append(call)
 
+    def close_whole_call(self, call: OpenCall) -> None:
+        """Another call begins. If the arguments so far are a whole object, the call is made now; otherwise it stays
+        open, since some vendors send the arguments of several calls in turn."""
+        if call.id in self._calls and _is_object("".join(call.pieces)):
+            self.close_call(call)
+
+    def is_open(self, call: OpenCall) -> bool:
+        return call.id in self._calls
+
     def close_call(self, call: OpenCall, *, arguments: str | None = None, cut: bool = False) -> None:
         """The arguments are complete. `arguments`, when given, counts instead of the deltas; `cut` says that the output
         limit ended them, in which case what is no whole object is dropped."""

@@ -62,6 +62,8 @@ class Model(Frozen):
     compatibility: Literal["gemini", "moonshot"] | None = None
     """Whose JSON Schema dialect its tools need, before the protocol's own."""
     capabilities: Capabilities = Capabilities()
+    credential_fix: str = ""
+    """How to give the provider another credential, in a sentence for people."""
 
 
 def resolve(model: Model, request: Request) -> Request:

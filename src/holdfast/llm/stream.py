@@ -10,13 +10,24 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from holdfast.llm.errors import LLMError, classify, excerpt, invalid_output, invalid_request, redact, sent_secrets
+from holdfast.llm.errors import (
+    LLMError,
+    classify,
+    excerpt,
+    invalid_output,
+    invalid_request,
+    redact,
+    sent_secrets,
+    spoken,
+)
 from holdfast.llm.event import Finish, ProviderError
+from holdfast.llm.explain import explain, reported
 from holdfast.llm.limits import DEFAULT_LIMITS, AnswerLimits, AnswerTooLarge
 from holdfast.llm.model import Model, resolve
 from holdfast.llm.response import Fold, Response
 from holdfast.llm.route.auth import refresh
-from holdfast.llm.route.executor import DEFAULT_RETRY, Retry, exchange, read_bounded
+from holdfast.llm.route.executor import exchange, read_bounded
+from holdfast.llm.route.retry import DEFAULT_RETRY, Attempts, Retry
 from holdfast.llm.route.transport import HttpRequest, HttpResponse, Transport, content_type
 from holdfast.schema.codec import decode_any
 from holdfast.schema.frozen import Frozen
@@ -99,8 +110,9 @@ def stream(
     pace: Pace | None = None,
 ) -> AsyncGenerator[list[Event], None]:
     """Events in order, grouped by network read, or by slices of a large one. Closing the iterator, or cancelling,
-    releases the connection. `before` is awaited when everything is ready; nothing is sent until it returns. An answer
-    that exceeds `limits` raises AnswerTooLarge after the events before it; `pace` says how fast it is read."""
+    releases the connection. `retry` says which failures before any output are tried again, and when. `before` is
+    awaited when everything is ready; nothing is sent until it returns. An answer that exceeds `limits` raises
+    AnswerTooLarge after the events before it; `pace` says how fast it is read."""
     prepared = request if isinstance(request, Prepared) else prepare(model, request)
     batches = _stream(transport, prepared, retry, before, limits, pace)
     total = model.route.timeouts.total
@@ -146,12 +158,53 @@ async def _stream(
     limits: AnswerLimits,
     pace: Pace | None,
 ) -> AsyncGenerator[list[Event], None]:
+    """Attempts until one has output or fails for good. Each is signed anew: credentials and signatures expire."""
+    model = prepared.model
+    attempts = Attempts(retry)
+    while True:
+        has_output = False
+        report: ProviderError | None = None
+        try:
+            await refresh(model.route.auth)
+            request = http_request(prepared, limits)
+            if before is not None:
+                await before()
+                before = None
+            async with aclosing(_attempt(transport, prepared, request, retry.now, limits, pace)) as batches:
+                async for batch in batches:
+                    if isinstance(last := batch[-1], ProviderError):
+                        failed = reported(last, model)
+                        report = msgspec.structs.replace(last, message=failed.message)
+                        batch = [*batch[:-1], report]
+                        if len(batch) == 1 and not has_output:
+                            break
+                    has_output = True
+                    yield batch
+                else:
+                    return
+        except LLMError as error:
+            explain(error, model)
+            if has_output:
+                raise
+            failed = error
+        if await attempts.again(failed):
+            continue
+        if report is None:
+            raise failed
+        yield [msgspec.structs.replace(report, message=failed.message)]
+        return
+
+
+async def _attempt(
+    transport: Transport,
+    prepared: Prepared,
+    request: HttpRequest,
+    now: Callable[[], float],
+    limits: AnswerLimits,
+    pace: Pace | None,
+) -> AsyncGenerator[list[Event], None]:
     model, route = prepared.model, prepared.model.route
-    await refresh(route.auth)
-    request = http_request(prepared, limits)
     secrets = (*route.auth.secrets(), *sent_secrets(request.url, request.headers))
-    if before is not None:
-        await before()
     if route.transport == "websocket":
         from holdfast.llm.route.websocket import socket_turn
 
@@ -165,7 +218,7 @@ async def _stream(
                 error.redact(secrets)
                 raise
             # There was no socket and nothing was sent: this turn goes over HTTP.
-    response = await exchange(transport, request, secrets, retry)
+    response = await exchange(transport, request, secrets, now)
     decoder = route.protocol.decoder(model, prepared.request, limits)
     decoding = Decoding(decoder, limits)
     try:
@@ -195,7 +248,7 @@ async def _stream(
         raise AnswerTooLarge("one event of the stream", limits.frame_bytes, "frame_bytes") from error
     except LLMError as error:
         if error.kind == "read":
-            error.message = f"Failed to read {model.provider}/{route.id} stream: {error.message}"
+            error.reword(f"Failed to read {model.provider}/{route.id} stream: {error.message}")
         if error.usage is None and error.reason == "Transport":
             error.usage = _used(decoder)
         error.redact(secrets)
@@ -317,4 +370,5 @@ def _error_in_success(body: dict[str, object], text: str) -> LLMError:
         classification=verdict.classification,
         retryable=verdict.retryable,
         status=200,
+        said=excerpt(spoken(body) or text),
     )

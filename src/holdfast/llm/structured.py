@@ -16,7 +16,7 @@ from holdfast.llm.json_schema import violation
 from holdfast.llm.model import deep_merge
 from holdfast.llm.request import Message, Request, ToolChoice, ToolDefinition, tool_result, user
 from holdfast.llm.response import Response, fold
-from holdfast.llm.route.executor import DEFAULT_RETRY, Retry
+from holdfast.llm.route.retry import DEFAULT_RETRY, Retry
 from holdfast.llm.stream import stream
 from holdfast.llm.tool_schema import DEFINITIONS, open_root, schema_of
 from holdfast.schema.codec import decode_any

@@ -9,13 +9,15 @@ from holdfast.schema.record import Record
 
 
 class WaitInfo(Record):
-    kind: Literal["provider", "tool", "permission", "question", "owner", "compaction", "blocked", "recovery"]
+    kind: Literal["provider", "retry", "tool", "permission", "question", "owner", "compaction", "blocked", "recovery"]
     since: int
     """In milliseconds since the epoch."""
     what: str
     ends: str
     """What will end it."""
     id: str | None = None
+    until: int | None = None
+    """When it ends by itself, in milliseconds since the epoch, where that is known: the next attempt of a `retry`."""
 
 
 Stage = Literal["promoted", "compacting", "between", "dispatched", "answering", "waiting"]

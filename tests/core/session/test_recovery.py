@@ -28,9 +28,10 @@ from tests.core.session.support_lab import (
 )
 from tests.llm.support import chunk, sse
 
+from holdfast.core.session.runner.turn import Limits
 from holdfast.core.session.settings import RecoveryPolicy, SessionSettings
 from holdfast.llm.errors import LLMError
-from holdfast.llm.route import executor
+from holdfast.llm.route.retry import RetryLimits
 from holdfast.schema.prompt import Prompt
 from holdfast.schema.session_message import AssistantMessage, ToolError, ToolPart
 
@@ -289,19 +290,19 @@ async def test_a_compaction_that_died_is_closed_by_the_next_drain(tmp_path: Path
 # -- retries and status ----------------------------------------------------------------------------------------------
 
 
-async def test_retries_are_bounded_durable_and_announced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_retries_are_bounded_durable_and_announced(tmp_path: Path) -> None:
     """SES-140, SES-076: before any output a retryable failure is tried again, recorded with its number, and the status
     says when; the drain is busy before and idle after."""
-    monkeypatch.setattr(executor.Retry, "__new__", _without_waiting(executor.Retry.__new__))
     provider = Provider(refuses("busy", 503), refuses("busy", 503), says("made it"))
-    async with Lab(tmp_path, provider) as runtime, announced(runtime) as heard:
+    bounded = SessionSettings(limits=Limits(retry=RetryLimits(total_seconds=2)), snapshots=False)
+    async with Lab(tmp_path, provider, clock=QuickClock(), settings=bounded) as runtime, announced(runtime) as heard:
         session = await new_session(runtime, model=LAB)
         await runtime.sessions.prompt(session.id, Prompt(text="go"))
         await runtime.sessions.wait(session.id)
         states = [item["status"] for item in live(heard, "session.status")]
-        assert [state["type"] for state in states] == ["busy", "retry", "retry", "idle"]
-        assert [state["attempt"] for state in states[1:3]] == [1, 2]
-        assert all(state["next"] > 0 and "busy" in state["message"] for state in states[1:3])
+        assert [state["type"] for state in states] == ["busy", "retry", "busy", "retry", "busy", "idle"]
+        assert [state["attempt"] for state in states[1:5:2]] == [1, 2]
+        assert all(state["next"] > 0 and "busy" in state["message"] for state in states[1:5:2])
         assert (await event_types(runtime, session.id)).count("retried") == 2
         provider.replies[3:] = [refuses("busy", 503)] * 9
         await runtime.sessions.prompt(session.id, Prompt(text="again"), resume=False)
@@ -323,11 +324,11 @@ async def test_nothing_is_retried_after_output(tmp_path: Path) -> None:
         assert "retried" not in await event_types(runtime, session.id)
 
 
-def _without_waiting(new: Any) -> Any:
-    async def at_once(seconds: float) -> None:
-        await asyncio.sleep(0)
+class QuickClock(ManualClock):
+    """Time passes as soon as somebody waits for it."""
 
-    return lambda cls, *args, **options: new(cls, *args, **{"sleep": at_once, **options})
+    async def sleep(self, seconds: float) -> None:
+        self.advance(round(seconds * 1000))
 
 
 # -- waits -----------------------------------------------------------------------------------------------------------

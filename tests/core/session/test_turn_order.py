@@ -47,6 +47,7 @@ from holdfast.core.session.runner.turn import Limits
 from holdfast.core.session.settings import SessionSettings
 from holdfast.core.tool.stop import Stopped
 from holdfast.llm.errors import LLMError
+from holdfast.llm.route.retry import RetryLimits
 from holdfast.schema.model import ModelRef
 from holdfast.schema.prompt import Prompt
 from holdfast.schema.session_message import AssistantMessage, ToolPart
@@ -58,7 +59,7 @@ def nothing(context: object) -> dict[str, Any]:
     return {}
 
 
-def settings(turns: int | None = None, **limits: int) -> SessionSettings:
+def settings(turns: int | None = None, **limits: Any) -> SessionSettings:
     return SessionSettings(limits=Limits(**limits), snapshots=False, turns=turns)
 
 
@@ -622,7 +623,7 @@ async def test_an_undecodable_call_is_failed_and_the_model_hears_of_it(tmp_path:
 async def test_what_creates_an_assistant_message(tmp_path: Path) -> None:
     """SES-099: a finish without content does; an empty stream is a failure and is recorded as one."""
     provider = Provider(Reply(ending()), Reply([b": nothing\n\n"]))
-    async with Lab(tmp_path, provider) as runtime:
+    async with Lab(tmp_path, provider, settings=settings(retry=RetryLimits(total_seconds=0))) as runtime:
         session = await new_session(runtime, model=LAB)
         await say(runtime, session.id, "go")
         await runtime.sessions.wait(session.id)

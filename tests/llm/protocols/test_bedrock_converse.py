@@ -788,6 +788,17 @@ def finished(reason: str, counted: ev.Usage | None = USAGE, native: str | None =
     return [ev.StepFinish(reason, counted, metadata=metadata), ev.Finish(reason, counted, metadata)]
 
 
+def test_the_turn_ends_with_stop_and_usage() -> None:
+    """LLM-426: not only when the connection closes."""
+    framing, decoder = AwsFrames(1 << 20), ConverseDecoder()
+    for document in framing.feed(delta(text="x") + stop() + end()):
+        decoder.feed(document)
+    assert not decoder.done
+    (document,) = framing.feed(usage(**COUNTED))
+    assert decoder.feed(document) == finished("stop", native="end_turn")
+    assert (decoder.done, decoder.finish()) == (True, [])
+
+
 def test_text() -> None:
     """LLM-297: text has no start of its own; the finish comes with the usage that follows the stop."""
     assert decode(BEGIN, delta(text="Hel"), delta(text="lo"), delta(text=""), stop(), end(), usage(**COUNTED)) == [

@@ -28,7 +28,7 @@ from holdfast.llm.request import (
     user,
 )
 from holdfast.llm.response import fold
-from holdfast.llm.route.executor import Retry
+from holdfast.llm.route.retry import NO_RETRY
 from holdfast.llm.route.transport import HttpRequest
 from holdfast.llm.stream import stream
 from holdfast.schema.codec import decode_any
@@ -56,12 +56,12 @@ def decode(*chunks: Any, end: bool = True) -> list[ev.Event]:
 STOP = chunk(reason="STOP")
 
 
-def test_the_mark_at_the_end_of_other_streams_is_dropped() -> None:
-    """LLM-361: gateways send it here too."""
+def test_the_mark_at_the_end_of_other_streams_ends_the_turn() -> None:
+    """LLM-426: gateways send it here too."""
     decoder = GeminiDecoder(lambda: "turn")
     decoder.feed(msgspec.json.encode(STOP))
-    assert decoder.feed(b"[DONE]") == []
-    assert isinstance(decoder.finish()[-1], ev.Finish)
+    assert isinstance(decoder.feed(b"[DONE]")[-1], ev.Finish)
+    assert (decoder.done, decoder.finish()) == (True, [])
 
 
 def finishes(reason: str, usage: ev.Usage | None = None, **native: Any) -> list[ev.Event]:
@@ -490,7 +490,7 @@ class Canned:
 
 
 async def events_of(transport: Canned, request: Request) -> list[ev.Event]:
-    batches = stream(transport, model(), request, retry=Retry(attempts=1))
+    batches = stream(transport, model(), request, retry=NO_RETRY)
     return [event async for batch in batches for event in batch]
 
 
@@ -534,7 +534,7 @@ def violation(quota: str) -> dict[str, Any]:
         ),
         (google_error(403, "PERMISSION_DENIED", "no"), ("Authentication", "insufficient-permissions", False, None)),
         (google_error(504, "DEADLINE_EXCEEDED", "slow"), ("ProviderInternal", None, True, None)),
-        (google_error(404, "NOT_FOUND", "no such model"), ("InvalidRequest", None, False, None)),
+        (google_error(404, "NOT_FOUND", "no such model"), ("InvalidRequest", "model-not-found", False, None)),
     ],
 )
 async def test_errors_before_the_stream(answer: dict[str, Any], expected: tuple[Any, ...], *, wrapped: bool) -> None:

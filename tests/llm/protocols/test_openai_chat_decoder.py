@@ -204,6 +204,56 @@ def test_calls_are_emitted_with_the_finish_reason_and_not_later() -> None:
     assert machine.finish() == []
 
 
+def test_a_call_is_made_when_the_next_one_begins() -> None:
+    """LLM-068, LLM-425: its tool need not wait for the end of the stream."""
+    reading = decoder()
+    assert reading.feed(encode(chunk(call_delta(0, "a", "f", '{"x":')))) != []
+    assert not _calls(reading.feed(encode(chunk(call_delta(0, arguments="1}")))))
+    assert _calls(reading.feed(encode(chunk(call_delta(1, "b", "g", ""))))) == [ev.ToolCall("a", "f", {"x": 1})]
+    assert not _calls(reading.feed(encode(chunk(call_delta(1, arguments="{}")))))
+    assert _calls(reading.feed(encode(chunk(call_delta(2, "c", "h", "{}"))))) == [ev.ToolCall("b", "g", {})]
+    assert _calls(reading.feed(encode(chunk(finish="tool_calls")))) == [ev.ToolCall("c", "h", {})]
+
+
+def test_a_call_whose_arguments_are_not_whole_waits_for_the_rest() -> None:
+    """LLM-425: some vendors send the arguments of several calls in turn."""
+    events = said(
+        chunk(call_delta(0, "a", "f", "{")),
+        chunk(call_delta(1, "b", "g", "{}")),
+        chunk(call_delta(0, arguments='"x":1}')),
+        chunk(call_delta(1, arguments=" ")),
+        chunk(finish="tool_calls"),
+    )
+    assert _calls(events) == [ev.ToolCall("a", "f", {"x": 1}), ev.ToolCall("b", "g", {})]
+
+
+def test_arguments_that_go_on_after_their_call_was_made_are_unreadable() -> None:
+    """LLM-425: the tool runs already; white space is nothing."""
+    begun = (
+        chunk(call_delta(0, "a", "f", "{}")),
+        chunk(call_delta(1, "b", "g", "{")),
+        chunk(call_delta(0, arguments="\n")),
+    )
+    events, error = refused(decoder(), *begun, chunk(call_delta(0, arguments='{"x":1}')))
+    assert _calls(events) == [ev.ToolCall("a", "f", {})]
+    assert (error.reason, "arguments of f" in error.message) == ("InvalidProviderOutput", True)
+
+
+def test_the_mark_at_the_end_ends_the_turn() -> None:
+    """LLM-426: with the usage before it, whenever the connection closes."""
+    reading = decoder()
+    reading.feed(encode(STOP))
+    reading.feed(encode({"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 1}}))
+    last = reading.feed(b"[DONE]")[-1]
+    assert isinstance(last, ev.Finish)
+    assert last.usage is not None
+    assert (last.usage.input, reading.done, reading.finish()) == (3, True, [])
+
+
+def _calls(events: list[ev.Event]) -> list[ev.Event]:
+    return [event for event in events if isinstance(event, ev.ToolCall)]
+
+
 def test_a_forced_call_ends_with_stop() -> None:
     """LLM-101"""
     assert said(chunk(call_delta(0, "c", "f", "{}")), STOP)[-1] == ev.Finish(

@@ -1,4 +1,4 @@
-"""Retries before a successful status, and errors with what is needed to understand them."""
+"""One exchange: how long the server asks to wait, and errors with what is needed to understand them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.llm.support import HELLO_CHAT, KEY, Naps, Playback, Played, play
+from tests.llm.support import KEY, Playback, Played
 
 from holdfast.llm.errors import BODY_LIMIT, REDACTED, Diagnostics, LLMError
-from holdfast.llm.route.executor import Retry, exchange, rate_limits, read_bounded, retry_after
+from holdfast.llm.route.executor import exchange, rate_limits, read_bounded, retry_after
 from holdfast.llm.route.transport import HttpRequest, HttpResponse
 from holdfast.schema.codec import encode
 
@@ -26,23 +26,14 @@ def answer(status: int, body: bytes = b"no", **headers: str) -> Played:
     return Played([body], status, {name.replace("_", "-"): value for name, value in headers.items()})
 
 
-class Attempts:
-    """An exchange with everything that it waits for made visible."""
+class Exchange:
+    """One exchange with given answers."""
 
     def __init__(self, *answers: HttpResponse | LLMError, **changes: Any) -> None:
         self.transport = Playback(*answers)
-        self.naps = Naps()
-        self.retried: list[tuple[int, str, int]] = []
-        self.retry = Retry(
-            sleep=self.naps,
-            chance=lambda: 0.5,
-            now=lambda: NOW,
-            on_retry=lambda attempt, error, delay: self.retried.append((attempt, error.reason, delay)),
-            **changes,
-        )
 
     async def run(self) -> HttpResponse:
-        return await exchange(self.transport, REQUEST, (KEY,), self.retry)
+        return await exchange(self.transport, REQUEST, (KEY,), lambda: NOW)
 
     async def fail(self) -> LLMError:
         with pytest.raises(LLMError) as caught:
@@ -52,80 +43,6 @@ class Attempts:
     @property
     def count(self) -> int:
         return len(self.transport.requests)
-
-
-# -- how often -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("status", [429, 500, 502, 503, 529])
-async def test_two_more_attempts_for_what_may_pass(status: int) -> None:
-    """LLM-350, LLM-351"""
-    attempts = Attempts(answer(status))
-    error = await attempts.fail()
-    assert error.status == status
-    assert attempts.count == 3
-    assert attempts.naps.seconds == [0.5, 1.0]
-    assert [delay for _, _, delay in attempts.retried] == [500, 1000]
-
-
-async def test_the_next_attempt_may_succeed_with_the_same_request() -> None:
-    """LLM-350"""
-    good = play(HELLO_CHAT)
-    failed = answer(503)
-    attempts = Attempts(failed, good)
-    assert await attempts.run() is good
-    assert attempts.transport.requests == [REQUEST, REQUEST]
-    assert (failed.closed, good.closed) == (1, 0)
-
-
-@pytest.mark.parametrize("status", [400, 401, 402, 403, 404, 409, 413, 422, 418, 301])
-async def test_one_attempt_for_what_will_not_pass(status: int) -> None:
-    """LLM-350"""
-    attempts = Attempts(answer(status))
-    await attempts.fail()
-    assert (attempts.count, attempts.naps.seconds) == (1, [])
-
-
-async def test_a_used_up_quota_is_not_tried_again() -> None:
-    """LLM-352"""
-    attempts = Attempts(answer(429, b"You exceeded your current quota", retry_after="1"))
-    assert (await attempts.fail()).reason == "QuotaExceeded"
-    assert attempts.count == 1
-
-
-async def test_a_failure_to_connect_is_tried_again_and_another_is_not() -> None:
-    """LLM-352"""
-    attempts = Attempts(LLMError("Transport", "refused", kind="connect", retryable=True), play(HELLO_CHAT))
-    await attempts.run()
-    assert attempts.count == 2
-    attempts = Attempts(LLMError("Transport", "read", kind="read"))
-    await attempts.fail()
-    assert attempts.count == 1
-
-
-async def test_attempts_cap_and_base_can_be_set() -> None:
-    """LLM-352"""
-    attempts = Attempts(answer(500), attempts=6, base_ms=100, cap_ms=500)
-    await attempts.fail()
-    assert attempts.naps.seconds == [0.1, 0.2, 0.4, 0.5, 0.5]
-    assert [attempt for attempt, _, _ in attempts.retried] == [1, 2, 3, 4, 5]
-
-
-@pytest.mark.parametrize(("chance", "seconds"), [(0.0, 0.4), (1.0, 0.6)])
-async def test_the_wait_varies_by_a_fifth(chance: float, seconds: float) -> None:
-    """LLM-351"""
-    attempts = Attempts(answer(500), attempts=2)
-    attempts.retry = attempts.retry.but(chance=lambda: chance)
-    await attempts.fail()
-    assert attempts.naps.seconds == [pytest.approx(seconds, abs=0.002)]
-
-
-async def test_the_wait_never_exceeds_ten_seconds_by_itself() -> None:
-    """LLM-351"""
-    attempts = Attempts(answer(500), attempts=12)
-    await attempts.fail()
-    assert max(attempts.naps.seconds) == 10.0
-    assert Retry().cap_ms == 10_000
 
 
 # -- how long the server asks ----------------------------------------------------------------------------------------
@@ -186,25 +103,10 @@ def test_no_header_breaks_it(one: str, two: str) -> None:
     assert found is None or found >= 0
 
 
-async def test_the_asked_wait_is_kept_up_to_the_cap() -> None:
-    """LLM-351"""
-    attempts = Attempts(answer(429, retry_after_ms="10000"), answer(503, retry_after="0"), play(HELLO_CHAT))
-    await attempts.run()
-    assert attempts.naps.seconds == [10.0, 0.0]
-
-
-async def test_more_than_the_cap_is_not_waited_for() -> None:
-    """LLM-352: the error says how long, so that the session can."""
-    attempts = Attempts(answer(429, retry_after="11"))
-    error = await attempts.fail()
-    assert (error.reason, error.retryable, error.retry_after_ms) == ("RateLimit", True, 11_000)
-    assert (attempts.count, attempts.naps.seconds) == (1, [])
-
-
 async def test_google_says_it_in_the_body() -> None:
     """LLM-332"""
     body = {"error": {"status": "RESOURCE_EXHAUSTED", "details": [{"@type": "RetryInfo", "retryDelay": "12.5s"}]}}
-    error = await Attempts(answer(429, encode(body))).fail()
+    error = await Exchange(answer(429, encode(body))).fail()
     assert error.retry_after_ms == 12_500
 
 
@@ -213,7 +115,7 @@ async def test_google_says_it_in_the_body() -> None:
 
 async def test_an_error_has_everything_needed_to_find_it() -> None:
     """LLM-338, LLM-340"""
-    error = await Attempts(
+    error = await Exchange(
         answer(
             400,
             b'{"error":{"message":"bad field","api_key":"abcdef"}}',
@@ -248,7 +150,7 @@ async def test_an_error_has_everything_needed_to_find_it() -> None:
 )
 async def test_the_request_id_under_any_name(name: str) -> None:
     """LLM-338"""
-    error = await Attempts(Played([b"no"], 400, {name: "id-1"})).fail()
+    error = await Exchange(Played([b"no"], 400, {name: "id-1"})).fail()
     assert error.diagnostics is not None
     assert error.diagnostics.request_id == "id-1"
 
@@ -274,7 +176,7 @@ def test_rate_limits_in_both_spellings() -> None:
 @pytest.mark.parametrize(("size", "in_message"), [(500, True), (501, False), (BODY_LIMIT, False)])
 async def test_only_a_short_body_is_in_the_message(size: int, in_message: bool) -> None:
     """LLM-338"""
-    error = await Attempts(answer(400, b"y" * size)).fail()
+    error = await Exchange(answer(400, b"y" * size)).fail()
     assert ("yyy" in error.message) is in_message
     assert error.diagnostics is not None
     assert (error.diagnostics.body, error.diagnostics.body_truncated) == ("y" * size, False)
@@ -284,7 +186,7 @@ async def test_only_a_short_body_is_in_the_message(size: int, in_message: bool) 
 async def test_a_long_body_is_cut_and_the_rest_not_read(size: int) -> None:
     """LLM-338, LLM-363"""
     response = Played([b"y" * 4096] * (size // 4096 + 1), 400, {})
-    error = await Attempts(response).fail()
+    error = await Exchange(response).fail()
     assert error.diagnostics is not None
     assert (len(error.diagnostics.body or ""), error.diagnostics.body_truncated) == (BODY_LIMIT, True)
     assert response.read <= BODY_LIMIT // 4096 + 2
@@ -294,18 +196,17 @@ async def test_a_long_body_is_cut_and_the_rest_not_read(size: int) -> None:
 @pytest.mark.parametrize("offset", range(BODY_LIMIT - len(KEY) - 2, BODY_LIMIT + 2))
 async def test_a_secret_at_the_cut_is_not_shown_in_part(offset: int) -> None:
     """LLM-339"""
-    error = await Attempts(answer(400, b"y" * offset + KEY.encode() + b"z" * 100)).fail()
+    error = await Exchange(answer(400, b"y" * offset + KEY.encode() + b"z" * 100)).fail()
     assert error.diagnostics is not None
     assert KEY[:6] not in (error.diagnostics.body or "")
 
 
 async def test_a_body_that_breaks_off_does_not_hide_the_status() -> None:
-    """LLM-331, LLM-350: what is known is enough to try again."""
+    """LLM-331, LLM-410: what is known is enough to try again."""
     broken = LLMError("Transport", "reset", kind="read")
-    attempts = Attempts(Played([b"over", broken], 503, {}), play(HELLO_CHAT))
-    await attempts.run()
-    assert attempts.count == 2
-    error = await Attempts(Played([b"slow", broken], 429, {})).fail()
+    error = await Exchange(Played([b"over", broken], 503, {})).fail()
+    assert (error.status, error.retryable) == (503, True)
+    error = await Exchange(Played([b"slow", broken], 429, {})).fail()
     assert (error.reason, error.status) == ("RateLimit", 429)
     assert error.diagnostics is not None
     assert (error.diagnostics.body, error.diagnostics.body_truncated) == ("slow", True)
@@ -317,13 +218,13 @@ async def test_a_body_that_breaks_off_does_not_hide_the_status() -> None:
 async def test_any_body_gives_an_error(body: bytes) -> None:
     """LLM-331"""
     for status in (400, 429, 500):
-        assert (await Attempts(answer(status, body)).fail()).status == status
+        assert (await Exchange(answer(status, body)).fail()).status == status
 
 
 async def test_an_html_page_is_an_error_like_any_other() -> None:
     """LLM-331"""
     page = b"<html><head><title>502 Bad Gateway</title></head></html>"
-    error = await Attempts(Played([page], 502, {"content-type": "text/html"})).fail()
+    error = await Exchange(Played([page], 502, {"content-type": "text/html"})).fail()
     assert (error.reason, error.retryable) == ("ProviderInternal", True)
     assert "502 Bad Gateway" in error.message
 
@@ -337,7 +238,7 @@ async def test_reading_is_bounded() -> None:
 async def test_overflow_of_an_http_error() -> None:
     """LLM-336, LLM-337"""
     body = {"error": {"type": "invalid_request_error", "message": "prompt is too long: 210000 tokens > 200000 maximum"}}
-    error = await Attempts(answer(400, encode(body))).fail()
+    error = await Exchange(answer(400, encode(body))).fail()
     assert (error.reason, error.classification, error.tokens) == (
         "InvalidRequest",
         "context-overflow",

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 from aiohttp import web
 from tests.llm.lifecycle_checker import check_lifecycle
-from tests.llm.support import HELLO_CHAT, HELLO_CLAUDE, KEY, Naps, chat_model, claude
+from tests.llm.support import HELLO_CHAT, HELLO_CLAUDE, KEY, Naps, chat_model, claude, no_wait
 
 from holdfast.llm import event as ev
 from holdfast.llm.errors import LLMError
@@ -22,8 +22,8 @@ from holdfast.llm.model import Model
 from holdfast.llm.request import Request, make_request
 from holdfast.llm.route.auth import KeyAuth
 from holdfast.llm.route.connection import PIECE
-from holdfast.llm.route.executor import Retry
 from holdfast.llm.route.network import NetworkTransport
+from holdfast.llm.route.retry import Retry, RetryLimits
 from holdfast.llm.route.transport import Timeouts
 from holdfast.llm.stream import prepare, stream
 
@@ -92,7 +92,7 @@ def piece(data: bytes) -> bytes:
 async def turn(
     transport: NetworkTransport, model: Model, request: Request | None = None, **retry: object
 ) -> list[ev.Event]:
-    retries = Retry(sleep=Naps(), **retry)  # type: ignore[arg-type]
+    retries = no_wait(60, **retry)
     events = [
         event
         async for batch in stream(transport, model, request or make_request(prompt="x"), retry=retries)
@@ -300,8 +300,8 @@ async def test_the_connect_limit(transport: NetworkTransport) -> None:
 # -- failures --------------------------------------------------------------------------------------------------------
 
 
-async def test_a_refused_connection_is_tried_three_times(transport: NetworkTransport) -> None:
-    """LLM-352"""
+async def test_a_refused_connection_is_tried_again(transport: NetworkTransport) -> None:
+    """LLM-352, LLM-410, LLM-418: until the time is up; the message names the host."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -311,11 +311,12 @@ async def test_a_refused_connection_is_tried_three_times(transport: NetworkTrans
             transport,
             chat_model(base_url=f"http://127.0.0.1:{port}/v1"),
             make_request(prompt="x"),
-            retry=Retry(sleep=naps),
+            retry=Retry(RetryLimits(total_seconds=4), sleep=naps, now=naps.now, chance=lambda: 0.5),
         ):
             pass
     assert (caught.value.reason, caught.value.kind, caught.value.retryable) == ("Transport", "connect", True)
-    assert len(naps.seconds) == 2
+    assert naps.seconds == [0.5, 1.0, 2.0]
+    assert caught.value.message.startswith(f"Cannot reach 127.0.0.1:{port}: the connection was refused.")
 
 
 async def test_an_unknown_host(transport: NetworkTransport) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any
 
 import aiohttp
 import pytest
 from aiohttp import web
+from tests.llm.support import Naps
 
 from holdfast.llm import event as ev
 from holdfast.llm.errors import LLMError
@@ -35,6 +36,7 @@ from holdfast.llm.request import (
 from holdfast.llm.response import Response, fold
 from holdfast.llm.route import websocket
 from holdfast.llm.route.network import NetworkTransport
+from holdfast.llm.route.retry import NO_RETRY, Retry
 from holdfast.llm.route.transport import SchemeTransport, Timeouts, Transport
 from holdfast.llm.route.websocket import Place, Sockets, address
 from holdfast.llm.stream import stream
@@ -156,7 +158,8 @@ def says(events: Iterable[Frame]) -> Answer:
 
 async def run(transport: Transport, model: Model, request: Request, limits: AnswerLimits = DEFAULT_LIMITS) -> Response:
     events: list[ev.Event] = []
-    async with asyncio.timeout(10), aclosing(stream(transport, model, request, limits=limits)) as batches:
+    batches = stream(transport, model, request, limits=limits, retry=NO_RETRY)
+    async with asyncio.timeout(10), aclosing(batches):
         async for batch in batches:
             events += batch
     return fold(events)
@@ -607,6 +610,26 @@ async def test_a_socket_that_goes_when_it_is_used_again(
     first = await run(transport, model(provider), ask(user("hi")))
     assert (await run(transport, model(provider), ask(*_answered(first)))).text == "Again"
     assert "previous_response_id" not in provider.frames[2]
+
+
+@pytest.mark.parametrize(("code", "requests"), [(1011, 2), (4001, 2), (1008, 1), (1003, 1)])
+async def test_a_socket_closed_before_output_is_tried_again_unless_the_code_refuses(
+    provider: Provider, transport: NetworkTransport, code: int, requests: int
+) -> None:
+    """LLM-410"""
+
+    async def leave(socket: Socket, frame: Frame) -> None:
+        await socket.close(code=code)
+
+    provider.answers = [leave, says(spoken("Hello"))]
+    naps = Naps()
+    batches = stream(transport, model(provider), ask(user("hi")), retry=Retry(sleep=naps, now=naps.now))
+    events: list[ev.Event] = []
+    with suppress(LLMError):
+        async for batch in batches:
+            events += batch
+    assert len(provider.frames) == requests
+    assert bool(events) == (requests == 2)
 
 
 @pytest.mark.parametrize("kind", ["close", "truncated"])

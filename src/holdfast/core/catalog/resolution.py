@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from holdfast.core.catalog import packages
 from holdfast.core.catalog.errors import VariantUnavailable
+from holdfast.core.catalog.fixes import credential_fix
 from holdfast.core.catalog.options import Overlay, merge, partition
 from holdfast.core.catalog.resolved import ResolvedModel
 from holdfast.core.catalog.routes import Access, Credentials, route
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from holdfast.core.catalog.draft import Facts
     from holdfast.core.catalog.packages import Dialect
+    from holdfast.core.credential.integration import Integration
     from holdfast.core.credential.integrations import Variable
     from holdfast.core.credential.store import Credential
     from holdfast.llm.route.auth import Auth
@@ -34,6 +36,8 @@ class Holder(Protocol):
 
     def auth(self, credential: Credential) -> Auth: ...
 
+    def find(self, id: str) -> Integration | None: ...
+
 
 class _Nobody:
     def stored(self, id: str) -> None:
@@ -44,6 +48,9 @@ class _Nobody:
 
     def auth(self, credential: Credential) -> Auth:
         raise AssertionError("there is no credential")
+
+    def find(self, id: str) -> None:
+        return None
 
 
 NOBODY: Holder = _Nobody()
@@ -85,7 +92,11 @@ def resolve_listing(
     defaults = (Overlay(options=options or {}) for options in (model.route.provider_options, model.provider_options))
     resolved = ResolvedModel(
         ref=ref,
-        model=model.but(provider_options=None, route=model.route.but(provider_options=None)),
+        model=model.but(
+            provider_options=None,
+            route=model.route.but(provider_options=None),
+            credential_fix=credential_fix(provider, settings, dialect, holder),
+        ),
         info=info,
         variant=variant.id if variant else None,
         layers=merge(*defaults, *(layer.overlay for layer in layers)),

@@ -257,6 +257,15 @@ class Answer(Section):
     inflation: PositiveInt | None = None
 
 
+class Retry(Section):
+    """How long a turn is tried again while its provider is overloaded or out of reach (LLM-411)."""
+
+    total_seconds: Annotated[int, Meta(ge=0, le=86_400)] | None = None
+    """From the first attempt to the beginning of the last one; 0 is one attempt."""
+    delay_seconds: Annotated[int, Meta(ge=1, le=3_600)] | None = None
+    """The longest wait between two attempts where the provider asks for none."""
+
+
 class SnapshotLimits(Section):
     """Limits on the snapshots of a project (SES-222)."""
 
@@ -291,6 +300,7 @@ class Holdfast(Section):
     calls: PositiveInt | None = None
     repeated_calls: PositiveInt | None = None
     answer: Answer | None = None
+    retry: Retry | None = None
     snapshot: SnapshotLimits | None = None
     environment: list[str] | None = None
     """Variables of the host that commands get beyond the usual ones."""

@@ -14,6 +14,7 @@ from holdfast.core.snapshot.limits import SnapshotLimits
 from holdfast.core.tool.builtin.bash import BashSettings
 from holdfast.core.tool.preview import OutputLimits
 from holdfast.llm.limits import AnswerLimits
+from holdfast.llm.route.retry import RetryLimits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -110,7 +111,10 @@ def session_settings(config: Config, environment: Mapping[str, str]) -> SessionS
     snapshots = config.latest("snapshots")
     return SessionSettings(
         compaction=CompactionSettings(**compaction),
-        limits=Limits(**_given(config, "holdfast", only=Limits._fields)),
+        limits=Limits(
+            **_given(config, "holdfast", only=("running_calls", "calls", "repeated_calls")),
+            retry=RetryLimits(**_given(config, "holdfast", "retry")),
+        ),
         answer=AnswerLimits(**_given(config, "holdfast", "answer")),
         snapshots=snapshots is not False,
         **_given(config, "holdfast", only=("titles", "recovery", "turns")),

@@ -3,13 +3,18 @@ later, or to another process, sees the same."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
+
+from msgspec import convert
 
 from holdfast.core.session.recovery import described
 from holdfast.schema.codec import decode_any
 from holdfast.schema.insight import WaitInfo
+from holdfast.schema.session_event import Retried
 
 if TYPE_CHECKING:
+    from holdfast.core.clock import Clock
     from holdfast.core.database.database import Database
     from holdfast.core.session.execution import Execution
     from holdfast.core.session.ownership import Ownership
@@ -17,17 +22,21 @@ if TYPE_CHECKING:
 
 
 class Waits:
-    def __init__(self, database: Database, store: SessionStore, execution: Execution, ownership: Ownership) -> None:
+    def __init__(
+        self, database: Database, store: SessionStore, execution: Execution, ownership: Ownership, clock: Clock
+    ) -> None:
         self._database = database
         self._store = store
         self._execution = execution
         self._ownership = ownership
+        self._clock = clock
 
     async def of(self, session_id: str) -> list[WaitInfo]:
         key = {"session_id": session_id}
         held = await self._ownership.elsewhere(session_id)
         if held is not None or self._execution.here(session_id):
-            waits = [_turn(*row) for row in await self._database.fetch("wait.turn", key)]
+            now = self._clock.now()
+            waits = [_turn(*row, now=now) for row in await self._database.fetch("wait.turn", key)]
             waits += [_tool(*row) for row in await self._database.fetch("wait.tools", key)]
             waits += [_compaction(*row) for row in await self._database.fetch("wait.compaction", key)]
         else:
@@ -54,14 +63,32 @@ class Waits:
         return [WaitInfo(kind="recovery", since=status.since, what=status.what, ends=status.next)]
 
 
-def _turn(dispatched: object, message_id: object, model: object) -> WaitInfo:
+def _turn(dispatched: object, message_id: object, model: object, retried: object, *, now: int) -> WaitInfo:
+    """`retried` is the newest report of a failed attempt at this turn."""
     ref = decode_any(str(model))
     name = f"{ref.get('providerID')}/{ref.get('id')}"
-    if message_id is None:
-        what, ends = f"the first byte from {name}", "the provider answers, a time limit, or an interruption"
-    else:
+    if message_id is not None:
         what, ends = f"{name} to finish its answer", "the answer ends, a time limit, or an interruption"
-    return WaitInfo(kind="provider", since=_int(dispatched), what=what, ends=ends)
+        return WaitInfo(kind="provider", since=_int(dispatched), what=what, ends=ends)
+    since = _int(dispatched)
+    if retried is not None:
+        report = convert(decode_any(str(retried)), Retried)
+        until = int((report.error.metadata or {}).get("next", 0))
+        if now < until:
+            return WaitInfo(
+                kind="retry",
+                since=int(report.timestamp),
+                what=f"the next attempt at {name}, after attempt {report.attempt} failed: {report.error.message}",
+                ends=f"{_clock_time(until)}, or an interruption",
+                until=until,
+            )
+        since = max(since, until)
+    what, ends = f"the first byte from {name}", "the provider answers, a time limit, or an interruption"
+    return WaitInfo(kind="provider", since=since, what=what, ends=ends)
+
+
+def _clock_time(millis: int) -> str:
+    return datetime.fromtimestamp(millis / 1000, UTC).strftime("%H:%M:%S UTC")
 
 
 def _compaction(since: object) -> WaitInfo:

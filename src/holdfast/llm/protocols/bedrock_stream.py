@@ -165,10 +165,13 @@ class ConverseDecoder:
                 self._event(head)
             except msgspec.ValidationError as error:
                 raise invalid_output(f"Bedrock sent an event that cannot be read ({error})", head.payload) from error
+            if self._reason is not None and self._counted:
+                return self.finish()  # nothing follows stop and usage, whenever the connection closes
         return self._emit.take()
 
     def finish(self) -> list[ev.Event]:
-        """Usage follows the stop, so the end waits for the end of the stream. Usage without a stop counts as one."""
+        """Usage follows the stop; where there is none, the end waits for the end of the stream. Usage without a stop
+        counts as one."""
         if self._emit.ended:
             return []
         if self._reason is None and not self._counted:

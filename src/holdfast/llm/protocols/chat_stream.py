@@ -68,6 +68,7 @@ class ChatDecoder:
         self._calls: dict[int, OpenCall] = {}
         self._ids: dict[int, str] = {}
         """What the vendor calls the call at an index."""
+        self._newest: OpenCall | None = None
         self._made = 0
         self._reason: str | None = None
         self._native: Any = None
@@ -79,8 +80,10 @@ class ChatDecoder:
         return self._emit.ended
 
     def feed(self, frame: bytes) -> list[ev.Event]:
-        if self._emit.ended or frame == b"[DONE]":
+        if self._emit.ended:
             return []
+        if frame == b"[DONE]":
+            return self.finish()  # whenever the vendor closes the connection
         chunk = read_frame(_CHUNK, "Chat", frame)
         if chunk.error is not None:
             self._fail(chunk.error)
@@ -135,13 +138,19 @@ class ChatDecoder:
             if not function.name:
                 raise invalid_output("Chat began a tool call with a missing id or name")
             self._close_blocks()
+            if self._newest is not None:
+                self._emit.close_whole_call(self._newest)
             self._made += 1
-            call = self._calls[index] = self._emit.open_call(given.id or f"call_{self._made}", function.name)
+            call = self._emit.open_call(given.id or f"call_{self._made}", function.name)
+            self._calls[index] = self._newest = call
             self._ids[index] = given.id or ""
         arguments = function.arguments
         if arguments is not None and not isinstance(arguments, str):
             arguments = to_json(arguments).decode()
-        self._emit.call_delta(call, arguments or "")
+        if self._emit.is_open(call):
+            self._emit.call_delta(call, arguments or "")
+        elif arguments and arguments.strip():
+            raise invalid_output(f"Chat went on with the arguments of {call.name}, which were complete", arguments)
 
     def _finish_reason(self, reason: str, native: Any) -> None:
         if reason == "error":

@@ -97,8 +97,10 @@ class GeminiDecoder:
         return self._emit.ended
 
     def feed(self, frame: bytes) -> list[ev.Event]:
-        if self._emit.ended or frame == b"[DONE]":
+        if self._emit.ended:
             return []
+        if frame == b"[DONE]":
+            return self.finish()
         chunk = read_frame(_CHUNK, "Gemini", frame)
         if chunk.error is not None:
             self._fail(chunk.error)

@@ -1,10 +1,9 @@
-"""Sends a compiled request: credentials, retries before the first byte, and errors with everything needed to understand
-them and nothing that must stay secret."""
+"""Sends a compiled request once. Its errors have everything needed to understand them and nothing that must stay
+secret."""
 
 from __future__ import annotations
 
-import asyncio
-import random
+import re
 import time
 from contextlib import aclosing
 from typing import TYPE_CHECKING
@@ -22,66 +21,40 @@ from holdfast.llm.errors import (
     redact_headers,
     redact_url,
     retry_info,
+    spoken,
 )
 from holdfast.schema.codec import decode_any
-from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Callable, Mapping
 
     from holdfast.llm.route.transport import HttpRequest, HttpResponse, Transport
 
 REQUEST_IDS = ("x-request-id", "request-id", "x-amzn-requestid", "x-amz-request-id", "x-goog-request-id", "cf-ray")
 MARGIN = 4096
 CODE_LIMIT = 100
-
-
-class Retry(Frozen):
-    """Only before a successful status. Longer than `cap_ms` is not waited for here: the error says how long."""
-
-    attempts: int = 3
-    base_ms: int = 500
-    cap_ms: int = 10_000
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-    chance: Callable[[], float] = random.random
-    now: Callable[[], float] = time.time
-    on_retry: Callable[[int, LLMError, int], None] | None = None
-    """Called with the attempt that failed, why, and how many milliseconds until the next."""
-
-
-DEFAULT_RETRY = Retry()
+EPOCH_SECONDS = 1e9
+"""Larger numbers of seconds are moments, not durations: this one is in 2001."""
+EPOCH_MILLIS = 1e11
+LATEST_MILLIS = 1e14
+_DURATION = (
+    r"(?:(\d{1,5})d)?(?:(\d{1,6})h)?(?:(\d{1,7})m(?!s))?(?:(\d{1,9}(?:\.\d{1,9})?)s)?(?:(\d{1,12}(?:\.\d{1,9})?)ms)?"
+)
+_UNITS = (86_400_000, 3_600_000, 60_000, 1000, 1)
 
 
 async def exchange(
-    transport: Transport, request: HttpRequest, secrets: tuple[str, ...], retry: Retry = DEFAULT_RETRY
+    transport: Transport, request: HttpRequest, secrets: tuple[str, ...], now: Callable[[], float] = time.time
 ) -> HttpResponse:
     """A response with status 200, or an LLMError."""
-    for attempt in range(1, retry.attempts + 1):
-        try:
-            response = await transport.send(request)
-            if response.status == 200:
-                return response
-            error = await _failure(request, response, secrets, retry.now())
-        except LLMError as failed:
-            failed.redact(secrets)
-            error = failed
-        delay = _delay(error, attempt, retry)
-        if delay is None:
-            raise error
-        if retry.on_retry is not None:
-            retry.on_retry(attempt, error, delay)
-        await retry.sleep(delay / 1000)
-    raise AssertionError("unreachable: the last attempt has no delay")
-
-
-def _delay(error: LLMError, attempt: int, retry: Retry) -> int | None:
-    """Milliseconds until the next attempt, or None when there is none."""
-    if attempt >= retry.attempts or not error.retryable:
-        return None
-    if error.retry_after_ms is not None:
-        return error.retry_after_ms if error.retry_after_ms <= retry.cap_ms else None
-    jitter = 0.8 + 0.4 * retry.chance()
-    return min(retry.cap_ms, int(retry.base_ms * 2 ** (attempt - 1) * jitter))
+    try:
+        response = await transport.send(request)
+    except LLMError as error:
+        error.redact(secrets)
+        raise
+    if response.status == 200:
+        return response
+    raise await _failure(request, response, secrets, now())
 
 
 async def _failure(request: HttpRequest, response: HttpResponse, secrets: tuple[str, ...], now: float) -> LLMError:
@@ -116,11 +89,12 @@ async def _failure(request: HttpRequest, response: HttpResponse, secrets: tuple[
         kind=verdict.kind,
         classification=verdict.classification,
         retryable=verdict.retryable,
-        retry_after_ms=retry_after(response.headers, body, now),
+        retry_after_ms=retry_after(response.headers, body, now, limited=verdict.reason == "RateLimit"),
         status=response.status,
         code=code,
         tokens=verdict.tokens,
         diagnostics=diagnostics,
+        said=excerpt(spoken(body), secrets) or detail,
     )
 
 
@@ -150,8 +124,9 @@ def _shown(headers: Mapping[str, str], secrets: tuple[str, ...]) -> dict[str, st
     return {name: redact(value, secrets) for name, value in redact_headers(headers).items()}
 
 
-def retry_after(headers: Mapping[str, str], body: object, now: float) -> int | None:
-    """Milliseconds; negative values count as zero."""
+def retry_after(headers: Mapping[str, str], body: object, now: float, *, limited: bool = False) -> int | None:
+    """Milliseconds; negative values count as zero. `limited`: the answer says that a rate limit is exhausted, so the
+    time of its reset counts where nothing else is said."""
     if (value := _number(headers.get("retry-after-ms"))) is not None:
         return max(0, int(value))
     given = headers.get("retry-after")
@@ -160,7 +135,40 @@ def retry_after(headers: Mapping[str, str], body: object, now: float) -> int | N
             return max(0, int(value * 1000))
         if (moment := _moment(given)) is not None:
             return max(0, int((moment - now) * 1000))
-    return retry_info(body)
+    asked = retry_info(body)
+    return limit_reset(headers, now) if asked is None and limited else asked
+
+
+def limit_reset(headers: Mapping[str, str], now: float) -> int | None:
+    """Milliseconds until every exhausted limit is reset. Limits of which something remains do not count."""
+    found = rate_limits(headers)
+    remaining = {"": headers.get("x-ratelimit-remaining"), **found.get("remaining", {})}
+    given = {"": headers.get("x-ratelimit-reset", ""), **found.get("reset", {})}
+    resets = [
+        millis
+        for key, text in given.items()
+        if _number(remaining.get(key)) in (None, 0.0) and (millis := _reset(text, now)) is not None
+    ]
+    return max(resets, default=None)
+
+
+def _reset(text: str, now: float) -> int | None:
+    """A number of seconds, a moment in seconds or milliseconds since 1970, an ISO date, or a duration like `6m0.5s`."""
+    text = text.strip()
+    if (value := _number(text, LATEST_MILLIS)) is not None:
+        if value > EPOCH_MILLIS:
+            return max(0, int(value - now * 1000))
+        return max(0, int((value - now if value > EPOCH_SECONDS else value) * 1000))
+    if (parts := re.fullmatch(_DURATION, text)) is not None and text:
+        return int(sum(float(number) * unit for number, unit in zip(parts.groups("0"), _UNITS, strict=True)))
+    try:
+        from datetime import UTC, datetime
+
+        moment = datetime.fromisoformat(text)
+        moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+        return max(0, int((moment.timestamp() - now) * 1000))
+    except (ValueError, OverflowError):
+        return None
 
 
 def _moment(date: str) -> float | None:
@@ -189,9 +197,9 @@ def rate_limits(headers: Mapping[str, str]) -> dict[str, dict[str, str]]:
     return found
 
 
-def _number(text: str | None) -> float | None:
+def _number(text: str | None, most: float = 1e12) -> float | None:
     try:
         value = float(text or "nan")
     except ValueError:
         return None
-    return value if abs(value) < 1e12 else None
+    return value if abs(value) < most else None

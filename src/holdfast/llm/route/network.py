@@ -9,6 +9,7 @@ import zlib
 from typing import TYPE_CHECKING
 
 from holdfast.llm.errors import LLMError
+from holdfast.llm.explain import place, unreachable
 from holdfast.llm.limits import INFLATION_FLOOR, AnswerTooLarge
 from holdfast.llm.route.dial import Proxy, Unsendable, dial, parse
 from holdfast.schema.pattern import pattern
@@ -48,17 +49,18 @@ class NetworkTransport:
         try:
             address = self._address(request.url)
             head = _head(request, address)
-            answer = await self._ask(address.origin, head, request)
-        except TimeoutError as error:
-            raise _late("first-byte", timeouts.first_byte, "the provider did not answer") from error
-        except OSError as error:  # some of which are ValueErrors too
-            lasting = isinstance(error, ssl.SSLCertVerificationError)
-            text = f"could not reach the provider: {error}"
-            raise LLMError("Transport", text, kind="connect", retryable=not lasting) from error
         except ValueError as error:  # an address or a header that cannot be sent
-            shown = f": {error}" if isinstance(error, Unsendable) else f" ({type(error).__name__})"
-            raise LLMError("InvalidRequest", f"the request cannot be sent{shown}") from error
-        return NetworkResponse(answer, timeouts, request.limits.inflation)
+            raise _unsendable(error) from error
+        origin = address.origin
+        try:
+            answer = await self._ask(origin, head, request)
+        except TimeoutError as error:
+            raise _late("first-byte", timeouts.first_byte, f"{place(origin)} did not answer") from error
+        except OSError as error:  # some of which are ValueErrors too
+            raise unreachable(origin, error) from error
+        except ValueError as error:  # of a name that cannot be looked up
+            raise _unsendable(error) from error
+        return NetworkResponse(answer, timeouts, request.limits.inflation, place(origin))
 
     @property
     def sockets(self) -> Sockets:
@@ -146,7 +148,7 @@ class NetworkTransport:
         except TimeoutError as error:
             if error.errno is not None:  # the system's own limit
                 raise ConnectionError(error.errno, error.strerror) from error
-            raise _late("connect", limits.connect, "no connection to the provider") from error
+            raise _late("connect", limits.connect, f"Cannot reach {place(origin)}: no connection") from error
         if self._closed:
             opened.close()
             raise ConnectionAbortedError("the transport was closed")
@@ -161,8 +163,9 @@ class NetworkTransport:
 
 
 class NetworkResponse:
-    def __init__(self, answer: Answer, timeouts: Timeouts, inflation: int) -> None:
+    def __init__(self, answer: Answer, timeouts: Timeouts, inflation: int, place: str) -> None:
         self._answer = answer
+        self._place = place
         self._timeouts = timeouts
         self._inflation = inflation
         self.status = answer.status
@@ -170,11 +173,11 @@ class NetworkResponse:
 
     async def chunks(self) -> AsyncIterator[bytes]:
         inflate = _inflation(self.headers.get("content-encoding", "identity"), self._inflation)
-        limit, name, what = self._timeouts.first_byte, "first-byte", "the provider sent no body"
+        limit, name, what = self._timeouts.first_byte, "first-byte", f"{self._place} sent no body"
         try:
             while True:
                 data = await self._answer.read(limit)
-                limit, name, what = self._timeouts.idle, "inactivity", "the provider fell silent"
+                limit, name, what = self._timeouts.idle, "inactivity", f"{self._place} fell silent: nothing"
                 if inflate is not None:
                     for piece in inflate.pieces(data):
                         yield piece
@@ -185,7 +188,8 @@ class NetworkResponse:
         except TimeoutError as error:
             raise _late(name, limit, what) from error
         except (OSError, zlib.error) as error:
-            raise LLMError("Transport", f"the provider's stream broke off: {error}", kind="read") from error
+            text = f"the stream from {self._place} broke off: {error}"
+            raise LLMError("Transport", text, kind="read") from error
 
     def release(self) -> None:
         self._answer.release()
@@ -248,6 +252,11 @@ def _head(request: HttpRequest, address: Address) -> bytes:
             raise Unsendable("a header has characters that none may have")
     lines = (f"POST {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items()), "", "")
     return "\r\n".join(lines).encode()
+
+
+def _unsendable(error: ValueError) -> LLMError:
+    shown = f": {error}" if isinstance(error, Unsendable) else f" ({type(error).__name__})"
+    return LLMError("InvalidRequest", f"the request cannot be sent{shown}")
 
 
 def _late(name: str, seconds: float | None, what: str) -> LLMError:

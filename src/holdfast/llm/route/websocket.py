@@ -44,6 +44,8 @@ REFUSED_SECONDS = 5 * 60
 CLOSE_SECONDS = 0.2
 NORMAL_CLOSE = (1000, 1005)
 TOO_BIG = 1009
+LASTING_CLOSES = (1003, 1007, 1008, TOO_BIG, 1010)
+"""Codes that refuse what was sent: the same request would be refused again."""
 NOT_IN_HANDSHAKE = ("content-type", "content-length", "accept")
 # The socket is of no more use, but the request itself is well: it goes out once more, whole, on another.
 LOST = ("previous_response_not_found", "websocket_connection_limit_reached")
@@ -207,7 +209,8 @@ class Socket:
         except (aiohttp.ClientError, OSError) as error:
             if self.reused:
                 raise _Stale from error
-            raise LLMError("Transport", f"the request could not be written: {error}", kind="write") from error
+            text = f"the request could not be written: {error}"
+            raise LLMError("Transport", text, kind="write", retryable=True) from error
 
     async def receive(self, limits: Timeouts) -> bytes | None:
         """The next frame; None when the provider closed the socket in good order."""
@@ -240,11 +243,12 @@ class Socket:
                 if code in NORMAL_CLOSE:
                     return None
                 reason = f" ({excerpt(message.extra, limit=200)})" if message.extra else ""
-                raise LLMError("Transport", f"the provider closed the socket with {code}{reason}", kind="close")
+                text = f"the provider closed the socket with {code}{reason}"
+                raise LLMError("Transport", text, kind="close", retryable=code not in LASTING_CLOSES)
             case aiohttp.WSMsgType.ERROR if getattr(message.data, "code", None) == TOO_BIG:
                 raise AnswerTooLarge("one event of the stream", self._frame_limit, "frame_bytes")
             case _:
-                raise LLMError("Transport", "the socket broke without a close", kind="close")
+                raise LLMError("Transport", "the socket broke without a close", kind="close", retryable=True)
 
     def begin_turn(self) -> None:
         self.reused, self._heard = True, False

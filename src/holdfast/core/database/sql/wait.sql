@@ -1,7 +1,11 @@
 -- What a Session waits for.
 
 -- name: wait.turn
-select time_dispatched, message_id, model from session_turn where session_id = :session_id
+-- With the newest report of a failed attempt at this turn.
+select turn.time_dispatched, turn.message_id, turn.model, (
+  select data from event
+  where aggregate_id = turn.session_id and seq > turn.seq and type = 'session.next.retried.1' order by seq desc limit 1)
+from session_turn turn where turn.session_id = :session_id
 
 -- name: wait.tools
 -- Whatever runs is of the newest answer.

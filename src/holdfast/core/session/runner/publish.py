@@ -20,7 +20,7 @@ from holdfast.llm.text_buffer import TextBuffer
 from holdfast.schema import session_event as ev
 from holdfast.schema.codec import encode
 from holdfast.schema.frozen import Frozen
-from holdfast.schema.live_event import ReasoningDelta, TextDelta, ToolInputDelta
+from holdfast.schema.live_event import ErrorInfo, ReasoningDelta, SessionError, TextDelta, ToolInputDelta
 from holdfast.schema.session import CacheTokens, Tokens
 from holdfast.schema.session_message import UnknownError
 
@@ -139,7 +139,7 @@ class TurnPublisher:
                 self.finish = event
             case llm.ProviderError(message):
                 self.close_fragments()
-                self.fail(message)
+                self.fail_reported(message)
             case llm.ToolResultEvent():
                 self._hosted_result(event)
             case _:
@@ -199,6 +199,13 @@ class TurnPublisher:
         if not self.ended:
             self._stage(ev.StepFailed, error=UnknownError(message=message))
             self.ended = True
+
+    def fail_reported(self, message: str) -> None:
+        """The provider itself reported the failure. No exception follows that would announce it, so this does."""
+        if not self.ended:
+            self.fail(message)
+            info = ErrorInfo(name="UnknownError", data={"message": message})
+            self._outbox.stage(SessionError(session_id=self._turn.session_id, error=info))
 
     def end(self, *, unchanged: bool = False) -> None:
         """`unchanged` says that no tool of this step can have changed a file: then the tree after it is known."""

@@ -25,6 +25,7 @@ from holdfast.llm.errors import LLMError
 from holdfast.llm.event import ProviderError
 from holdfast.llm.limits import DEFAULT_LIMITS, AnswerLimits
 from holdfast.llm.media import refuses_media
+from holdfast.llm.route.retry import RetryLimits
 from holdfast.llm.stream import stream
 from holdfast.schema.frozen import Frozen
 
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from holdfast.core.tool.tool import ToolOutput
     from holdfast.llm.event import Event, ToolCall
     from holdfast.llm.pace import Pace
-    from holdfast.llm.route.executor import Retry
+    from holdfast.llm.route.retry import Retry
     from holdfast.llm.route.transport import Transport
     from holdfast.llm.stream import Prepared
     from holdfast.schema.record import Record
@@ -60,6 +61,7 @@ class Limits(NamedTuple):
     """Of one turn; what is over is recorded and fails."""
     repeated_calls: int = 100
     """The same call in a row; then the drain stops."""
+    retry: RetryLimits = RetryLimits()
 
 
 class Outcome(Frozen):
@@ -160,10 +162,13 @@ class Turn:
 
     async def give_up(self, error: LLMError | ProviderError) -> None:
         """Nobody could make the request smaller, or acceptable: this is how the turn ended."""
+        if isinstance(error, ProviderError):
+            self._publisher.fail_reported(error.message)
+            await self._outbox.commit()
+            return
         self._publisher.fail(error.message)
         await self._outbox.commit()
-        if isinstance(error, LLMError):
-            raise error
+        raise error
 
     async def _end(self, failure: Exception | None, *, interrupted: bool) -> None:
         publisher = self._publisher
@@ -216,7 +221,7 @@ class Turn:
             transport,
             prepared.model,
             prepared,
-            retry=retry,
+            retry=retry.but(limits=self._limits.retry),
             before=self._dispatched,
             limits=self._answer_limits,
             pace=self._pace,
