@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -31,7 +32,8 @@ from holdfast.core.process.git import Git
 from holdfast.core.process.protection import ProcessProtection
 from holdfast.core.process.sandbox.backends import Backends
 from holdfast.core.process.sandbox.confinement import SANDBOX, sandbox_choice
-from holdfast.core.session.execution import Execution
+from holdfast.core.session.errors import SessionNotFound
+from holdfast.core.session.execution import WAKES, Execution
 from holdfast.core.session.inbox import Inbox
 from holdfast.core.session.material import Attachments
 from holdfast.core.session.move import Moves
@@ -185,11 +187,13 @@ class Runtime:
             unattended=lambda: self._unattended,
             owners=None if self._trust is TRUST_EVERYTHING else Owners.here(self._environment),
             trust=self._trust,
+            wake_pending=self._wake_pending,
             before_start=ProcessProtection().apply if self._protect else None,
             host_configuration=self._host_configuration,
             sandboxes=Backends(self._environment),
             sandbox=self._sandbox,
         )
+        self._waking: set[asyncio.Task[None]] = set()
         self.locations: ServiceMap[LocationServices] = ServiceMap(self._build_services)
         self.execution = Execution(self.log, self.store, self.locations, self._ownership)
         self.recovery = Recovery(self.log, self.store, self.execution, self._ownership, self._recovery_policy)
@@ -213,6 +217,7 @@ class Runtime:
     ) -> None:
         # Executions end first, while everything they record with is still open.
         await self.recovery.close()
+        await self._end_waking()
         await self.execution.close()
         await self.sessions.close()
         await self._titles.close()
@@ -256,6 +261,35 @@ class Runtime:
     async def default_model(self) -> ModelRef | None:
         async with self.locations.use(self.location) as services:
             return services.catalog.default()
+
+    async def reload(self) -> dict[Location, Exception]:
+        """Read the configuration of every open Location again; the Locations where that failed, and why. There the
+        former configuration stays in force."""
+        failed: dict[Location, Exception] = {}
+        for location in self.locations.opened():
+            try:
+                async with self.locations.use(location) as services:
+                    await services.config.reload()
+            except Exception as error:  # noqa: BLE001 - one Location's failure says nothing about the next
+                failed[location] = error
+        return failed
+
+    def _wake_pending(self, location: Location) -> None:
+        task = asyncio.get_running_loop().create_task(self._wake(location), name="holdfast-wake")
+        self._waking.add(task)
+        task.add_done_callback(self._waking.discard)
+
+    async def _wake(self, location: Location) -> None:
+        for session_id in await self.store.lost_wakes(WAKES):
+            with suppress(SessionNotFound):
+                if (await self.store.get(session_id)).location == location:
+                    self.execution.wake(session_id)
+
+    async def _end_waking(self) -> None:
+        for task in (waking := tuple(self._waking)):
+            task.cancel()
+        if waking:
+            await asyncio.wait(waking)
 
     async def _recovery_policy(self, location: Location) -> RecoveryPolicy:
         async with self.locations.use(location) as services:

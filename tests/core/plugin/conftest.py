@@ -24,6 +24,7 @@ from holdfast.core.plugin.request import RequestHooks
 from holdfast.core.reference.reference import References
 from holdfast.core.skill.skill import SkillSources
 from holdfast.core.state import Batches, State
+from holdfast.core.tool.builtin.authorize import AllowAll
 from holdfast.core.tool.registry import ToolRegistry
 
 Setup = Callable[[Host], Awaitable[None] | None]
@@ -49,6 +50,7 @@ class Surroundings:
             commands=self.commands.state,
             context=self.context,
             tools=self.tools,
+            authorizer=AllowAll(),
             requests=self.requests,
             events=self.bus,
             catalog=self.catalog,
