@@ -101,10 +101,9 @@ def load_config(
     loading = _Loading(Place(directory, root, environment), trust, owners, watch)
     found = list(enumerate(discover(directory, root, environment)))
     loading.read_user([one for one in found if one[1].origin == "user"])
-    position = len(found)
     if inline := environment.get(INLINE):
-        loading.keep(position, loading.reading(Path(INLINE), directory, "user").parse(inline))
-    for position, (name, content) in enumerate(managed, start=position + 1):
+        loading.keep(len(found), loading.reading(Path(INLINE), directory, "user").parse(inline))
+    for position, (name, content) in enumerate(managed, start=len(found) + 1):
         loading.keep(position, loading.reading(name, name.parent, "user").document(content).but(managed=True))
     loading.read_project([one for one in found if one[1].origin != "user"])
     problems = loading.problems()

@@ -1,4 +1,5 @@
-"""One text on its way to a document: decoded, judged by its origin, validated, with everything in it that does not count."""
+"""One text on its way to a document: decoded, judged by its origin, validated; and everything in it that does not
+count."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Settings that are read and understood, and that nothing here acts on yet: each is named, none is lost in silence.
 
-A value that asks for what happens anyway, such as `formatter: false`, is no problem. A setting that becomes supported is
-taken out of these tables in the same change."""
+A value that asks for what happens anyway, such as `formatter: false`, is no problem. A setting that becomes supported
+leaves these tables in the same change."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
 """Keys of a document, with the values that say what happens anyway."""
 
 OPENCODE_NAMES = frozenset(
-    """theme keybinds tui media websearch warming subagent_depth wellknown disable_paste_summary batch_tool openTelemetry
-    primary_tools continue_loop_on_deny portable_shell_scanner codemode catalog execution chatMaxRetries
+    """theme keybinds tui media websearch warming subagent_depth wellknown disable_paste_summary batch_tool
+    openTelemetry primary_tools continue_loop_on_deny portable_shell_scanner codemode catalog execution chatMaxRetries
     disable_ripgrep hook""".split()  # noqa: SIM905
 )
 """What OpenCode's files may contain beyond the schema here."""

@@ -54,7 +54,9 @@ class Substitution:
         withheld: Callable[[Trail, str], None] | None = None,
         reads: Callable[[Path], None] = lambda path: None,
     ) -> None:
-        """`reads` is told of each file before it is read. With `withheld`, no variable of the environment is read: it is told what each value that is dropped for that,
+        """`reads` is told of each file before it is read.
+
+        With `withheld`, no variable of the environment is read: it is told what each value that is dropped for that,
         or for a file outside `inside`, would have read."""
         self._directory = directory
         self._inside = inside

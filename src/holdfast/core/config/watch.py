@@ -2,8 +2,8 @@
 
 Invariants
 - A path is marked before it is read: an edit made while the files are read is seen at the next look.
-- Two edits within one tick of the file system's clock cannot hide each other: as long as a mark is young, the content is
-  compared, too.
+- Two edits within one tick of the file system's clock cannot hide each other: as long as a mark is young, the content
+  is compared, too.
 - The number of paths is bounded; `complete` says whether all of them are watched."""
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def config_report(services: LocationServices) -> ConfigReport:
         *services.catalog.diagnostics(),
         *services.snapshots.diagnostics(),
         *services.sandbox.diagnostics(),
-        *unused_rules(config, services.tools.names()),
+        *unused_rules(config, (tool.name for tool in services.tools.materialize(()).definitions)),
     )
     problems = [
         ConfigProblem(

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 GROUP = "opencode.plugins"
 NOT_INSTALLED = (
-    f"it is not installed as a Python plugin; packages of npm cannot be loaded, and a Python package needs an entry point "
-    f"of this name in the group {GROUP}"
+    "it is not installed as a Python plugin; packages of npm cannot be loaded, and a Python package needs an entry "
+    f"point of this name in the group {GROUP}"
 )
 PREFIX = "holdfast_plugin_"
 
@@ -97,8 +97,8 @@ def external_plugins(config: Config, environment: Mapping[str, str]) -> Found:
         else:
             found = [ExternalPlugin(str(path), path) for path in plugins_in(entry.path)]
         if found and not entry.trusted:
-            names = ", ".join(plugin.name for plugin in found)
-            problems.append(Diagnostic(str(entry.path), f"runs the plugins {names}; {NOT_TRUSTED}"))
+            path = str(entry.path)
+            problems += (Diagnostic(path, f"runs the plugin {plugin.name}; {NOT_TRUSTED}") for plugin in found)
         else:
             plugins += (_with_content(plugin, entry.contents) for plugin in found)
     return Found(tuple(plugins), tuple(problems))

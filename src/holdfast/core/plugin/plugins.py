@@ -109,9 +109,9 @@ class Plugins:
         await asyncio.shield(self._outcome(id))
 
     def start(self, found: Iterable[ExternalPlugin], refused: Iterable[PluginProblem] = ()) -> None:
-        """Load in the background; `refused` are those that may not be. Called again it loads what is new or was changed,
-        tries again what failed, and removes what is not named any more. Afterwards everything is registered in the order
-        that a first start would give."""
+        """Load in the background; `refused` are those that may not be. Called again it loads what is new or was
+        changed, tries again what failed, and removes what is not named any more. Afterwards everything is registered in
+        the order that a first start would give."""
         self._refused = tuple(refused)
         wanted = tuple({external.name: external for external in found}.values())
         known = tuple(loaded.external for loaded in self._loaded.values())

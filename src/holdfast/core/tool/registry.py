@@ -86,10 +86,6 @@ class ToolRegistry:
         """All of them until the scope closes, or none: raises RegistrationError. What is returned ends it early."""
         return self._own.register(tools, scope)
 
-    def names(self) -> tuple[str, ...]:
-        """Of all tools, whoever may use them."""
-        return tuple(self._current().registrations)
-
     def materialize(
         self,
         rules: Sequence[Rule],
