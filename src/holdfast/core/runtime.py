@@ -194,6 +194,7 @@ class Runtime:
             sandbox=self._sandbox,
         )
         self._waking: set[asyncio.Task[None]] = set()
+        self._wakes = True
         self.locations: ServiceMap[LocationServices] = ServiceMap(self._build_services)
         self.execution = Execution(self.log, self.store, self.locations, self._ownership)
         self.recovery = Recovery(self.log, self.store, self.execution, self._ownership, self._recovery_policy)
@@ -275,6 +276,8 @@ class Runtime:
         return failed
 
     def _wake_pending(self, location: Location) -> None:
+        if not self._wakes:
+            return
         task = asyncio.get_running_loop().create_task(self._wake(location), name="holdfast-wake")
         self._waking.add(task)
         task.add_done_callback(self._waking.discard)
@@ -286,6 +289,7 @@ class Runtime:
                     self.execution.wake(session_id)
 
     async def _end_waking(self) -> None:
+        self._wakes = False
         for task in (waking := tuple(self._waking)):
             task.cancel()
         if waking:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 import time
 from pathlib import Path
 
@@ -150,3 +151,27 @@ async def test_a_domain_that_cannot_prepare_fails_no_turn(place: Place) -> None:
     await live.refresh()
     assert live.current.latest("model") is None
     assert "on purpose" in live.diagnostics()[0].message
+
+
+async def test_a_reload_that_is_cut_off_leaves_the_edit_to_the_next(place: Place) -> None:
+    """CAT-192: the caller went away while the files were read; nobody took them over."""
+    reading, go_on = threading.Event(), threading.Event()
+
+    def load() -> Config:
+        reading.set()
+        go_on.wait(30)
+        return load_config(place.root, place.root, place.environment(), trust=TRUST_EVERYTHING, watch=Watch())
+
+    go_on.set()
+    live = LiveConfig(load, Batches())
+    place.write("opencode.json", {"model": "p/a"})
+    go_on.clear()
+    reading.clear()
+    reloading = asyncio.ensure_future(live.reload())
+    await asyncio.to_thread(reading.wait, 30)
+    reloading.cancel()
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await reloading
+    await live.refresh()
+    assert live.current.latest("model") == "p/a"

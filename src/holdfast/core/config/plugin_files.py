@@ -6,7 +6,7 @@ import hashlib
 import os
 import secrets
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
 from holdfast.core.config.environment import user_path
@@ -59,20 +59,31 @@ def plugin_files(path: Path) -> list[Path]:
         return []
 
 
-def content_digest(path: Path) -> str:
-    """Of all bytes of a plugin. What is too much to read is never the same twice, and so never trusted."""
-    found, total = hashlib.sha256(), 0
+class PluginContent(NamedTuple):
+    digest: str
+    files: dict[str, bytes]
+    """By path: the very bytes that the digest is of."""
+
+
+def read_plugin(path: Path) -> PluginContent:
+    """All bytes of a plugin. What is too much to read has a digest that is never the same twice, and so never
+    trusted."""
+    found, total, contents = hashlib.sha256(), 0, dict[str, bytes]()
     files = plugin_files(path)
     if len(files) > MOST_FILES:
-        return secrets.token_hex()
+        return PluginContent(secrets.token_hex(), {})
     for file in files:
         try:
             total += file.stat().st_size
             if total > MOST_BYTES:
-                return secrets.token_hex()
-            content = file.read_bytes()
+                return PluginContent(secrets.token_hex(), {})
+            content = contents[str(file)] = file.read_bytes()
         except OSError:
-            return secrets.token_hex()
+            return PluginContent(secrets.token_hex(), {})
         name = os.fsencode(file.relative_to(path) if file != path else file.name)
         found.update(len(name).to_bytes(8, "big") + name + len(content).to_bytes(8, "big") + content)
-    return found.hexdigest()
+    return PluginContent(found.hexdigest(), contents)
+
+
+def content_digest(path: Path) -> str:
+    return read_plugin(path).digest

@@ -88,7 +88,7 @@ class LiveConfig:
             try:
                 await self._reload()
             except ConfigRefused as refused:
-                log.warning("an edit of the configuration is not taken over: %s", refused)
+                log.error("an edit of the configuration is not taken over: %s", refused)
             except Exception:  # the turn needs a configuration, and has one
                 log.exception("an edit of the configuration could not be taken over")
 
@@ -98,16 +98,16 @@ class LiveConfig:
             return await self._reload()
 
     async def _reload(self) -> Config:
-        followers = tuple(self._followers)
+        followers, loaded = tuple(self._followers), list[Config]()
         try:
-            config, takes = await asyncio.to_thread(self._prepared, followers)
-        except ConfigRefused as refused:
-            self._refused = refused.diagnostics
+            takes = await asyncio.to_thread(self._prepared, followers, loaded)
+        except Exception as error:  # but not a cancellation: then nobody took the edit over, and it is seen again
+            fatal = error.diagnostics if isinstance(error, ConfigRefused) else None
+            self._refused = fatal or (Diagnostic("configuration", f"could not be read: {error}", None, "error"),)
+            self._watch = loaded[0].watch if loaded else self._watch
             raise
-        except Exception as error:
-            self._refused = (Diagnostic("configuration", f"could not be read: {error}", None, "error"),)
-            raise
-        self.current, self._refused = config, ()
+        config = loaded[0]
+        self.current, self._watch, self._refused = config, config.watch, ()
         with self._batches.batch():
             for prepare, take in zip(followers, takes, strict=True):
                 if prepare in self._followers:
@@ -116,12 +116,12 @@ class LiveConfig:
             self._taken_over()
         return config
 
-    def _prepared(self, followers: tuple[Prepare, ...]) -> tuple[Config, list[Take]]:
-        config = self._load()
-        self._watch = config.watch
+    def _prepared(self, followers: tuple[Prepare, ...], loaded: list[Config]) -> list[Take]:
+        """`loaded` gets the configuration, also one that is refused."""
+        loaded.append(config := self._load())
         if config.refused:
             raise ConfigRefused(config.diagnostics())
-        return config, [prepare(config) for prepare in followers]
+        return [prepare(config) for prepare in followers]
 
     async def _edited(self) -> bool:
         if len(self._watch) <= LOOKED_AT_INLINE:

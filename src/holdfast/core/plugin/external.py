@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from holdfast.core.config.authority import NOT_TRUSTED
 from holdfast.core.config.document import Diagnostic, Document
 from holdfast.core.config.environment import switched_on
-from holdfast.core.config.plugin_files import content_digest, plugin_name, plugin_path, plugins_in
+from holdfast.core.config.plugin_files import content_digest, plugin_name, plugin_path, plugins_in, read_plugin
 from holdfast.core.plugin.bounded import bounded
 from holdfast.core.plugin.plugin import PluginFailed, check_plugin
 from holdfast.schema.frozen import Frozen
@@ -70,9 +70,7 @@ class ExternalPlugin(Frozen):
             raise PluginFailed(self.name, f"it could not be imported: {type(error).__name__}: {error}") from error
 
     def _import(self) -> Loaded:
-        if self.content is not None and self.path is not None and content_digest(self.path) != self.content:
-            raise PluginFailed(self.name, "it was changed while it was being loaded")
-        found = _import_installed(self.name) if self.path is None else _import_file(self.path)
+        found = _import_installed(self.name) if self.path is None else _import_file(self.path, self.content)
         try:
             return Loaded(check_plugin(found, self.name), partial(_forget, found))
         except Exception:
@@ -136,8 +134,9 @@ def _versioned(name: str) -> tuple[str, str | None]:
     return (package, version) if package and separator and version not in ("", "latest") else (name, None)
 
 
-def _import_file(path: Path) -> ModuleType:
-    """Under a new name each time, so that an edited file is what counts."""
+def _import_file(path: Path, content: str | None) -> ModuleType:
+    """Under a new name each time, so that an edited file is what counts. With `content`, a digest, exactly that is
+    executed, whatever becomes of the files meanwhile."""
     source = path / "__init__.py" if path.is_dir() else path
     if not source.is_file():
         raise PluginFailed(str(path), "no such file")
@@ -146,9 +145,13 @@ def _import_file(path: Path) -> ModuleType:
     if _FINDER not in sys.meta_path:
         sys.meta_path.insert(0, _FINDER)
     importlib.invalidate_caches()
+    found = read_plugin(path)
+    if content is not None and found.digest != content:
+        raise PluginFailed(str(path), "it was changed while it was being loaded")
     name = f"{PREFIX}{next(_numbers)}"
+    _FINDER.sources[name] = found.files
     within = [str(path)] if path.is_dir() else None
-    loader = _FreshLoader(name, str(source))
+    loader = _FreshLoader(name, str(source), found.files)
     spec = importlib.util.spec_from_file_location(name, source, loader=loader, submodule_search_locations=within)
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
@@ -162,14 +165,25 @@ def _import_file(path: Path) -> ModuleType:
 
 
 class _FreshLoader(SourceFileLoader):
-    """Without byte code: the time of a file is too coarse to see an edit, and its folder is not ours to write to."""
+    """From sources that were read before. Without byte code: the time of a file is too coarse to see an edit, and its
+    folder is not ours to write to."""
+
+    def __init__(self, fullname: str, path: str, sources: Mapping[str, bytes]) -> None:
+        super().__init__(fullname, path)
+        self._sources = sources
 
     def get_code(self, fullname: str) -> CodeType:
-        return self.source_to_code(self.get_data(self.path), self.path)
+        if (source := self._sources.get(str(self.path))) is None:
+            raise ImportError(f"{self.path} was not there when the plugin was loaded", name=fullname, path=self.path)
+        return self.source_to_code(source, self.path)
 
 
 class _FreshFinder:
-    """Modules inside of a plugin's folder are read from their source, too: byte code beside it was never judged."""
+    """Modules inside of a plugin's folder come from the sources that were read with it, too."""
+
+    def __init__(self) -> None:
+        self.sources: dict[str, Mapping[str, bytes]] = {}
+        """Of the loaded plugins, by the name of their module."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -178,7 +192,8 @@ class _FreshFinder:
             return None
         spec = PathFinder.find_spec(name, path, target)
         if spec is not None and isinstance(spec.loader, SourceFileLoader) and spec.origin is not None:
-            spec.loader, spec.cached = _FreshLoader(name, spec.origin), None
+            sources = self.sources.get(name.partition(".")[0], {})
+            spec.loader, spec.cached = _FreshLoader(name, spec.origin, sources), None
         return spec
 
 
@@ -189,5 +204,6 @@ def _forget(found: Any) -> None:
     """A file's module and those below it. What is installed stays: others may use it."""
     name = getattr(found, "__name__", "")
     if name.startswith(PREFIX):
+        _FINDER.sources.pop(name, None)
         for loaded in [known for known in sys.modules if known == name or known.startswith(f"{name}.")]:
             del sys.modules[loaded]
