@@ -31,7 +31,7 @@ _WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
 OPENCODE_NAMES = frozenset(
     """theme keybinds tui media websearch warming subagent_depth wellknown disable_paste_summary batch_tool
     openTelemetry primary_tools continue_loop_on_deny portable_shell_scanner codemode catalog execution chatMaxRetries
-    disable_ripgrep hook""".split()  # noqa: SIM905
+    hook""".split()  # noqa: SIM905
 )
 """What OpenCode's files may contain beyond the schema here."""
 
