@@ -19,6 +19,7 @@ import yaml
 from holdfast.core.agent.configured import configured_agents
 from holdfast.core.command.configured import configured_commands
 from holdfast.core.config.config import load_config
+from holdfast.core.config.watch import YOUNG_NS, Watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,8 +48,8 @@ USER = {
         for number in range(4)
     },
     "mcp": {
-        "context7": {"type": "remote", "url": "https://mcp.context7.com/mcp"},
-        "playwright": {"type": "local", "command": ["npx", "@playwright/mcp"], "timeout": 20000},
+        "context7": {"type": "remote", "url": "https://mcp.context7.com/mcp", "enabled": False},
+        "playwright": {"type": "local", "command": ["npx", "@playwright/mcp"], "timeout": 20000, "enabled": False},
     },
 }
 PROJECT = {
@@ -111,6 +112,21 @@ def size(folder: Path) -> float:
     return old / young
 
 
+def look(folder: Path) -> float:
+    """What a boundary pays for noticing edits, over 200 microseconds. The files are older than a tick of the clock."""
+    bench, watch = Bench(folder, files=200), Watch()
+    load_config(bench.inner, bench.project, bench.environment, watch=watch)
+    time.sleep(YOUNG_NS / 1e9)
+    assert not watch.changed()
+
+    def look_once() -> None:
+        watch.changed()
+
+    (taken,) = _times(look_once)
+    print(f"    {taken * 1e6:.0f} µs for {len(watch)} paths")
+    return taken / 200e-6
+
+
 def _times(*works: Callable[[], None]) -> list[float]:
     """Medians, taken in turns so that other load meets all alike; without the collector, as `timeit` does it."""
     times: list[list[float]] = [[] for _ in works]
@@ -127,6 +143,7 @@ def _times(*works: Callable[[], None]) -> list[float]:
 SCENARIOS: tuple[tuple[str, Callable[[Path], float], float], ...] = (
     ("opening against bare reading and parsing", opening, 3.0),
     ("opening in 20,000 files against in 200", size, 1.2),
+    ("a look at the files at a boundary against 200 µs", look, 1.0),
 )
 
 

@@ -7,17 +7,30 @@ from typing import TYPE_CHECKING
 
 import click
 
-from holdfast.cli.output import json_option, one_line, print_json, printable
+from holdfast.cli.output import brief, json_option, one_line, print_json, printable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from holdfast.embedded.choices import Preset
     from holdfast.schema.configuration import ConfigProblem, ConfigReport
+
+LINE_CHARACTERS = 400
 
 
 def described(problem: ConfigProblem) -> str:
     place = problem.path if problem.line is None else f"{problem.path}:{problem.line}"
     hint = f" (did you mean {problem.suggestion}?)" if problem.suggestion else ""
     return f"{problem.severity}: {place}: {problem.message}{hint}"
+
+
+def summary(problems: Sequence[ConfigProblem]) -> str | None:
+    """One line about what does not count, for the start of a command; None when everything does."""
+    if not problems:
+        return None
+    count = f"{len(problems)} problems" if len(problems) > 1 else "1 problem"
+    first = min(problems, key=lambda problem: problem.severity != "error")
+    return brief(f"configuration: {count} (`holdfast config check`): {described(first)}", LINE_CHARACTERS)
 
 
 def refused(report: ConfigReport) -> bool:

@@ -65,10 +65,15 @@ async def answer(terminal: Terminal, questions: Sequence[Question]) -> tuple[Ans
 
 
 def _show(terminal: Terminal, request: PermissionRequest) -> None:
-    terminal.say(f"? permission to {request.action}:")
-    lines = [line for resource in request.resources for line in resource.splitlines() or [""]]
-    diff = (request.metadata or {}).get("diff")
-    if isinstance(diff, str):
+    about = request.metadata or {}
+    plugin, given = about.get("plugin"), about.get("input")
+    if isinstance(plugin, str) and isinstance(given, str):
+        terminal.say(f"? permission to use the tool {request.action} of the plugin {visible(plugin)}:")
+        lines = given.splitlines()
+    else:
+        terminal.say(f"? permission to {request.action}:")
+        lines = [line for resource in request.resources for line in resource.splitlines() or [""]]
+    if isinstance(diff := about.get("diff"), str):
         lines += diff.splitlines()
     for line in lines[:SHOWN_LINES]:
         terminal.say(f"    {visible(line)}")

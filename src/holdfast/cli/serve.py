@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from holdfast.cli.output import printable
 from holdfast.schema.pattern import pattern
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from holdfast.embedded.serve import Served, Serving
+    from holdfast.schema.configuration import ConfigReport
 
 
 EXIT_SECONDS = 4.5
@@ -66,6 +70,8 @@ def command(
     Unless --no-auth is given, callers need a password: OPENCODE_SERVER_PASSWORD, or a new one for every start, which is
     kept in a file only you can read. While it runs, `holdfast run` on the same data goes through it.
 
+    SIGHUP has it read the configuration of all open projects again. Edits are noticed before each turn anyway.
+
     Requests to a host name that is not the server's are refused, and so are changes by pages of other origins."""
     from holdfast.cli.failure import execute
     from holdfast.embedded.serve import Serving, fast_loop, host_name, is_loopback
@@ -115,7 +121,21 @@ async def _serve(asked: Serving) -> int:
             click.echo(f"{left.session_id}: {left.what}; {left.next}", err=True)
         click.echo(f"holdfast listening on {served.url}")
 
-    return await serve(asked, ready=ready, ending=_end_in_time)
+    return await serve(asked, ready=ready, ending=_end_in_time, reported=_show_problems, reloaded=_show_reload)
+
+
+def _show_problems(report: ConfigReport) -> None:
+    from holdfast.cli.config import summary
+
+    if (line := summary(report.problems)) is not None:
+        click.echo(line, err=True)
+
+
+def _show_reload(failed: Sequence[str]) -> None:
+    for line in failed:
+        click.echo(printable(f"configuration not taken over, the former one stays in force: {line}"), err=True)
+    if not failed:
+        click.echo("configuration read again", err=True)
 
 
 def _variables(given: tuple[str, ...]) -> dict[str, str]:

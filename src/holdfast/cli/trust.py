@@ -12,6 +12,7 @@ from holdfast.cli.output import json_option, print_json, printable
 if TYPE_CHECKING:
     from holdfast.cli.terminal import Terminal
     from holdfast.client.generated.async_client import AsyncClient
+    from holdfast.schema.configuration import ConfigProblem, ConfigReport
     from holdfast.schema.location import Location
 
 EXPLANATION = "Without trust a project can only narrow what you allow; these settings are ignored."
@@ -93,21 +94,34 @@ async def _decide(path: str | None, yes: bool, as_json: bool) -> int:
     return 0
 
 
-async def offer(client: AsyncClient, location: Location, terminal: Terminal | None, *, here: bool) -> str | None:
-    """At the beginning of a run: ask once about what an untrusted project wants. What is to be said if it goes on
-    without. `here` says that this process reads the project's files itself."""
+async def configuration_notes(client: AsyncClient, location: Location, terminal: Terminal | None) -> list[str]:
+    """At the beginning of a run: ask once about what an untrusted project wants, and say what of the configuration
+    does not count."""
+    from holdfast.cli.config import summary
     from holdfast.client.errors import ApiError, ClientError
-    from holdfast.embedded.trust import ProjectTrust, has_configuration
 
-    if here and not has_configuration(location.directory):
-        return None
     try:
         report = await client.config.report(location=location)
     except (ApiError, ClientError):
-        return None  # a server of another kind or version; what else is wrong, the next call says
+        return []  # a server of another kind or version; what else is wrong, the next call says
+    untold = [problem for problem in report.problems if not _about_trust(problem, report)]
+    notes = (await _offer(client, location, report, terminal), summary(untold))
+    return [note for note in notes if note is not None]
+
+
+def _about_trust(problem: ConfigProblem, report: ConfigReport) -> bool:
+    return any(want in problem.message for source in report.sources if not source.trusted for want in source.wants)
+
+
+async def _offer(
+    client: AsyncClient, location: Location, report: ConfigReport, terminal: Terminal | None
+) -> str | None:
+    """What is to be said if it goes on without trust."""
     sources = [source for source in report.sources if not source.trusted]
     if not sources:
         return None
+    from holdfast.embedded.trust import ProjectTrust
+
     trust = ProjectTrust()
     count = sum(len(source.wants) for source in sources)
     ignored = f"this project is not trusted: {count} of its settings {'is' if count == 1 else 'are'} ignored"

@@ -12,7 +12,7 @@ from holdfast.cli.opening import open_client, open_session, place, with_command
 from holdfast.cli.run import Ask
 from holdfast.cli.screen import JsonScreen, Screen
 from holdfast.cli.terminal import Terminal, present
-from holdfast.cli.trust import offer
+from holdfast.cli.trust import configuration_notes
 from holdfast.schema.prompt import PromptInput
 from holdfast.schema.session_message import AssistantMessage
 
@@ -39,9 +39,8 @@ async def _run(ask: Ask) -> int:
         opened = await open_client(ask, screen, stack)
         client = opened.client
         person = Terminal() if present() else None
-        location, asked = await place(client, ask), None if ask.attach else person
-        if (ignored := await offer(client, location, asked, here=opened.host is not None)) is not None:
-            screen.note(ignored)
+        for note in await configuration_notes(client, await place(client, ask), None if ask.attach else person):
+            screen.note(note)
         if ask.command is not None:
             ask = await with_command(client, ask, ask.command)
         session = await open_session(opened, ask, screen)

@@ -186,6 +186,7 @@ class Runtime:
             unattended=lambda: self._unattended,
             owners=None if self._trust is TRUST_EVERYTHING else Owners.here(self._environment),
             trust=self._trust,
+            wake_pending=self._wake_pending,
             before_start=ProcessProtection().apply if self._protect else None,
             host_configuration=self._host_configuration,
             wake=lambda session_id: self.execution.wake(session_id),
@@ -193,6 +194,8 @@ class Runtime:
             sandboxes=Backends(self._environment),
             sandbox=self._sandbox,
         )
+        self._waking: set[asyncio.Task[None]] = set()
+        self._wakes = True
         self.locations: ServiceMap[LocationServices] = ServiceMap(self._build_services)
         self.execution = Execution(self.log, self.store, self.locations, self._ownership, self._clock)
         self.recovery = Recovery(
@@ -218,6 +221,7 @@ class Runtime:
     ) -> None:
         # Executions end first, while everything they record with is still open.
         await self.recovery.close()
+        await self._end_waking()
         await self.execution.close()
         await self.sessions.close()
         await self._titles.close()
@@ -261,6 +265,33 @@ class Runtime:
     async def default_model(self) -> ModelRef | None:
         async with self.locations.use(self.location) as services:
             return services.catalog.default()
+
+    async def reload(self) -> dict[Location, Exception]:
+        """Read the configuration of every open Location again; the Locations where that failed, and why. There the
+        former configuration stays in force."""
+        failed: dict[Location, Exception] = {}
+        for location in self.locations.opened():
+            try:
+                async with self.locations.use(location) as services:
+                    await services.config.reload()
+            except Exception as error:  # noqa: BLE001 - one Location's failure says nothing about the next
+                failed[location] = error
+        return failed
+
+    def _wake_pending(self, location: Location) -> None:
+        if not self._wakes:
+            return
+        waking = self.execution.recover_wakes(location)
+        task = asyncio.get_running_loop().create_task(waking, name="holdfast-wake")
+        self._waking.add(task)
+        task.add_done_callback(self._waking.discard)
+
+    async def _end_waking(self) -> None:
+        self._wakes = False
+        for task in (waking := tuple(self._waking)):
+            task.cancel()
+        if waking:
+            await asyncio.wait(waking)
 
     async def _recovery_policy(self, location: Location) -> RecoveryPolicy:
         async with self.locations.use(location) as services:

@@ -37,9 +37,11 @@ class Phase(IntEnum):
     BUILTIN = 0
     DISCOVERY = 1
     PLUGIN = 2
-    CONFIG = 3
-    VARIANTS = 4
-    POLICY = 5
+    TOOL_RULES = 3
+    """That tools of plugins are asked for: after every agent's own rules, before those of the user."""
+    CONFIG = 4
+    VARIANTS = 5
+    POLICY = 6
 
 
 class Draft(Protocol):

@@ -91,6 +91,10 @@ class HoldfastSync(Client):
         """The model that a Session without one would use here."""
         return self._thread.run(self._host.default_model())
 
+    def reload(self) -> tuple[str, ...]:
+        """Read the configuration of every project that is open here again; what could not be taken over."""
+        return self._thread.run(self._host.reload())
+
     def verify(self) -> list[Mismatch]:
         """Projection rows that differ from what the event log says; empty when all is well."""
         return self._thread.run(self._host.verify())

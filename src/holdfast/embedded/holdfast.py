@@ -150,6 +150,13 @@ class Holdfast(AsyncClient):
         """Fetch the list of models anew; whether that brought anything. What was there stays when it fails."""
         return await self._runtime.models.refresh()
 
+    async def reload(self) -> tuple[str, ...]:
+        """Read the configuration of every project that is open here again: files, agents, commands, plugins. What could
+        not be taken over, one line each; there the former configuration stays in force. Edits are noticed without this
+        before each turn."""
+        failed = await self._runtime.reload()
+        return tuple(f"{location.directory}: {error}" for location, error in failed.items())
+
     async def verify(self) -> list[Mismatch]:
         """Projection rows that differ from what the event log says; empty when all is well."""
         return await self._runtime.verify()

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import os
 import resource
 import signal
@@ -13,11 +14,12 @@ import socket
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import uvicorn
 
 from holdfast.client.credential import credential_file, given_password, username
+from holdfast.core.location.report import report_of
 from holdfast.core.runtime import Runtime
 from holdfast.embedded.connection import Connection
 from holdfast.embedded.credential import generated_password
@@ -30,11 +32,12 @@ from holdfast.server.auth import LOOPBACK_HOSTS, Credentials, Hosts
 from holdfast.server.pty import SOCKET_OPTIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Coroutine, Iterator, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
     from types import FrameType
 
+    from holdfast.schema.configuration import ConfigReport
     from holdfast.schema.insight import InterruptedActivity
     from holdfast.server.pty_environment import HostPtyEnvironment
 
@@ -48,6 +51,8 @@ DEFAULT_PORT = 4096
 PORTS_TRIED = 100
 WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 """Addresses that are listened on but not called, and what clients of this machine call instead."""
+
+log = logging.getLogger(__name__)
 
 
 class Served(Frozen):
@@ -68,12 +73,16 @@ class _Server(uvicorn.Server):
         *,
         ready: Callable[[], None] | None = None,
         ending: Callable[[], None] | None = None,
+        hung_up: Callable[[], None] | None = None,
     ) -> None:
-        """`ready` is called when it accepts connections and heeds signals, `ending` when a signal has come."""
+        """`ready` is called when it accepts connections and heeds signals, `ending` when a signal has come; `hung_up`
+        at SIGHUP, which ends the server only if its terminal is gone."""
         super().__init__(config)
         self._app = app
         self._ready = ready
         self._ending = ending
+        self._hung_up = hung_up
+        self._had_terminal = _has_terminal()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -84,16 +93,22 @@ class _Server(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """A signal ends the server and nothing else: the process closes the runtime and exits by itself."""
         loop = asyncio.get_running_loop()
-        ending = [signal.SIGINT, signal.SIGTERM]
-        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # under nohup the terminal may go
-            ending.append(signal.SIGHUP)
-        for number in ending:
+        for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self.handle_exit, number, None)
+        under_nohup = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+        loop.add_signal_handler(signal.SIGHUP, partial(self._hang_up, may_go=under_nohup))
         try:
             yield
         finally:
-            for number in ending:
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 loop.remove_signal_handler(number)
+
+    def _hang_up(self, *, may_go: bool) -> None:
+        """Somebody wants a reload, or the terminal is gone, which under nohup it may be."""
+        if self._had_terminal and not may_go and not _has_terminal():
+            self.handle_exit(signal.SIGHUP, None)
+        elif self._hung_up is not None:
+            self._hung_up()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self._ending is not None and not self.should_exit:
@@ -126,8 +141,16 @@ class Serving(Frozen):
     """Wake what an earlier process left pending, and treat broken turns as configured."""
 
 
-async def serve(asked: Serving, *, ready: Callable[[Served], None], ending: Callable[[], None] | None = None) -> int:
-    """Until a signal, which calls `ending`."""
+async def serve(
+    asked: Serving,
+    *,
+    ready: Callable[[Served], None],
+    ending: Callable[[], None] | None = None,
+    reported: Callable[[ConfigReport], None] = lambda report: None,
+    reloaded: Callable[[Sequence[str]], None] = lambda failed: None,
+) -> int:
+    """Until a signal, which calls `ending`. `reported` gets what the configuration of this directory came to, soon
+    after the start. SIGHUP reads the configuration of all open Locations again; `reloaded` gets what of that failed."""
     environment = dict(os.environ)
     with _password(environment, authorize=asked.authorize) as password:
         credentials = Credentials(password, username(environment)) if password is not None else None
@@ -153,9 +176,61 @@ async def serve(asked: Serving, *, ready: Callable[[Served], None], ending: Call
             with registered(environment, id=runtime.new_event_id(), url=near, data=runtime.paths.data) as local:
                 file = credential_file(environment) if generated else None
                 served = Served(_url(host, number), file, interrupted)
-                server = _Server(_config(app), app, ready=partial(ready, served), ending=ending)
-                await server.serve(sockets=[listener, local])
+                async with _Background() as background:
+                    server = _Server(
+                        _config(app),
+                        app,
+                        ready=partial(ready, served),
+                        ending=ending,
+                        hung_up=lambda: background.start(_reload(runtime, reloaded)),
+                    )
+                    background.start(_report(runtime, reported))
+                    await server.serve(sockets=[listener, local])
     return 0
+
+
+class _Background:
+    """Work beside the server, which ends with it."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in (tasks := tuple(self._tasks)):
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _report(runtime: Runtime, reported: Callable[[ConfigReport], None]) -> None:
+    try:
+        async with runtime.locations.use(runtime.location) as services:
+            report = await report_of(services)
+    except Exception as error:  # noqa: BLE001 - whoever uses this Location is told the same
+        log.error("the configuration of %s cannot be read: %s", runtime.location.directory, error)
+    else:
+        reported(report)
+
+
+async def _reload(runtime: Runtime, reloaded: Callable[[Sequence[str]], None]) -> None:
+    failed = await runtime.reload()
+    reloaded([f"{location.directory}: {error}" for location, error in failed.items()])
+
+
+def _has_terminal() -> bool:
+    """Whether this process has a controlling terminal."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC))
+    except OSError:
+        return False
+    return True
 
 
 def _password(environment: dict[str, str], *, authorize: bool) -> AbstractContextManager[str | None]:

@@ -6,8 +6,6 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holdfast.core.config.discovery import NAMES
-from holdfast.core.config.document import DOT
 from holdfast.core.config.environment import directories
 from holdfast.core.config.trust import TrustStore
 
@@ -15,13 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from holdfast.schema.configuration import ConfigSource
-
-
-def has_configuration(folder: str | Path) -> bool:
-    """Whether any project configures this folder: only then there is something to trust. May be wrong in saying yes."""
-    path = os.path.realpath(folder)
-    above = [path, *map(str, Path(path).parents)]
-    return any(os.path.lexists(f"{each}/{name}") for each in above for name in (*NAMES, DOT))
 
 
 class ProjectTrust:

@@ -107,7 +107,7 @@ def test_one_bad_entry_does_not_take_the_others_along(place: Place) -> None:
         "references": {"good": "../x"},
         "plugins": ["good"],
     }
-    assert [problem.line for problem in found.diagnostics()] == [3, 5, 6, 8, 10, 12, 13]
+    assert [problem.line for problem in found.diagnostics()] == [3, 5, 6, 8, 10, 12, 13, 7]
     assert {problem.severity for problem in found.diagnostics()} == {"warning"}
 
 
@@ -169,7 +169,11 @@ def test_an_agents_unreadable_rule_denies(place: Place) -> None:
         ({"agents": {"a": {"descripton": "x"}}}, "description"),
         ({"providers": {"p": {"npm": "x"}}}, "api"),
         ({"compaction": {"bufer": 1}}, "buffer"),
-        ({"mcp": {"servers": {"s": {"type": "remote", "url": "u", "header": {}}}}}, "headers"),
+        ({"mcp": {"servers": {"s": {"type": "remote", "url": "u", "header": {}, "disabled": True}}}}, "headers"),
+        ({"providers": {"p": {"models": {"m": {"limit": {"contxt": 1}}}}}}, "context"),
+        ({"permissions": [{"action": "bash", "resource": "*", "effect": "ask", "resourse": "x"}]}, "resource"),
+        ({"compaction": {"keep": {"token": 1}}}, "tokens"),
+        ({"experimental": {"batch_tool": True}}, None),
     ],
 )
 def test_unknown_names_are_ignored_and_the_nearest_is_named(place: Place, content: Any, suggestion: str | None) -> None:

@@ -322,7 +322,7 @@ def test_providers_that_cannot_be_read_are_all_denied(place: Place, old: dict[st
         ({"compaction": {"reserved": 5, "wrong": 1}}, {"compaction": {"buffer": 5}}, "compaction.wrong"),
         ({"provider": {"p": {"models": {"m": {"cost": 7}}}}}, {"providers": {"p": {"models": {}}}}, "models.m"),
         ({"provider": {"p": {"models": {"m": {"variants": 7}}}}}, {"providers": {"p": {"models": {}}}}, "models.m"),
-        ({"provider": {"p": {"models": 7}}}, {"providers": {"p": {}}}, "providers.p.models"),
+        ({"provider": {"p": {"models": 7}}}, {"providers": {"p": {}}}, "provider.p.models"),
     ],
 )
 def test_what_is_dropped_is_told(place: Place, old: dict[str, Any], new: dict[str, Any], about: str) -> None:

@@ -22,9 +22,9 @@ def test_a_value_never_becomes_structure(place: Place) -> None:
 
 def test_an_unset_variable_is_empty_and_reported(place: Place) -> None:
     """CAT-027, CAT-032."""
-    place.write("opencode.json", '{\n\n"username": "x{env:NO_SUCH}y"}')
+    place.write("opencode.json", '{\n\n"shell": "x{env:NO_SUCH}y"}')
     found = place.load()
-    assert found.latest("username") == "xy"
+    assert found.latest("shell") == "xy"
     (problem,) = found.diagnostics()
     assert (problem.line, "NO_SUCH" in problem.message) == (3, True)
 
@@ -87,14 +87,14 @@ def test_what_was_substituted_is_never_shown(place: Place) -> None:
         {
             "agents": {"a": {"mode": "{env:SECRET}"}},
             "providers": {"p": {"request": {"headers": {"authorization": "Bearer {env:SECRET}"}}}},
-            "username": "{env:SHORT}",
+            "shell": "{env:SHORT}",
         },
     )
     found = place.load(SECRET="sk-canary-1234", SHORT="ab")
     assert found.documents()[0].data["providers"]["p"]["request"]["headers"]["authorization"] == "Bearer sk-canary-1234"
     assert len(found.diagnostics()) == 1
     assert found.effective()["providers"]["p"]["request"]["headers"]["authorization"] == "***"
-    assert found.effective()["username"] == "***"
+    assert found.effective()["shell"] == "***"
     assert "canary" not in repr((found.diagnostics(), found.effective(), found.documents()))
 
 

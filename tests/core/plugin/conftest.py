@@ -25,6 +25,7 @@ from holdfast.core.plugin.terminal import TerminalHooks
 from holdfast.core.reference.reference import References
 from holdfast.core.skill.skill import SkillSources
 from holdfast.core.state import Batches, State
+from holdfast.core.tool.builtin.authorize import AllowAll
 from holdfast.core.tool.registry import ToolRegistry
 
 Setup = Callable[[Host], Awaitable[None] | None]
@@ -51,6 +52,7 @@ class Surroundings:
             commands=self.commands.state,
             context=self.context,
             tools=self.tools,
+            authorizer=AllowAll(),
             requests=self.requests,
             events=self.bus,
             catalog=self.catalog,

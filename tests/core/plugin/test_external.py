@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from pathlib import Path
 
@@ -201,3 +202,38 @@ async def test_closing_ends_a_boot_that_another_one_waits_for(place: Place, arou
     assert first is not None
     assert first.done()
     assert around.plugins.active() == ()
+
+
+async def test_what_was_judged_is_what_is_executed(place: Place, around: Surroundings) -> None:
+    """CAT-195: neither an edit in the meantime nor byte code beside the source runs, also of modules that the plugin
+    imports later."""
+    place.write("~/.config/opencode/plugin/folder/__init__.py", "from .inner import plugin")
+    inner = place.write("~/.config/opencode/plugin/folder/inner.py", text("folder", "judged"))
+    before = external_plugins(place.load(trust=TRUST_NOTHING), place.environment()).plugins
+    inner.write_text(text("folder", "edited"))
+    around.plugins.start(before)
+    await around.plugins.booted()
+    assert around.names() == []
+    (problem,) = around.plugins.problems()
+    assert "was changed while it was being loaded" in problem.message
+    around.plugins.start(external_plugins(place.load(trust=TRUST_NOTHING), place.environment()).plugins)
+    await around.plugins.booted()
+    assert (around.names(), around.plugins.problems()) == (["edited"], ())
+    assert not (inner.parent / "__pycache__").exists()
+
+
+async def test_a_module_that_is_imported_late_is_the_one_that_was_read(place: Place) -> None:
+    """CAT-195."""
+    file = place.write("~/.config/opencode/plugin/folder/__init__.py", text("late", "x"))
+    late = place.write("~/.config/opencode/plugin/folder/late.py", "words = 'read with the plugin'")
+    external = ExternalPlugin(str(file.parent), file.parent)
+    loaded = await external.load(30)
+    try:
+        late.write_text("words = 'written later'")
+        place.write("~/.config/opencode/plugin/folder/added.py", "")
+        module = type(loaded.plugin).__module__
+        assert importlib.import_module(f"{module}.late").words == "read with the plugin"
+        with pytest.raises(ImportError, match="was not there"):
+            importlib.import_module(f"{module}.added")
+    finally:
+        loaded.forget()

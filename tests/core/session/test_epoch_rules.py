@@ -282,10 +282,10 @@ async def test_a_hook_may_only_add_after_the_baseline_and_nothing_of_it_is_kept(
         for id, hook in (("append", append), ("meddle", meddle)):
             await services.plugins.add(_plugin(id, hook))
         await say(runtime, session.id, "two")
+        assert [problem.id for problem in services.plugins.problems()] == ["meddle"]
         services.plugins.remove("append")
         services.plugins.remove("meddle")
         await say(runtime, session.id, "three")
-        assert [problem.id for problem in services.plugins.problems()] == ["meddle"]
     systems = [request["messages"][0]["content"] for request in model.requests]
     usual = f"{GENERIC}\n{baseline}"
     assert systems == [usual, f"{usual}\nFor this turn only.", usual]

@@ -403,7 +403,7 @@ async def test_untrusted_tools_are_asked_about_first() -> None:
     for open, outcome in ((True, "x"), (False, "no")):
         gate, registry = Gate(open=open), ToolRegistry()
         original = saying("x", action="other")
-        registry.register({"server_tool": asking(original, "server_tool", gate)}, Scope())
+        registry.register({"server_tool": asking(original, "server_tool", "acme", gate)}, Scope())
         catalog = registry.materialize([rule("other", "*", "deny")])
         assert await call(catalog, "server_tool") == outcome
         assert gate.asked == [(CONTEXT, "server_tool", ("*",))]

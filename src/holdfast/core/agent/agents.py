@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.agent.configured import ConfiguredAgents, configured_agents
 from holdfast.core.agent.draft import AgentDraft
+from holdfast.core.config.reload import refuse_errors
 from holdfast.core.permission.rules import Authority
 from holdfast.core.state import Phase, State
 from holdfast.schema.frozen import Frozen
@@ -47,7 +48,9 @@ class Agents:
         self._configured = configured_agents(config.current, environment)
 
         def prepare(new: Config) -> Callable[[], None]:
-            return partial(self._take, configured_agents(new, environment))
+            found = configured_agents(new, environment)
+            refuse_errors(found.diagnostics)
+            return partial(self._take, found)
 
         self.state.transform(lambda draft: self._configured.transform(draft), scope, phase=Phase.CONFIG)
         self.state.transform(lambda draft: self._configured.transform_last(draft), scope, phase=Phase.POLICY)

@@ -23,6 +23,7 @@ from holdfast.core.config.markdown import read_markdown
 from holdfast.core.config.migrate import migrate_agent, migrate_permissions
 from holdfast.core.config.model import patched_model
 from holdfast.core.config.schema import Agent as AgentSection
+from holdfast.core.config.unsupported import misspelled, sent_to_the_model
 from holdfast.core.config.validate import Problem, validate_agent, validate_rules
 from holdfast.core.permission.rules import expand_home
 from holdfast.schema.agent import Agent, ProviderRequest
@@ -170,6 +171,8 @@ def _files(folder: Directory, problems: list[Diagnostic]) -> Iterator[AgentPatch
         for file in read_markdown(folder.path, names, problems, recursive=recursive):
             data = {key: value for key, value in file.content.data.items() if value is not None}
             if data.keys() - _KEYS:
+                near = misspelled(data)
+                problems += (Diagnostic(file.path, f"{name}: {sent_to_the_model(known)}") for name, known in near)
                 data = migrate_agent(data)
             # Without a body the file only adjusts an agent; it does not silence it.
             if body := file.content.body.strip():

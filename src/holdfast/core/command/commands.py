@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from holdfast.core.command.command import Command, CommandDraft
 from holdfast.core.command.configured import ConfiguredCommands, configured_commands
 from holdfast.core.command.template import Template
+from holdfast.core.config.reload import refuse_errors
 from holdfast.core.state import Phase, State
 from holdfast.core.tool.tool import ToolFailure
 from holdfast.schema.frozen import Frozen
@@ -62,7 +63,9 @@ class Commands:
         self._configured = configured_commands(config.current)
 
         def prepare(new: Config) -> Callable[[], None]:
-            return partial(self._take, configured_commands(new))
+            found = configured_commands(new)
+            refuse_errors(found.diagnostics)
+            return partial(self._take, found)
 
         self.state.transform(lambda draft: self._configured.transform(draft), scope, phase=Phase.CONFIG)
         config.follow(prepare, scope)

@@ -53,6 +53,11 @@ ASKED_BY_DEFAULT = (
     ("edit", ".opencode/*"),
 )
 """What the built-in agents do not simply allow, by action and resource."""
+OWN_ACTIONS = frozenset(
+    """read edit write patch bash glob grep list skill todowrite todoread webfetch websearch codesearch task lsp
+    doom_loop""".split()  # noqa: SIM905
+)
+"""What tools that come along ask for. Any other action may be a plugin's tool, which is asked for by default."""
 
 
 class Grant(Frozen):
@@ -211,9 +216,13 @@ def widening(
     effect with trust and without it."""
     known = [*ASKED_BY_DEFAULT, *((rule["action"], rule["resource"]) for rule in strict)]
     for index, rule in enumerate(rules):
-        if rule["effect"] == "allow" and any(_meets(rule, action, resource) for action, resource in known):
+        if rule["effect"] == "allow" and _is_asked_for(rule, known):
             wants = f"allows {rule['action']} on {rule['resource']} for {whom}"
             yield Grant((*trail, index), wants[:SHOWN_CHARACTERS], rule)
+
+
+def _is_asked_for(rule: Mapping[str, str], known: Sequence[tuple[str, str]]) -> bool:
+    return rule["action"] not in OWN_ACTIONS or any(_meets(rule, action, resource) for action, resource in known)
 
 
 def _meets(rule: Mapping[str, str], action: str, resource: str) -> bool:

@@ -6,32 +6,25 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holdfast.core.config.authority import NOT_TRUSTED, Grant, digest, narrowed
-from holdfast.core.config.discovery import Candidate, discover
-from holdfast.core.config.document import Diagnostic, Directory, Document
-from holdfast.core.config.environment import user_path
-from holdfast.core.config.jsonc import InvalidJson, decode, lines_of
+from holdfast.core.config.discovery import Candidate, discover, project_folders
+from holdfast.core.config.document import DOT, Diagnostic, Directory, Document
+from holdfast.core.config.environment import directories
 from holdfast.core.config.merge import merge
-from holdfast.core.config.migrate import migrate
-from holdfast.core.config.secret import hide
-from holdfast.core.config.trust import TRUST_NOTHING, Source
-from holdfast.core.config.validate import Problem, Trail, validate
-from holdfast.core.config.variables import Substitution, mentions_variables
-from holdfast.schema.frozen import Frozen
+from holdfast.core.config.reading import MOST_PROBLEMS, Place, Reading
+from holdfast.core.config.trust import NAME as TRUST_FILE
+from holdfast.core.config.trust import TRUST_NOTHING, Source, Wanted, judge
+from holdfast.core.config.watch import MOST_PATHS, Watch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from holdfast.core.config.document import Entry, Origin, Severity
-    from holdfast.core.config.text_file import Unreadable
+    from holdfast.core.config.document import Entry, Origin
     from holdfast.core.config.trust import Trust
     from holdfast.core.filesystem.ownership import Owners
 
+__all__ = ["MOST_PROBLEMS", "Config", "describe", "load_config"]
+
 FILE_LIMIT = 5 * 1024 * 1024
-MOST_PROBLEMS = 50
-"""Per document; of those beyond it only the weight is told."""
-NAME_CHARACTERS = 100
-"""Of a name in a message: a key can be as long as its file."""
 INLINE = "OPENCODE_CONFIG_CONTENT"
 
 log = logging.getLogger(__name__)
@@ -42,12 +35,15 @@ class Config:
         self,
         entries: Iterable[Entry] = (),
         diagnostics: Iterable[Diagnostic] = (),
-        sources: Iterable[Source] = (),
+        wanted: Iterable[tuple[Wanted, bool]] = (),
+        watch: Watch | None = None,
     ) -> None:
+        """`wanted` is what the project's files want, and whether that is trusted; `watch` tells when a file changed."""
         self._entries = tuple(entries)
         self._diagnostics = tuple(diagnostics)
-        self._sources = tuple(sources)
+        self._wanted = tuple(wanted)
         self._documents = tuple(entry for entry in self._entries if isinstance(entry, Document))
+        self.watch = watch or Watch()
 
     def entries(self) -> tuple[Entry, ...]:
         """Documents and folders, low to high priority; a folder follows its own documents."""
@@ -61,20 +57,15 @@ class Config:
         return next((found.data[key] for found in reversed(self._documents) if key in found.data), None)
 
     def sources(self) -> tuple[Source, ...]:
-        """The project's files and folders that want something which needs trust. Reads the folders."""
-        from holdfast.core.config.folder import folder_grants
+        """The project's files and folders that want something which needs trust. Reads folders and plugins."""
+        from holdfast.core.config.folder import folder_wants
 
-        found = list(self._sources)
-        for entry in self._entries:
-            if isinstance(entry, Directory) and entry.origin != "user":
-                grants = folder_grants(entry.path, self._strict)
-                if grants:
-                    found.append(Source(entry.path, digest(grants), grants, entry.trusted))
-        return tuple(found)
-
-    @property
-    def _strict(self) -> tuple[dict[str, str], ...]:
-        return tuple(_strict_rules(self._documents))
+        strict = strict_rules(self._documents)
+        folders = (entry for entry in self._entries if isinstance(entry, Directory) and entry.origin != "user")
+        wanted = (*self._wanted, *((folder_wants(folder.path, strict), folder.trusted) for folder in folders))
+        return tuple(
+            Source(one.path, one.digest(one.contents()), one.grants, trusted) for one, trusted in wanted if one.grants
+        )
 
     @property
     def secrets(self) -> frozenset[str]:
@@ -102,58 +93,116 @@ def load_config(
     *,
     trust: Trust = TRUST_NOTHING,
     owners: Owners | None = None,
+    watch: Watch | None = None,
 ) -> Config:
     """`root` is the project's; `managed` are documents of the host, with their names, which count last of all. `trust`
     decides what a project's files may say beyond narrowing. With `owners`, a project's file or folder that somebody
-    else could have written is ignored."""
-    entries: list[Entry] = []
-    readings: list[_Reading] = []
-
-    def reading(path: Path, folder: Path, origin: Origin) -> _Reading:
-        strict = list(_strict_rules(entries))
-        readings.append(_Reading(path, folder, origin, _Place(directory, root, environment), trust, strict))
-        return readings[-1]
-
-    for found in discover(directory, root, environment):
-        if not isinstance(found, Candidate):
-            if found.origin == "user":
-                entries.append(found)
-            elif owners is not None and (reason := owners.refusal(str(found.path))) is not None:
-                reading(found.path, found.path, found.origin).ignore(reason)
-            else:
-                entries.append(_judged(found, trust, entries))
-            continue
-        if (text := found.read(FILE_LIMIT)) is None:
-            continue
-        used = reading(found.path, found.folder, found.origin)
-        checked = owners if found.origin == "project" else None
-        reason = checked.refusal(str(found.path), str(found.folder)) if checked is not None else None
-        if reason is not None:
-            used.ignore(reason)
-        elif (document := used.use(text)) is not None:
-            entries.append(document)
-    if (inline := environment.get(INLINE)) and (document := reading(Path(INLINE), directory, "user").parse(inline)):
-        entries.append(document)
-    for name, content in managed:
-        entries.append(reading(name, name.parent, "user").document(content).but(managed=True))
-    problems = [problem for used in readings for problem in used.problems()]
+    else could have written is ignored. `watch` is told of every file and folder before it is read."""
+    loading = _Loading(Place(directory, root, environment), trust, owners, watch)
+    found = list(enumerate(discover(directory, root, environment)))
+    loading.read_user([one for one in found if one[1].origin == "user"])
+    if inline := environment.get(INLINE):
+        loading.keep(len(found), loading.reading(Path(INLINE), directory, "user").parse(inline))
+    for position, (name, content) in enumerate(managed, start=len(found) + 1):
+        loading.keep(position, loading.reading(name, name.parent, "user").document(content).but(managed=True))
+    loading.read_project([one for one in found if one[1].origin != "user"])
+    problems = loading.problems()
     for problem in problems:
         log.log(logging.ERROR if problem.severity == "error" else logging.WARNING, "%s", describe(problem))
-    return Config(entries, problems, (used.source for used in readings if used.source is not None))
+    return Config(loading.entries(), problems, loading.wanted(), watch)
 
 
-def _judged(folder: Directory, trust: Trust, entries: Iterable[Entry]) -> Directory:
-    """A project's folder, and whether its user trusts what is in it now."""
-    if not trust.knows(folder.path):
-        return folder.but(origin="untrusted")
-    from holdfast.core.config.folder import folder_grants
+class _Loading:
+    """The user's own documents are read first: their rules have a say in what a project may want."""
 
-    grants = folder_grants(folder.path, list(_strict_rules(entries)))
-    return folder.but(origin="project" if trust.covers(folder.path, digest(grants)) else "untrusted")
+    def __init__(self, place: Place, trust: Trust, owners: Owners | None, watch: Watch | None) -> None:
+        self._place = place
+        self._trust = trust
+        self._owners = owners
+        self._watch = watch
+        self._readings: list[Reading] = []
+        self._entries: dict[int, Entry] = {}
+        self._strict: tuple[dict[str, str], ...] = ()
+        if watch is not None:
+            watch.add(directories(place.environment).state / TRUST_FILE)
+
+    def reading(self, path: Path, folder: Path, origin: Origin) -> Reading:
+        self._readings.append(Reading(path, folder, origin, self._place, self._trust, self._strict, self._watch))
+        return self._readings[-1]
+
+    def keep(self, position: int, entry: Entry | None) -> None:
+        if entry is not None:
+            self._entries[position] = entry
+
+    def read_user(self, found: Iterable[tuple[int, Candidate | Directory]]) -> None:
+        for position, one in found:
+            if isinstance(one, Directory):
+                self._watch_folder(one)
+                self.keep(position, one)
+            else:
+                self._read(position, one)
+
+    def read_project(self, found: Iterable[tuple[int, Candidate | Directory]]) -> None:
+        self._strict = strict_rules(self._entries.values())
+        if self._watch is not None:
+            place = self._place
+            for folder in project_folders(place.directory, place.root, place.environment):
+                self._watch.add(folder / DOT)
+        for position, one in found:
+            if isinstance(one, Candidate):
+                self._read(position, one, self._owners)
+            elif self._owners is not None and (reason := self._owners.refusal(str(one.path))) is not None:
+                self.reading(one.path, one.path, one.origin).ignore(reason)
+            else:
+                self._watch_folder(one)
+                self.keep(position, self._judged(one))
+
+    def entries(self) -> list[Entry]:
+        """Everything that was kept, low to high."""
+        return [self._entries[position] for position in sorted(self._entries)]
+
+    def problems(self) -> list[Diagnostic]:
+        found = [problem for used in self._readings for problem in used.problems()]
+        if self._watch is not None and not self._watch.complete:
+            message = f"there are more than {MOST_PATHS} configuration files; edits of the rest need a reload"
+            found.append(Diagnostic(str(self._place.directory), message))
+        return found
+
+    def wanted(self) -> list[tuple[Wanted, bool]]:
+        return [(used.wanted, used.trusted) for used in self._readings if used.wanted is not None]
+
+    def _read(self, position: int, found: Candidate, owners: Owners | None = None) -> None:
+        if self._watch is not None:
+            self._watch.add(found.path)
+        if (text := found.read(FILE_LIMIT)) is None:
+            return
+        used = self.reading(found.path, found.folder, found.origin)
+        reason = owners.refusal(str(found.path), str(found.folder)) if owners is not None else None
+        if reason is not None:
+            used.ignore(reason)
+        else:
+            self.keep(position, used.use(text))
+
+    def _watch_folder(self, folder: Directory) -> None:
+        if self._watch is not None:
+            self._watch.add_folder(folder.path)
+
+    def _judged(self, folder: Directory) -> Directory:
+        """A project's folder, and whether its user trusts what is in it now."""
+        if not self._trust.knows(folder.path):
+            return folder.but(origin="untrusted")
+        from holdfast.core.config.folder import folder_wants
+
+        judged = judge(folder_wants(folder.path, self._strict), self._trust)
+        return folder.but(origin="project" if judged.trusted else "untrusted", contents=judged.contents)
+
+
+def strict_rules(entries: Iterable[Entry]) -> tuple[dict[str, str], ...]:
+    """The user's own rules that ask or deny."""
+    return tuple(_strict_rules(entries))
 
 
 def _strict_rules(entries: Iterable[Entry]) -> Iterator[dict[str, str]]:
-    """The user's own rules that ask or deny."""
     for document in entries:
         if isinstance(document, Document) and document.origin == "user":
             agents = document.data.get("agents", {}).values()
@@ -165,184 +214,3 @@ def describe(problem: Diagnostic) -> str:
     place = problem.path if problem.line is None else f"{problem.path}:{problem.line}"
     hint = f" (did you mean {problem.suggestion}?)" if problem.suggestion else ""
     return f"{place}: {problem.message}{hint}"
-
-
-class _Place(Frozen):
-    """Where a Location is."""
-
-    directory: Path
-    root: Path
-    environment: Mapping[str, str]
-
-    def outside(self, base: Path, text: str) -> bool:
-        """Whether a path as a person writes it leads out of the project."""
-        try:
-            path = (base / user_path(text, self.environment)).resolve()
-            return not path.is_relative_to(self.root.resolve())
-        except (OSError, RuntimeError, ValueError):
-            return True
-
-
-class _Reading:
-    """One text on its way to a document."""
-
-    def __init__(
-        self,
-        path: Path,
-        folder: Path,
-        origin: Origin,
-        place: _Place,
-        trust: Trust,
-        strict: list[dict[str, str]],
-    ) -> None:
-        self._path = path
-        self._folder = folder
-        self._origin = origin
-        self._place = place
-        self._trust = trust
-        self._strict = strict
-        self._text = ""
-        self._secrets: frozenset[str] = frozenset()
-        self._problems: list[tuple[Diagnostic, Trail]] = []
-        self._unlisted: Severity | None = None
-        self.source: Source | None = None
-        """What a project's file wants beyond narrowing, if anything."""
-
-    def ignore(self, reason: str) -> None:
-        """The file, or the folder it lies in, belongs to somebody else."""
-        self._report(f"it or its folder {reason}; ignored")
-
-    def use(self, text: str | Unreadable) -> Document | None:
-        if isinstance(text, str):
-            return self.parse(text)
-        self._report(f"{text}; ignored", severe=True)
-        return None
-
-    def parse(self, text: str) -> Document | None:
-        self._text = text
-        if not text.strip().removeprefix("\ufeff"):
-            return None
-        try:
-            value, repeated = decode(text)
-        except InvalidJson as error:
-            self._report(f"{error}; ignored", line=error.line, severe=True)
-            return None
-        if not isinstance(value, dict):
-            self._report("is not an object; ignored", severe=True)
-            return None
-        for name in repeated:
-            self._report(f"{name}: stands twice in one object; the last one counts")
-        return self.document(value)
-
-    def document(self, value: dict[str, Any]) -> Document:
-        if self._origin == "user":
-            return self._whole(value)
-        told = len(self._problems), self._unlisted
-        document = self._narrowed(value)
-        if not self._trust.covers(self._path, digest(self.source.grants if self.source else ())):
-            return document
-        del self._problems[told[0] :]  # of settings that count after all
-        self._unlisted = told[1]
-        return self._whole(value)
-
-    def _whole(self, value: dict[str, Any]) -> Document:
-        if self._mentions_variables:
-            inside = None if self._origin == "user" else self._place.root
-            substitution = Substitution(self._folder, inside, self._place.environment, self._dropped)
-            value, self._secrets = substitution.apply(value)
-        data = validate(migrate(value, self._dropped), self._invalid)
-        return Document(self._path, self._folder, self._origin, data, self._secrets)
-
-    def _narrowed(self, value: dict[str, Any]) -> Document:
-        """What counts while nobody trusts the project. What else the file wants is `source`."""
-        grants: list[Grant] = []
-        written = value
-        if self._mentions_variables:
-
-            def withheld(trail: Trail, wants: str) -> None:
-                grants.append(Grant(trail, wants, _at(written, trail)))
-
-            place = self._place
-            substitution = Substitution(self._folder, place.root, place.environment, self._dropped, withheld)
-            value, self._secrets = substitution.apply(value)
-        valid = validate(migrate(value, self._dropped), self._invalid)
-        data, found = narrowed(valid, self._outside, self._strict)
-        grants += found
-        if grants:
-            known = digest(grants)
-            self.source = Source(self._path, known, tuple(grants), self._trust.covers(self._path, known))
-            for grant in grants:
-                self._dropped(grant.trail, f"{grant.wants}; {NOT_TRUSTED}")
-        return Document(self._path, self._folder, "untrusted", data, self._secrets)
-
-    def _outside(self, text: str) -> bool:
-        """References are relative to the file's folder, skills to the Location: both have to be inside."""
-        return any(self._place.outside(base, text) for base in (self._folder, self._place.directory))
-
-    @property
-    def _mentions_variables(self) -> bool:
-        return not self._text or mentions_variables(self._text)
-
-    def _dropped(self, trail: Trail, message: str) -> None:
-        self._report(f"{_dotted(trail)}: {message}", trail=trail)
-
-    def _invalid(self, problem: Problem) -> None:
-        message = f"{_dotted(problem.trail)}: {problem.message}"
-        self._report(message, trail=problem.trail, severe=problem.fatal, suggestion=problem.suggestion)
-
-    def _report(
-        self,
-        message: str,
-        *,
-        trail: Trail = (),
-        line: int | None = None,
-        severe: bool = False,
-        suggestion: str | None = None,
-    ) -> None:
-        severity: Severity = "error" if severe else "warning"
-        if len(self._problems) == MOST_PROBLEMS:
-            self._unlisted = "error" if severe else self._unlisted or severity
-        else:
-            hidden = hide(message, self._secrets)
-            self._problems.append((Diagnostic(str(self._path), hidden, line, severity, suggestion), trail))
-
-    def problems(self) -> Iterator[Diagnostic]:
-        """Each with the line of what it is about, or of the nearest thing around it that the file has."""
-        shapes = {trail: list(_shapes(trail)) for _, trail in self._problems if trail}
-        lines = lines_of(self._text, (shape for found in shapes.values() for shape in found)) if shapes else {}
-        for problem, trail in self._problems:
-            line = next((lines[shape] for shape in shapes.get(trail, ()) if shape in lines), problem.line)
-            yield problem.but(line=line)
-        if self._unlisted:
-            yield Diagnostic(str(self._path), "has more problems, which are not listed", None, self._unlisted)
-
-
-def _at(value: Any, trail: Trail) -> Any:
-    for part in trail:
-        value = value[part]
-    return value
-
-
-_FORMER: dict[str, tuple[str, ...]] = {
-    "providers": ("provider",),
-    "agents": ("agent", "mode"),
-    "permissions": ("permission", "tools"),
-    "commands": ("command",),
-    "references": ("reference",),
-    "plugins": ("plugin",),
-}
-
-
-def _shapes(trail: Trail) -> Iterator[Trail]:
-    """How a file may have written this path before it was migrated, the most exact first."""
-    while trail:
-        yield trail
-        for former in _FORMER.get(str(trail[0]), ()):
-            yield (former, *trail[1:])
-        if trail[:2] == ("mcp", "servers"):
-            yield ("mcp", *trail[2:])
-        trail = trail[:-1]
-
-
-def _dotted(trail: Trail) -> str:
-    return ".".join(str(part)[:NAME_CHARACTERS] for part in trail)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 Severity: TypeAlias = Literal["warning", "error"]
@@ -39,6 +41,8 @@ class Document(Frozen):
     data: dict[str, Any]
     secrets: frozenset[str] = frozenset()
     """What variables were replaced by: never to be shown."""
+    contents: Mapping[str, str] = MappingProxyType({})
+    """Digests of a project's plugins as they were when they were trusted, by path."""
     managed: bool = False
     """From the host or its organisation: has the last word, also in policy."""
 
@@ -60,6 +64,8 @@ class Directory(Frozen):
 
     path: Path
     origin: Origin
+    contents: Mapping[str, str] = MappingProxyType({})
+    """Digests of a project's plugins as they were when they were trusted, by path."""
 
     @property
     def trusted(self) -> bool:

@@ -3,58 +3,25 @@ rules or request fields of agents. Read when somebody asks about trust, never fo
 
 from __future__ import annotations
 
-import hashlib
-import os
-import secrets
 from typing import TYPE_CHECKING
 
 from holdfast.core.config.authority import Grant, inserting, narrowed_agent, widening
 from holdfast.core.config.markdown import read_markdown
 from holdfast.core.config.migrate import migrate_agent
+from holdfast.core.config.plugin_files import plugins_in
+from holdfast.core.config.trust import Wanted
 from holdfast.core.config.validate import validate_agent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-PLUGIN_FOLDERS = ("plugin", "plugins")
-MOST_FILES = 1_000
-MOST_BYTES = 32 * 1024 * 1024
 
-
-def folder_grants(directory: Path, strict: Sequence[Mapping[str, str]] = ()) -> tuple[Grant, ...]:
-    return (*_plugins(directory), *_commands(directory), *_agents(directory, strict))
-
-
-def _plugins(directory: Path) -> Iterator[Grant]:
-    for folder in PLUGIN_FOLDERS:
-        try:
-            names = sorted(os.listdir(directory / folder))
-        except OSError:
-            continue
-        for name in names:
-            path = directory / folder / name
-            if name.endswith(".py") or (path / "__init__.py").is_file():
-                yield Grant((folder, name), f"runs the plugin {path}", _content_digest(path))
-
-
-def _content_digest(path: Path) -> str:
-    """Of all bytes below; what is too much to read is never the same twice, and so never trusted."""
-    found, total = hashlib.sha256(), 0
-    files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
-    if len(files) > MOST_FILES:
-        return secrets.token_hex()
-    for file in files:
-        try:
-            total += file.stat().st_size
-            if total > MOST_BYTES:
-                return secrets.token_hex()
-            content = file.read_bytes()
-        except OSError:
-            return secrets.token_hex()
-        name = os.fsencode(file.relative_to(path) if file != path else file.name)
-        found.update(len(name).to_bytes(8, "big") + name + len(content).to_bytes(8, "big") + content)
-    return found.hexdigest()
+def folder_wants(directory: Path, strict: Sequence[Mapping[str, str]]) -> Wanted:
+    """`strict` are the user's rules that ask or deny."""
+    plugins = tuple(plugins_in(directory))
+    running = (Grant((path.parent.name, path.name), f"runs the plugin {path}", path.name) for path in plugins)
+    return Wanted(directory, (*running, *_commands(directory), *_agents(directory, strict)), plugins)
 
 
 def _commands(directory: Path) -> Iterator[Grant]:

@@ -55,7 +55,8 @@ def read_markdown(
                 continue
             content = parse_markdown(text)
         except (Unreadable, InvalidFrontmatter) as error:
-            problems.append(Diagnostic(os.fsencode(path).decode(errors="replace"), f"{error}; ignored"))
+            shown = os.fsencode(path).decode(errors="replace")
+            problems.append(Diagnostic(shown, f"{error}; ignored", severity="error"))
             continue
         yield NamedMarkdown(path[len(folder) + 1 :].removesuffix(SUFFIX), path, content)
 

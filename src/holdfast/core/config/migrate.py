@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+from holdfast.core.config.unsupported import unread
+
 Object: TypeAlias = dict[str, Any]
 Report: TypeAlias = Callable[[tuple[str | int, ...], str], None]
 
@@ -19,7 +21,7 @@ WITHOUT_MEANING = ("logLevel", "server", "layout", "small_model")
 """Recognised, and reported: nothing here reads them."""
 
 _RENAMED = {"snapshot": "snapshots", "attachment": "attachments", "command": "commands", "reference": "references"}
-_AGENT_KEYS = frozenset(
+AGENT_NAMES = frozenset(
     """name model variant prompt description temperature top_p mode hidden color steps maxSteps options permission
     disable tools system disabled permissions request""".split()  # noqa: SIM905
 )
@@ -32,6 +34,7 @@ _OAUTH = {
 
 
 def migrate(document: Object, report: Report) -> Object:
+    unread(document, report)
     for key in WITHOUT_MEANING:
         if document.get(key) is not None:
             report((key,), "has no meaning here; ignored")
@@ -68,7 +71,7 @@ def migrate_agent(agent: Object) -> Object:
     for old, renamed in (("prompt", "system"), ("disable", "disabled"), ("steps", "steps"), ("maxSteps", "steps")):
         if agent.get(old) is not None:
             new.setdefault(renamed, agent[old])
-    body = {**_object(agent.get("options")), **{key: agent[key] for key in agent if key not in _AGENT_KEYS}}
+    body = {**_object(agent.get("options")), **{key: agent[key] for key in agent if key not in AGENT_NAMES}}
     body |= {key: agent[key] for key in ("temperature", "top_p") if agent.get(key) is not None}
     request = agent.get("request")
     if request is not None and not isinstance(request, dict):

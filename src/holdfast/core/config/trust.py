@@ -8,19 +8,19 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
+from holdfast.core.config.authority import Grant, digest
+from holdfast.core.config.plugin_files import content_digest
 from holdfast.core.config.text_file import Unreadable, read_text
 from holdfast.core.file_lock import wait_for_lock
 from holdfast.core.whole_file import write_whole
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from holdfast.core.config.authority import Grant
+    from collections.abc import Callable, Iterable, Mapping
 
 NAME = "trust.json"
 LIMIT = 4 * 1024 * 1024
@@ -43,6 +43,36 @@ class Source(Frozen):
     digest: str
     grants: tuple[Grant, ...]
     trusted: bool
+
+
+class Wanted(Frozen):
+    """What a file or folder of a project wants beyond narrowing. Trust is given to its digest."""
+
+    path: Path
+    grants: tuple[Grant, ...] = ()
+    plugins: tuple[Path, ...] = ()
+    """The plugins it runs that are files: what is in them is a part of what is trusted."""
+
+    def contents(self) -> dict[str, str]:
+        """A digest of each plugin, by its path. Reads them."""
+        return {str(plugin): content_digest(plugin) for plugin in self.plugins}
+
+    def digest(self, contents: Mapping[str, str]) -> str:
+        return digest((*self.grants, *(Grant(("content", path), "", value) for path, value in contents.items())))
+
+
+class Judged(NamedTuple):
+    trusted: bool
+    contents: Mapping[str, str]
+    """Of the plugins, as they were when they were judged: nothing else may be executed."""
+
+
+def judge(wanted: Wanted, trust: Trust) -> Judged:
+    """Whether a project's user trusts what this source wants now. Nothing is read of one that nobody decided about."""
+    if not trust.knows(wanted.path):
+        return Judged(False, {})
+    contents = wanted.contents()
+    return Judged(trust.covers(wanted.path, wanted.digest(contents)), contents)
 
 
 class Trust(Protocol):

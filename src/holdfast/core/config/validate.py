@@ -7,15 +7,16 @@ Invariants
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
-from typing import Any, TypeAlias, get_args
+from types import UnionType
+from typing import Annotated, Any, NamedTuple, TypeAlias, Union, get_args, get_origin
 
 import msgspec
 
 from holdfast.core.config import schema
 from holdfast.core.config.migrate import OLD_KEYS
+from holdfast.core.config.unsupported import OF_OPENCODE, OPENCODE_NAMES
 from holdfast.schema.frozen import Frozen
 
 Trail: TypeAlias = tuple[str | int, ...]
@@ -43,6 +44,7 @@ _SUCCESSORS = {
     "npm": "api",
     "options": "request",
     "enabled": "disabled",
+    "media": "attachments",
 }
 """What names of the first generation are called now, where the nearest spelling would mislead."""
 
@@ -135,6 +137,7 @@ class _Validation:
         return [self._rule(rule, (*trail, index), kind, closed) for index, rule in enumerate(rules)]
 
     def _rule(self, rule: Any, trail: Trail, kind: type[Any], closed: Object) -> Object:
+        self._look_for_unknown(rule, trail, kind)
         try:
             return msgspec.to_builtins(msgspec.convert(rule, kind))  # type: ignore[no-any-return]
         except msgspec.ValidationError as error:
@@ -147,8 +150,10 @@ class _Validation:
         problems: list[Problem] = []
         found = _Validation(problems.append).rules(rules, trail, kind, closed)
         for problem in problems:
-            self.closed = True
-            self._report(problem.but(message=f"{problem.message}, and the rest of this file is ignored"))
+            if problem.fatal:
+                self.closed = True
+                problem = problem.but(message=f"{problem.message}, and the rest of this file is ignored")
+            self._report(problem)
         return found
 
     def _experimental(self, value: Any) -> Any:
@@ -228,12 +233,18 @@ class _Validation:
             return loose
 
     def _look_for_unknown(self, value: Any, trail: Trail, kind: Any) -> None:
-        if not isinstance(value, dict):
-            return
-        known = _names(kind)
-        if known and not value.keys() <= known:
-            for name in value.keys() - known:
-                self._unknown((*trail, name), sorted(known))
+        shape = _shape(kind)
+        if isinstance(value, dict) and shape.fields:
+            for name in sorted(map(str, value.keys() - shape.fields.keys())):
+                self._unknown((*trail, name), sorted(shape.fields))
+            for name in value.keys() & shape.fields.keys():
+                self._look_for_unknown(value[name], (*trail, name), shape.fields[name])
+        elif isinstance(value, dict) and shape.values is not None:
+            for name, item in value.items():
+                self._look_for_unknown(item, (*trail, name), shape.values)
+        elif isinstance(value, list) and shape.items is not None:
+            for index, item in enumerate(value):
+                self._look_for_unknown(item, (*trail, index), shape.items)
 
     def _unknown(self, trail: Trail, *known: list[str]) -> None:
         name = str(trail[-1])
@@ -244,15 +255,42 @@ class _Validation:
 
             nearest = [near for names in known for near in difflib.get_close_matches(name, names, n=1)]
             suggestion = nearest[0] if nearest else None
-        self._report(Problem(trail, "is not a known name; ignored", suggestion=suggestion))
+        message = OF_OPENCODE if name in OPENCODE_NAMES else "is not a known name; ignored"
+        self._report(Problem(trail, message, suggestion=suggestion))
+
+
+class _Shape(NamedTuple):
+    """What a value of a type may contain. Everything is empty when it may contain anything."""
+
+    fields: dict[str, Any]
+    values: Any
+    items: Any
 
 
 @cache
-def _names(kind: Any) -> frozenset[str]:
-    """What an object of this type may contain; empty when it may contain anything."""
-    structs = (part for part in (get_args(kind) or (kind,)) if isinstance(part, type))
-    fields = [part.__struct_encode_fields__ for part in structs if issubclass(part, schema.Section)]
-    return frozenset(("type", *itertools.chain(*fields))) if fields else frozenset()
+def _shape(kind: Any) -> _Shape:
+    fields: dict[str, Any] = {}
+    values = items = None
+    for part in _parts(kind):
+        if isinstance(part, type) and issubclass(part, schema.Section):
+            fields |= {field.encode_name: field.type for field in msgspec.structs.fields(part)}
+            if part.__struct_config__.tag is not None:
+                fields["type"] = str
+        elif get_origin(part) is dict:
+            values = get_args(part)[1]
+        elif get_origin(part) is list:
+            items = get_args(part)[0]
+    return _Shape(fields, values, items)
+
+
+def _parts(kind: Any) -> Iterator[Any]:
+    if get_origin(kind) in (Union, UnionType):
+        for part in get_args(kind):
+            yield from _parts(part)
+    elif get_origin(kind) is Annotated:
+        yield from _parts(get_args(kind)[0])
+    else:
+        yield kind
 
 
 def _reason(error: msgspec.ValidationError) -> str:

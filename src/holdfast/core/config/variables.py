@@ -52,14 +52,18 @@ class Substitution:
         environment: Mapping[str, str],
         report: Callable[[Trail, str], None],
         withheld: Callable[[Trail, str], None] | None = None,
+        reads: Callable[[Path], None] = lambda path: None,
     ) -> None:
-        """With `withheld`, no variable of the environment is read: it is told what each value that is dropped for that,
+        """`reads` is told of each file before it is read.
+
+        With `withheld`, no variable of the environment is read: it is told what each value that is dropped for that,
         or for a file outside `inside`, would have read."""
         self._directory = directory
         self._inside = inside
         self._environment = environment
         self._report = report
         self._withheld = withheld
+        self._reads = reads
         self._secrets: set[str] = set()
 
     def apply(self, document: dict[str, Any]) -> Substituted:
@@ -122,6 +126,7 @@ class Substitution:
                     raise Unreadable("is outside the project")
                 self._withheld(trail, f"reads the file {name}")
                 return None
+            self._reads(path)
             text = read_text(path, INSERT_LIMIT)
         except (Unreadable, OSError, RuntimeError, ValueError) as error:
             self._report(trail, f"the file {name} {error if isinstance(error, Unreadable) else 'cannot be read'}")

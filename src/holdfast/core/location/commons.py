@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from holdfast.core.tool.output import OutputStore
     from holdfast.core.tool.registry import ApplicationTools
     from holdfast.llm.route.transport import Transport
+    from holdfast.schema.location import Location
 
 
 class Commons(Frozen):
@@ -66,6 +67,8 @@ class Commons(Frozen):
     """Whose files of a project count; None is anybody's."""
     trust: Trust
     """What projects may say beyond narrowing."""
+    wake_pending: Callable[[Location], None]
+    """Wake the Sessions of a Location whose input could not be started: its configuration has changed."""
     before_start: Callable[[], None] | None
     """Called before a command of an agent or a terminal is started."""
     host_configuration: Sequence[tuple[Path, dict[str, Any]]]

@@ -16,6 +16,7 @@ from holdfast.core.command.commands import Commands
 from holdfast.core.config.config import load_config
 from holdfast.core.config.environment import home_directory
 from holdfast.core.config.reload import LiveConfig
+from holdfast.core.config.watch import Watch
 from holdfast.core.context.registry import SystemContextRegistry
 from holdfast.core.lazy import Lazy
 from holdfast.core.location.services import LocationServices
@@ -34,6 +35,7 @@ from holdfast.core.location.toolbox import register_tools
 from holdfast.core.permission.permission import Permissions
 from holdfast.core.plugin.external import Found, external_plugins
 from holdfast.core.plugin.host import Location as PluginLocation
+from holdfast.core.plugin.plugin import PluginProblem
 from holdfast.core.plugin.plugins import Plugins
 from holdfast.core.plugin.request import RequestHooks
 from holdfast.core.plugin.terminal import TerminalHooks
@@ -84,9 +86,10 @@ async def open_location(commons: Commons, location: Location, project: Project) 
             commons.host_configuration,
             trust=commons.trust,
             owners=commons.owners,
+            watch=Watch(),
         )
 
-    config = LiveConfig(load, batches)
+    config = LiveConfig(load, batches, lambda: commons.wake_pending(location))
     agents, context = Agents(batches), SystemContextRegistry(commons.epochs.metrics)
     commands = Commands(batches, skills=lambda: surface.skills.list())
     permissions = Permissions(
@@ -151,6 +154,7 @@ async def open_location(commons: Commons, location: Location, project: Project) 
             commands=commands.state,
             context=context,
             tools=tools,
+            authorizer=authorizer,
             requests=hooks,
             events=commons.log.bus,
             catalog=catalog,
@@ -221,6 +225,7 @@ async def open_location(commons: Commons, location: Location, project: Project) 
             clock=commons.clock,
             learned=LearnedLimits(commons.clock),
             settings=settings,
+            refresh=config.refresh,
             agent=agent_of,
             context=surface.context,
             summary_model=lambda session: _model_for("compaction", session, agents, catalog),
@@ -275,10 +280,7 @@ def _sandbox(commons: Commons, directory: Path, project: Project, config: LiveCo
 
 def _start_plugins(plugins: Plugins, found: Found) -> None:
     """In the background; what is not named any more leaves."""
-    for problem in found.diagnostics:
-        plugins.diagnose(problem.path, problem.message)
-    if found.plugins or plugins.active():
-        plugins.start(found.plugins)
+    plugins.start(found.plugins, (PluginProblem(problem.path, problem.message) for problem in found.diagnostics))
 
 
 def _model_for(work: str, session: Session, agents: Agents, catalog: Catalog) -> ResolvedModel | None:

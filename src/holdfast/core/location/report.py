@@ -2,24 +2,50 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
+from holdfast.core.config.document import Diagnostic
+from holdfast.core.permission.wildcard import matches
 from holdfast.schema.configuration import ConfigProblem, ConfigReport, ConfigSource
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from holdfast.core.config.config import Config
     from holdfast.core.location.services import LocationServices
+
+BOOT_SECONDS = 10.0
+"""How long a report waits for plugins that are being loaded."""
+ACTIONS = frozenset(
+    """read edit bash glob grep skill todowrite webfetch websearch question external_directory sandbox_escape
+    doom_loop""".split()  # noqa: SIM905
+)
+"""What is asked for beside the names of tools that are registered."""
+OTHER_NAMES = {"shell": "bash", "write": "edit", "patch": "edit", "apply_patch": "edit"}
+"""What OpenCode calls an action in other generations."""
+
+
+async def report_of(services: LocationServices) -> ConfigReport:
+    """Waits for plugins that are being loaded, up to a bound: what is wrong with them belongs here."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(BOOT_SECONDS):
+            await services.plugins.booted()
+    return await asyncio.to_thread(config_report, services)
 
 
 def config_report(services: LocationServices) -> ConfigReport:
     """Reads the project's configuration folders: not for the loop."""
     config = services.config.current
     found = (
-        *config.diagnostics(),
+        *services.config.diagnostics(),
         *services.agents.diagnostics(),
         *services.commands.diagnostics(),
         *services.catalog.diagnostics(),
         *services.snapshots.diagnostics(),
         *services.sandbox.diagnostics(),
+        *unused_rules(config, (tool.name for tool in services.tools.materialize(()).definitions)),
     )
     problems = [
         ConfigProblem(
@@ -28,7 +54,11 @@ def config_report(services: LocationServices) -> ConfigReport:
         for one in found
     ]
     problems += (
-        ConfigProblem(severity="warning", path=problem.id, message=problem.message)
+        ConfigProblem(
+            severity="warning",
+            path=problem.declared or problem.id,
+            message=f"plugin {problem.id}: {problem.message}" if problem.declared else problem.message,
+        )
         for problem in services.plugins.problems()
     )
     return ConfigReport(
@@ -44,3 +74,25 @@ def config_report(services: LocationServices) -> ConfigReport:
             for source in config.sources()
         ),
     )
+
+
+def unused_rules(config: Config, tools: Iterable[str]) -> Iterator[Diagnostic]:
+    """Permission rules about an action that nothing here asks for: a misspelled denial protects nothing."""
+    known = ACTIONS | frozenset(tools)
+    for document in config.documents():
+        for trail, rules in _rules(document.data):
+            for action in dict.fromkeys(rule["action"] for rule in rules):
+                if any(matches(action, name) for name in known):
+                    continue
+                import difflib
+
+                near = difflib.get_close_matches(action[:50], known, n=1)
+                other = OTHER_NAMES.get(action) or (near[0] if near else None)
+                message = f"{trail}: no tool here asks for {action[:50]}; rules about it have no effect"
+                yield Diagnostic(str(document.path), message, suggestion=other)
+
+
+def _rules(data: dict[str, Any]) -> Iterator[tuple[str, list[dict[str, str]]]]:
+    yield "permissions", data.get("permissions", [])
+    for id, agent in data.get("agents", {}).items():
+        yield f"agents.{id}.permissions", agent.get("permissions", [])

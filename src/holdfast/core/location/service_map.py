@@ -65,6 +65,10 @@ class ServiceMap(Generic[S]):
                 loop = asyncio.get_running_loop()
                 slot.release = loop.call_later(self._idle, self._idled, location, slot)
 
+    def opened(self) -> tuple[Location, ...]:
+        """Those whose services are there, or are being built."""
+        return tuple(self._slots)
+
     def __contains__(self, location: Location) -> bool:
         return location in self._slots
 

@@ -8,29 +8,33 @@ import importlib.util
 import itertools
 import sys
 from functools import partial
-from importlib.machinery import SourceFileLoader
-from pathlib import Path
+from importlib.machinery import PathFinder, SourceFileLoader
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import unquote
 
 from holdfast.core.config.authority import NOT_TRUSTED
 from holdfast.core.config.document import Diagnostic, Document
-from holdfast.core.config.environment import switched_on, user_path
+from holdfast.core.config.environment import switched_on
+from holdfast.core.config.plugin_files import content_digest, plugin_name, plugin_path, plugins_in, read_plugin
 from holdfast.core.plugin.bounded import bounded
 from holdfast.core.plugin.plugin import PluginFailed, check_plugin
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.pattern import pattern
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping, Sequence
+    from importlib.machinery import ModuleSpec
+    from pathlib import Path
     from types import CodeType, ModuleType
 
     from holdfast.core.config.config import Config
     from holdfast.core.plugin.plugin import Plugin
 
 GROUP = "opencode.plugins"
-FOLDERS = ("plugin", "plugins")
+NOT_INSTALLED = (
+    "it is not installed as a Python plugin; packages of npm cannot be loaded, and a Python package needs an entry "
+    f"point of this name in the group {GROUP}"
+)
 PREFIX = "holdfast_plugin_"
 
 _MODULE = pattern(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
@@ -43,10 +47,16 @@ class Loaded(NamedTuple):
 
 
 class ExternalPlugin(Frozen):
+    """Two of them that are equal need not be loaded anew."""
+
     name: str
     """A path, a module, or the name of an entry point."""
     path: Path | None = None
     options: Mapping[str, Any] = MappingProxyType({})
+    content: str | None = None
+    """The digest of its files that was found, or trusted: nothing else is executed."""
+    declared: str | None = None
+    """The file that names it, if one does."""
 
     async def load(self, seconds: float) -> Loaded:
         """Import it, within that time. Raises PluginFailed."""
@@ -60,7 +70,7 @@ class ExternalPlugin(Frozen):
             raise PluginFailed(self.name, f"it could not be imported: {type(error).__name__}: {error}") from error
 
     def _import(self) -> Loaded:
-        found = _import_installed(self.name) if self.path is None else _import_file(self.path)
+        found = _import_installed(self.name) if self.path is None else _import_file(self.path, self.content)
         try:
             return Loaded(check_plugin(found, self.name), partial(_forget, found))
         except Exception:
@@ -74,7 +84,7 @@ class Found(NamedTuple):
 
 
 def external_plugins(config: Config, environment: Mapping[str, str]) -> Found:
-    """In the order of the configuration: a document's `plugins`, then what lies in its folder."""
+    """In the order of the configuration: a document's `plugins`, then what lies in its folder. Reads their files."""
     if switched_on(environment, "OPENCODE_PURE"):
         return Found((), ())
     plugins: list[ExternalPlugin] = []
@@ -83,57 +93,65 @@ def external_plugins(config: Config, environment: Mapping[str, str]) -> Found:
         if isinstance(entry, Document):
             found = [_named(written, entry, environment) for written in entry.data.get("plugins", ())]
         else:
-            found = list(_lying_in(entry.path))
+            found = [ExternalPlugin(str(path), path) for path in plugins_in(entry.path)]
         if found and not entry.trusted:
-            names = ", ".join(plugin.name for plugin in found)
-            problems.append(Diagnostic(str(entry.path), f"runs the plugins {names}; {NOT_TRUSTED}"))
+            path = str(entry.path)
+            problems += (Diagnostic(path, f"runs the plugin {plugin.name}; {NOT_TRUSTED}") for plugin in found)
         else:
-            plugins += found
+            plugins += (_with_content(plugin, entry.contents) for plugin in found)
     return Found(tuple(plugins), tuple(problems))
 
 
 def _named(written: str | dict[str, Any], document: Document, environment: Mapping[str, str]) -> ExternalPlugin:
-    name, options = (written, {}) if isinstance(written, str) else (written["package"], written.get("options", {}))
-    path: Path | None = None
-    if name.startswith("file://"):
-        path = Path(unquote("/" + name[7:].partition("/")[2]))  # what stands before is a host: this one
-    elif name.startswith(("./", "../", "/", "~/")):
-        path = document.directory / user_path(name, environment)
-    return ExternalPlugin(name if path is None else str(path), path, options)
+    name, options = plugin_name(written), {} if isinstance(written, str) else written.get("options", {})
+    path = plugin_path(name, document.directory, environment)
+    return ExternalPlugin(name if path is None else str(path), path, options, declared=str(document.path))
 
 
-def _lying_in(directory: Path) -> Iterator[ExternalPlugin]:
-    for folder in FOLDERS:
-        try:
-            paths = sorted((directory / folder).iterdir())
-        except OSError:
-            continue
-        for path in paths:
-            if (path.suffix == ".py" and path.is_file()) or (path / "__init__.py").is_file():
-                yield ExternalPlugin(str(path), path)
+def _with_content(plugin: ExternalPlugin, trusted: Mapping[str, str]) -> ExternalPlugin:
+    if plugin.path is None:
+        return plugin
+    return plugin.but(content=trusted.get(str(plugin.path)) or content_digest(plugin.path))
 
 
 def _import_installed(name: str) -> Any:
     from importlib.metadata import entry_points
 
-    for point in entry_points(group=GROUP, name=name):
+    package, wanted = _versioned(name)
+    for point in entry_points(group=GROUP, name=package):
+        if wanted and point.dist is not None and point.dist.version != wanted:
+            raise PluginFailed(name, f"version {point.dist.version} is installed")
         return point.load()
     # Importing a name that is none would tell less than this.
-    if not _MODULE.fullmatch(name) or importlib.util.find_spec(name.partition(".")[0]) is None:
-        raise PluginFailed(name, "it is not installed as a Python plugin")
-    return importlib.import_module(name)
+    if not _MODULE.fullmatch(package) or importlib.util.find_spec(package.partition(".")[0]) is None:
+        raise PluginFailed(name, NOT_INSTALLED)
+    return importlib.import_module(package)
 
 
-def _import_file(path: Path) -> ModuleType:
-    """Under a new name each time, so that an edited file is what counts."""
+def _versioned(name: str) -> tuple[str, str | None]:
+    """A package and its version, as in `name@1.2.3`; an `@` at the front is a part of the name."""
+    package, separator, version = name.rpartition("@")
+    return (package, version) if package and separator and version not in ("", "latest") else (name, None)
+
+
+def _import_file(path: Path, content: str | None) -> ModuleType:
+    """Under a new name each time, so that an edited file is what counts. With `content`, a digest, exactly that is
+    executed, whatever becomes of the files meanwhile."""
     source = path / "__init__.py" if path.is_dir() else path
     if not source.is_file():
         raise PluginFailed(str(path), "no such file")
     if source.suffix != ".py":
         raise PluginFailed(str(path), "it is not a Python file")
+    if _FINDER not in sys.meta_path:
+        sys.meta_path.insert(0, _FINDER)
+    importlib.invalidate_caches()
+    found = read_plugin(path)
+    if content is not None and found.digest != content:
+        raise PluginFailed(str(path), "it was changed while it was being loaded")
     name = f"{PREFIX}{next(_numbers)}"
+    _FINDER.sources[name] = found.files
     within = [str(path)] if path.is_dir() else None
-    loader = _FreshLoader(name, str(source))
+    loader = _FreshLoader(name, str(source), found.files)
     spec = importlib.util.spec_from_file_location(name, source, loader=loader, submodule_search_locations=within)
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
@@ -147,15 +165,45 @@ def _import_file(path: Path) -> ModuleType:
 
 
 class _FreshLoader(SourceFileLoader):
-    """Without byte code: the time of a file is too coarse to see an edit, and its folder is not ours to write to."""
+    """From sources that were read before. Without byte code: the time of a file is too coarse to see an edit, and its
+    folder is not ours to write to."""
+
+    def __init__(self, fullname: str, path: str, sources: Mapping[str, bytes]) -> None:
+        super().__init__(fullname, path)
+        self._sources = sources
 
     def get_code(self, fullname: str) -> CodeType:
-        return self.source_to_code(self.get_data(self.path), self.path)
+        if (source := self._sources.get(str(self.path))) is None:
+            raise ImportError(f"{self.path} was not there when the plugin was loaded", name=fullname, path=self.path)
+        return self.source_to_code(source, self.path)
+
+
+class _FreshFinder:
+    """Modules inside of a plugin's folder come from the sources that were read with it, too."""
+
+    def __init__(self) -> None:
+        self.sources: dict[str, Mapping[str, bytes]] = {}
+        """Of the loaded plugins, by the name of their module."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if not name.startswith(PREFIX):
+            return None
+        spec = PathFinder.find_spec(name, path, target)
+        if spec is not None and isinstance(spec.loader, SourceFileLoader) and spec.origin is not None:
+            sources = self.sources.get(name.partition(".")[0], {})
+            spec.loader, spec.cached = _FreshLoader(name, spec.origin, sources), None
+        return spec
+
+
+_FINDER = _FreshFinder()
 
 
 def _forget(found: Any) -> None:
     """A file's module and those below it. What is installed stays: others may use it."""
     name = getattr(found, "__name__", "")
     if name.startswith(PREFIX):
+        _FINDER.sources.pop(name, None)
         for loaded in [known for known in sys.modules if known == name or known.startswith(f"{name}.")]:
             del sys.modules[loaded]

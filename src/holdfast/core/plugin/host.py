@@ -14,6 +14,7 @@ from holdfast.core.context.plugin import plugin_namespace, register_plugin_sourc
 from holdfast.core.credential.integration import IntegrationDraft
 from holdfast.core.scope import Scope
 from holdfast.core.state import Draft, Phase
+from holdfast.core.tool.untrusted import ask_by_default, asking
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from holdfast.core.plugin.terminal import TerminalHook, TerminalHooks
     from holdfast.core.reference.reference import References
     from holdfast.core.skill.skill import SkillSources
+    from holdfast.core.tool.builtin.authorize import Authorizer
     from holdfast.core.tool.tool import Tool
     from holdfast.schema.catalog import Connection
 
@@ -73,6 +75,8 @@ class Location(Frozen):
     commands: Transformed[CommandDraft]
     context: SystemContextRegistry
     tools: ToolRegistrar
+    authorizer: Authorizer
+    """Who is asked before a plugin's tool runs."""
     requests: RequestHooks
     events: Events
     catalog: Transformed[CatalogDraft]
@@ -99,7 +103,7 @@ class Host:
         self.reference = Domain(self, location.references)
         self.skill = Domain(self, location.skills)
         self.context = ContextDoor(self, location.context, diagnose)
-        self.tool = ToolDoor(self, location.tools)
+        self.tool = ToolDoor(self, location)
         self.request = RequestDoor(self, location.requests)
         self.events = EventDoor(self, location.events)
         self.terminal = TerminalDoor(self, location.terminals)
@@ -223,13 +227,26 @@ class ContextDoor:
 
 
 class ToolDoor:
-    def __init__(self, host: Host, registry: ToolRegistrar) -> None:
+    def __init__(self, host: Host, location: Location) -> None:
         self._host = host
-        self._registry = registry
+        self._location = location
 
     def register(self, tools: Mapping[str, Tool[Any, Any]]) -> Dispose:
-        given = dict(tools)
-        return self._host.register(lambda scope: self._registry.register(given, scope))
+        """Each call of them needs permission, under the tool's name: agents that have no rule for it ask."""
+        id, around = self._host.id, self._location
+        given = {name: asking(tool, name, id, around.authorizer) for name, tool in tools.items()}
+
+        def take_effect(scope: Scope) -> Dispose:
+            remove = around.tools.register(given, scope)
+            allow = around.agents.transform(ask_by_default(given), scope, phase=Phase.TOOL_RULES, owner=id)
+
+            def dispose() -> None:
+                remove()
+                allow()
+
+            return dispose
+
+        return self._host.register(take_effect)
 
 
 class RequestDoor:

@@ -41,6 +41,8 @@ class PluginProblem(Frozen):
 
     id: str
     message: str
+    declared: str | None = None
+    """The file that names the plugin, if one does."""
 
 
 def check_plugin(found: Any, source: str) -> Plugin:

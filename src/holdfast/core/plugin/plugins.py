@@ -3,7 +3,9 @@
 Invariants
 - A plugin is there completely or not at all. Replacing happens in one step, so nobody sees neither or both.
 - A new version that fails to load or to set up leaves the old one in force.
-- Whatever a plugin does while it is set up takes bounded time and raises PluginFailed at worst."""
+- Whatever a plugin does while it is set up takes bounded time and raises PluginFailed at worst.
+- After loading again, plugins are registered in the order of the configuration, as after a first start. One that did
+  not change is not set up again."""
 
 from __future__ import annotations
 
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.core.plugin.bounded import Patience
 from holdfast.core.plugin.host import Host
 from holdfast.core.plugin.plugin import Plugin, PluginBusy, PluginFailed, PluginProblem
+from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -26,6 +29,11 @@ SETUP_SECONDS = 10.0
 MOST_PROBLEMS = 200
 
 log = logging.getLogger(__name__)
+
+
+class _Loaded(Frozen):
+    id: str
+    external: ExternalPlugin
 
 
 class Plugins:
@@ -45,8 +53,10 @@ class Plugins:
         self._active: dict[str, Host] = {}
         self._loading: set[str] = set()
         self._outcomes: dict[str, asyncio.Future[None]] = {}
-        self._sources: dict[str, str] = {}
+        self._loaded: dict[str, _Loaded] = {}
         self._problems: list[PluginProblem] = []
+        self._refused: tuple[PluginProblem, ...] = ()
+        self._failed: tuple[PluginProblem, ...] = ()
         self._boot: asyncio.Task[None] | None = None
         self._boots: set[asyncio.Task[None]] = set()
         self._patience = Patience()
@@ -55,7 +65,8 @@ class Plugins:
         return tuple(self._active)
 
     def problems(self) -> tuple[PluginProblem, ...]:
-        return tuple(self._problems)
+        """Of the last loading, and what plugins did wrong since they were set up."""
+        return (*self._refused, *self._failed, *self._problems)
 
     async def add(
         self, plugin: Plugin, options: Mapping[str, Any] | None = None, forget: Callable[[], None] | None = None
@@ -88,6 +99,7 @@ class Plugins:
         if id in self._loading:
             raise PluginBusy(f"plugin {id} is being loaded")
         self._outcomes.pop(id, None)
+        self._forget_problems(id)
         if (host := self._active.pop(id, None)) is not None:
             with self._batches.batch():
                 host.close()
@@ -96,9 +108,16 @@ class Plugins:
         """Until it is active; raises what its setup failed with."""
         await asyncio.shield(self._outcome(id))
 
-    def start(self, found: Iterable[ExternalPlugin]) -> None:
-        """Load in the background. Called again it loads anew: what is not named any more is removed."""
-        former, wanted = self._boot, tuple(found)
+    def start(self, found: Iterable[ExternalPlugin], refused: Iterable[PluginProblem] = ()) -> None:
+        """Load in the background; `refused` are those that may not be. Called again it loads what is new or was
+        changed, tries again what failed, and removes what is not named any more. Afterwards everything is registered in
+        the order that a first start would give."""
+        self._refused = tuple(refused)
+        wanted = tuple({external.name: external for external in found}.values())
+        known = tuple(loaded.external for loaded in self._loaded.values())
+        if not self.booting and wanted == known and not self._failed:
+            return
+        former = self._boot
         self._boot = asyncio.get_running_loop().create_task(self._load_all(former, wanted), name="plugins")
         self._boots.add(self._boot)
         self._boot.add_done_callback(self._boots.discard)
@@ -125,9 +144,14 @@ class Plugins:
             outcome.cancel()
 
     def diagnose(self, id: str, message: str) -> None:
+        """What a plugin did wrong after it was set up."""
         log.warning("plugin %s: %s", id, message)
-        self._problems.append(PluginProblem(id, message))
-        del self._problems[:-MOST_PROBLEMS]
+        if (problem := PluginProblem(id, message)) not in self._problems:
+            self._problems.append(problem)
+            del self._problems[:-MOST_PROBLEMS]
+
+    def _forget_problems(self, id: str) -> None:
+        self._problems = [problem for problem in self._problems if problem.id != id]
 
     async def _set_up(self, plugin: Plugin, host: Host) -> None:
         try:
@@ -150,27 +174,59 @@ class Plugins:
                     self._active[id] = former
                 raise PluginFailed(id, f"its registrations were refused: {error}") from error
         self._active[id] = host
+        self._forget_problems(id)
         if former is not None:
             former.close()
 
     async def _load_all(self, former: asyncio.Task[None] | None, wanted: tuple[ExternalPlugin, ...]) -> None:
         if former is not None:
             await asyncio.wait({former})
-        sources: dict[str, str] = {}
+        before, self._loaded = self._loaded, {}
+        failed: list[PluginProblem] = []
+        moved = False
         for external in wanted:
-            try:
-                plugin, forget = await external.load(self._seconds)
-                sources[plugin.id] = external.name
-                await self.add(plugin, external.options, forget)
-            except PluginFailed as failure:
-                self.diagnose(failure.id, failure.reason)
-                # The file is still named: what it brought before stays.
-                sources |= {id: name for id, name in self._sources.items() if name == external.name}
-            except PluginBusy as busy:
-                self.diagnose(external.name, str(busy))
-        for id in self._sources.keys() - sources.keys():
+            known = before.get(external.name)
+            if known is None or known.external != external or known.id not in self._active:
+                loaded = await self._load(external, failed)
+                moved = True
+            else:
+                loaded = known
+            if loaded is None and known is not None and known.id in self._active:
+                loaded = known  # what worked stays; its file differs from what was loaded, so that it is tried again
+            if loaded is not None:
+                if moved and loaded is known:
+                    self._register_again(loaded.id, failed)
+                self._loaded[external.name] = loaded
+        kept = {loaded.id for loaded in self._loaded.values()}
+        for id in {loaded.id for loaded in before.values()} - kept:
             self.remove(id)
-        self._sources = sources
+        self._failed = tuple(failed)
+
+    async def _load(self, external: ExternalPlugin, failed: list[PluginProblem]) -> _Loaded | None:
+        try:
+            plugin, forget = await external.load(self._seconds)
+            await self.add(plugin, external.options, forget)
+            return _Loaded(plugin.id, external)
+        except PluginFailed as failure:
+            problem = PluginProblem(failure.id, failure.reason, external.declared)
+        except PluginBusy as busy:
+            problem = PluginProblem(external.name, str(busy), external.declared)
+        log.warning("plugin %s: %s", problem.id, problem.message)
+        failed.append(problem)
+        return None
+
+    def _register_again(self, id: str, failed: list[PluginProblem]) -> None:
+        """The same registrations after those of the plugins before it, without setting it up anew."""
+        host = self._active.pop(id)
+        with self._batches.batch():
+            host.suspend()
+            try:
+                host.activate()
+            except Exception as error:  # noqa: BLE001 - a plugin's registrations may do anything
+                failed.append(PluginProblem(id, f"its registrations were refused: {error}"))
+                host.close()
+                return
+        self._active[id] = host
 
     def _settle(self, id: str, failure: PluginFailed | None) -> None:
         outcome = self._outcome(id)

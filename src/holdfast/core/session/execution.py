@@ -154,13 +154,16 @@ class Execution:
         finally:
             self._ownership.release(lease)
 
-    async def recover_wakes(self) -> list[str]:
-        """Wake what was admitted to be woken and never was, because a process died in between, or could not start.
-        Input behind work that an earlier process left open waits for what becomes of that."""
-        sessions = await self._store.lost_wakes(WAKES)
-        free = [each for each in sessions if self.here(each) or await self._store.activity(each) is None]
-        for session_id in free:
-            self.wake(session_id)
+    async def recover_wakes(self, location: Location | None = None) -> list[str]:
+        """Wake what was admitted to be woken and never was, because a process died in between, or could not start; of
+        one Location, or of all. Input behind work that an earlier process left open waits for what becomes of that."""
+        free = []
+        for session_id in await self._store.lost_wakes(WAKES):
+            session = await self._store.find(session_id)
+            elsewhere = session is None or location not in (None, session.location)
+            if not elsewhere and (self.here(session_id) or await self._store.activity(session_id) is None):
+                free.append(session_id)
+                self.wake(session_id)
         return free
 
     def here(self, session_id: str) -> bool:

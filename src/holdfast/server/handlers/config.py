@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from holdfast.core.config.document import Document
 from holdfast.core.config.merge import shown
-from holdfast.core.location.report import config_report
+from holdfast.core.location.report import report_of
 from holdfast.schema.configuration import ConfigDirectory, ConfigDocument
 
 if TYPE_CHECKING:
@@ -29,10 +28,10 @@ async def get(call: Call) -> Sequence[ConfigDocument | ConfigDirectory]:
 
 async def report(call: Call) -> ConfigReport:
     async with call.services as services:
-        return await asyncio.to_thread(config_report, services)
+        return await report_of(services)
 
 
 async def reload(call: Call) -> ConfigReport:
     async with call.services as services:
         await services.config.reload()
-        return await asyncio.to_thread(config_report, services)
+        return await report_of(services)

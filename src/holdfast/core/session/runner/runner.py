@@ -323,6 +323,7 @@ class _Drain:
         self._interrupt.check()
         if session.location != around.location:
             raise Interrupted  # moved: the destination's runner takes it from here, the input is still pending
+        await around.refresh()
         await around.catalog.ready()
         agent = around.agent(session)  # no await from here to the model: both are of one configuration
         resolved = around.catalog.resolve(self._session_id, session.model, agent)

@@ -45,6 +45,8 @@ class Surroundings(Frozen):
     clock: Clock
     learned: LearnedLimits
     settings: Callable[[], SessionSettings]
+    refresh: Callable[[], Awaitable[None]]
+    """Take over edits of the configuration; before anything of a turn is looked at."""
     agent: Callable[[Session], Agent]
     """The Session's agent, or the default one; raises AgentUnavailable for one without a record."""
     context: Callable[[Session, Agent, ResolvedModel], Awaitable[SystemContext]]

@@ -1,0 +1,108 @@
+"""Settings that are read and understood, and that nothing here acts on yet: each is named, none is lost in silence.
+
+A value that asks for what happens anyway, such as `formatter: false`, is no problem. A setting that becomes supported
+leaves these tables in the same change."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    Trail = tuple[str | int, ...]
+    Report = Callable[[Trail, str], None]
+
+NOT_YET = "is not supported yet; it has no effect"
+OF_OPENCODE = "is a setting of OpenCode that is not supported yet; ignored"
+
+_WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
+    "autoupdate": (False,),
+    "share": ("disabled",),
+    "formatter": (False, {}),
+    "lsp": (False, {}),
+    "username": (),
+    "watcher": ({}, {"ignore": []}),
+    "enterprise": ({},),
+}
+"""Keys of a document, with the values that say what happens anyway."""
+
+OPENCODE_NAMES = frozenset(
+    """theme keybinds tui media websearch warming subagent_depth wellknown disable_paste_summary batch_tool
+    openTelemetry primary_tools continue_loop_on_deny portable_shell_scanner codemode catalog execution chatMaxRetries
+    hook""".split()  # noqa: SIM905
+)
+"""What OpenCode's files may contain beyond the schema here."""
+
+PROVIDER_NAMES = frozenset("id name env npm api options models blacklist whitelist".split())  # noqa: SIM905
+MODEL_NAMES = frozenset(
+    "id family name provider tool_call modalities headers options variants cost status limit".split()  # noqa: SIM905
+)
+MODEL_NAMES_WITHOUT_EFFECT = frozenset(
+    "release_date attachment reasoning temperature interleaved experimental knowledge last_updated".split()  # noqa: SIM905
+)
+COST_NAMES = frozenset("input output cache_read cache_write context_over_200k".split())  # noqa: SIM905
+SKILLS_NAMES = frozenset(("paths", "urls"))
+
+
+def unsupported(data: Mapping[str, Any], report: Report) -> None:
+    """`data` is a valid document in today's shape."""
+    for key, harmless in _WITHOUT_EFFECT.items():
+        if key in data and data[key] not in harmless:
+            report((key,), NOT_YET)
+    mcp = data.get("mcp", {})
+    if mcp.get("timeout"):
+        report(("mcp", "timeout"), NOT_YET)
+    for name, server in mcp.get("servers", {}).items():
+        if not server.get("disabled"):
+            report(("mcp", "servers", name), "MCP servers are not supported yet; it is not started")
+    for name, command in data.get("commands", {}).items():
+        if command.get("subtask"):
+            report(("commands", name, "subtask"), "is not supported yet; the command runs in the session itself")
+
+
+def unread(document: Mapping[str, Any], report: Report) -> None:
+    """What a document of the first generation says and its migration leaves out."""
+    for id, provider in _objects(document.get("provider")):
+        _names(provider, ("provider", id), PROVIDER_NAMES, report)
+        for model_id, model in _objects(provider.get("models")):
+            trail = ("provider", id, "models", model_id)
+            for name in sorted(model.keys() & MODEL_NAMES_WITHOUT_EFFECT):
+                report((*trail, name), NOT_YET)
+            _names(model, trail, MODEL_NAMES | MODEL_NAMES_WITHOUT_EFFECT, report)
+            if isinstance(cost := model.get("cost"), dict):
+                _names(cost, (*trail, "cost"), COST_NAMES, report)
+    for key in ("agent", "mode"):
+        for id, agent in _objects(document.get(key)):
+            for name, nearest in misspelled(agent):
+                report((key, id, name), sent_to_the_model(nearest))
+    if isinstance(skills := document.get("skills"), dict):
+        _names(skills, ("skills",), SKILLS_NAMES, report)
+    if isinstance(compaction := document.get("compaction"), dict) and compaction.get("tail_turns") is not None:
+        report(("compaction", "tail_turns"), NOT_YET)
+
+
+def misspelled(agent: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Names of an agent of the first generation that look like another one. All unknown names are options of its model,
+    so that only these are worth a word."""
+    from holdfast.core.config.migrate import AGENT_NAMES
+
+    for name in sorted(map(str, agent.keys() - AGENT_NAMES)):
+        if nearest := difflib.get_close_matches(name[:50], AGENT_NAMES, n=1, cutoff=0.75):
+            yield name, nearest[0]
+
+
+def sent_to_the_model(nearest: str) -> str:
+    return f"is not a known name and is sent to the model as an option (did you mean {nearest}?)"
+
+
+def _names(value: Mapping[str, Any], trail: Trail, known: frozenset[str], report: Report) -> None:
+    for name in sorted(map(str, value.keys() - known)):
+        nearest = difflib.get_close_matches(name[:50], known, n=1)
+        report((*trail, name), f"is not a known name; ignored{f' (did you mean {nearest[0]}?)' if nearest else ''}")
+
+
+def _objects(value: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    if isinstance(value, dict):
+        yield from ((name, item) for name, item in value.items() if isinstance(item, dict))

@@ -1,0 +1,146 @@
+"""Notices that configuration files have changed, by looking at them.
+
+Invariants
+- A path is marked before it is read: an edit made while the files are read is seen at the next look.
+- Two edits within one tick of the file system's clock cannot hide each other: as long as a mark is young, the content
+  is compared, too.
+- The number of paths is bounded; `complete` says whether all of them are watched."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+import zlib
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast.core.config.plugin_files import PLUGIN_FOLDERS, plugin_files, plugins_in
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MARKDOWN_FOLDERS = ("agent", "agents", "mode", "modes", "command", "commands")
+MOST_PATHS = 2_000
+YOUNG_NS = 2_000_000_000
+"""The coarsest times that file systems in use keep."""
+COMPARED_BYTES = 1024 * 1024
+"""Of a young file; a change beyond them that keeps size and times is seen once it is made again."""
+
+
+class _Mark(NamedTuple):
+    stamp: tuple[int, int, int, int, int] | None
+    """None: there is no such file."""
+    content: int | None
+    """A checksum, while the stamp is young."""
+
+
+class Watch:
+    """The files that one configuration was read from, and the folders in which others may appear."""
+
+    def __init__(self) -> None:
+        self._marks: dict[str, _Mark] = {}
+        self.complete = True
+
+    def __len__(self) -> int:
+        return len(self._marks)
+
+    def add(self, path: str | Path) -> None:
+        """Call it before the path is read. One that does not exist is watched for its appearance."""
+        text = str(path)
+        if text in self._marks:
+            return
+        if len(self._marks) >= MOST_PATHS:
+            self.complete = False
+            return
+        self._marks[text] = _mark(text)
+
+    def add_tree(self, folder: str | Path, suffix: str = "") -> None:
+        """A folder with everything below it whose name ends so."""
+        entered: set[tuple[int, int]] = set()
+        waiting = [str(folder)]
+        while waiting and self.complete:
+            here = waiting.pop()
+            self.add(here)
+            try:
+                status = os.stat(here)
+                if (status.st_dev, status.st_ino) in entered:
+                    continue
+                entered.add((status.st_dev, status.st_ino))
+                with os.scandir(here) as entries:
+                    for entry in entries:
+                        if entry.name == "__pycache__":
+                            continue
+                        if entry.is_dir():
+                            waiting.append(entry.path)
+                        elif entry.name.endswith(suffix):
+                            self.add(entry.path)
+            except OSError:
+                continue
+
+    def add_folder(self, folder: Path) -> None:
+        """The agents, commands and plugins of a configuration folder."""
+        for name in MARKDOWN_FOLDERS:
+            self.add_tree(folder / name, ".md")
+        for name in PLUGIN_FOLDERS:
+            self.add(folder / name)
+            with suppress(OSError), os.scandir(folder / name) as entries:
+                for entry in entries:
+                    if entry.is_dir():
+                        self.add(entry.path)  # it becomes a plugin when somebody adds `__init__.py`
+        for plugin in plugins_in(folder):
+            self.add_plugin(plugin)
+
+    def add_plugin(self, path: Path) -> None:
+        self.add(path)
+        if path.is_dir():
+            self.add(path / "__init__.py")
+            if plugin_files(path):
+                self.add_tree(path)
+
+    def changed(self) -> bool:
+        """Whether anything differs from what was marked. Costs one `stat` a path."""
+        for path, mark in self._marks.items():
+            if _stamp(path) != mark.stamp:
+                return True
+            if mark.content is not None:
+                if _content(path) != mark.content:
+                    return True
+                if not _young(mark.stamp):
+                    self._marks[path] = mark._replace(content=None)  # the key is there: no resizing while we iterate
+        return False
+
+    def newest(self) -> int:
+        """When the last of the present files was changed, in nanoseconds since the epoch. Nobody can set this time."""
+        stamps = (_stamp(path) for path in self._marks)
+        return max((stamp[4] for stamp in stamps if stamp is not None), default=0)
+
+
+def _mark(path: str) -> _Mark:
+    stamp = _stamp(path)
+    return _Mark(stamp, _content(path) if _young(stamp) else None)
+
+
+def _stamp(path: str) -> tuple[int, int, int, int, int] | None:
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def _young(stamp: tuple[int, int, int, int, int] | None) -> bool:
+    return stamp is not None and time.time_ns() - max(stamp[3], stamp[4]) < YOUNG_NS
+
+
+def _content(path: str) -> int:
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            if stat.S_ISREG(os.fstat(handle).st_mode):
+                return zlib.crc32(os.read(handle, COMPARED_BYTES))
+            return zlib.crc32("\0".join(sorted(os.listdir(handle))).encode(errors="surrogateescape"))
+        finally:
+            os.close(handle)
+    except OSError:
+        return 0
