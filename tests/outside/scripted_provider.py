@@ -47,7 +47,7 @@ class Turn:
     """The answer ends when this is set."""
 
 
-def calling(name: str, **input: Any) -> Turn:
+def calling(name: str, /, **input: Any) -> Turn:
     return Turn(calls=(Call(name, input),))
 
 

@@ -292,3 +292,23 @@ async def test_application_tools_come_first_and_the_list_is_the_same_bytes_in_ev
     assert one.tools[:3] == ["zebra", "ant", "read"]
     listed = [request.raw[request.raw.index(b'"tools":') : request.raw.index(b'"messages":')] for request in (one, two)]
     assert listed[0] == listed[1]
+
+
+async def test_at_most_32_calls_run_at_once_and_the_rest_wait_their_turn(world: World) -> None:
+    """TOL-039, SES-116: of 40 calls of one turn; in the end all are settled, in the order in which the model made
+    them."""
+    world.model.plays(Turn(calls=tuple(Call("gate", {"number": number}, id=f"c{number}") for number in range(40))))
+    async with world.host() as hf:
+        gate = Gate(hf)
+        session = await hf.sessions.create()
+        await hf.sessions.prompt(session.id, prompt=GO)
+        await gate.reached(32)
+        await until(
+            hf, session, lambda event: getattr(event.data, "call_id", "") == "c39" and of_type("tool.called")(event)
+        )
+        assert gate.running == list(range(32))
+        gate.free.set()
+        await hf.sessions.wait(session.id)
+        states = [part.state for part in tools_of(answers(await hf.sessions.context(session.id))[0])]
+    assert all(isinstance(state, ToolCompleted) for state in states)
+    assert world.model.last.results == [f"passed {number}" for number in range(40)]

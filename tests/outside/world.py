@@ -13,7 +13,14 @@ from typing import Any
 from tests.outside.scripted_provider import PATIENCE, Model, calling
 
 from holdfast import DurableEvent, Event, Holdfast, PromptInput, Session
-from holdfast.schema.session_message import AssistantMessage, SessionMessage, TextPart, ToolPart
+from holdfast.schema.session_message import (
+    AssistantMessage,
+    SessionMessage,
+    TextPart,
+    ToolCompleted,
+    ToolError,
+    ToolPart,
+)
 
 Json = dict[str, Any]
 
@@ -105,7 +112,7 @@ def tools_of(message: AssistantMessage) -> list[ToolPart]:
     return [part for part in message.content if isinstance(part, ToolPart)]
 
 
-async def called(world: World, hf: Holdfast, session: Session, name: str, **input: Any) -> ToolPart:
+async def called(world: World, hf: Holdfast, session: Session, name: str, /, **input: Any) -> ToolPart:
     """What becomes of one call of a tool; the model goes on afterwards."""
     world.model.plays(calling(name, **input))
     await ask(hf, session, f"use {name}")
@@ -153,3 +160,34 @@ async def until(hf: Holdfast, session: Session | str, met: Callable[[Event], boo
 
 def of_type(name: str) -> Callable[[Event], bool]:
     return lambda event: event.type == f"session.next.{name}"
+
+
+class Hands:
+    """A Session whose model does what the test says, one call at a time."""
+
+    def __init__(self, world: World, hf: Holdfast, session: Session) -> None:
+        self._world = world
+        self._hf = hf
+        self.session = session
+
+    async def __call__(self, name: str, /, **input: Any) -> ToolCompleted:
+        """One call that succeeds."""
+        state = (await called(self._world, self._hf, self.session, name, **input)).state
+        assert isinstance(state, ToolCompleted), state
+        return state
+
+    async def fails(self, name: str, /, **input: Any) -> str:
+        """One call that does not; what the model is told."""
+        state = (await called(self._world, self._hf, self.session, name, **input)).state
+        assert isinstance(state, ToolError), state
+        assert state.error.message in json.loads(result_of(self._world))["error"]
+        return state.error.message
+
+    @property
+    def reads(self) -> str:
+        """What the model read of the last call."""
+        return result_of(self._world)
+
+
+async def hands(world: World, hf: Holdfast, **session: Any) -> Hands:
+    return Hands(world, hf, await hf.sessions.create(**session))
