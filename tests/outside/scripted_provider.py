@@ -41,6 +41,8 @@ class Turn:
     headers: dict[str, str] = field(default_factory=dict)
     cut: bool = False
     raw: bytes | None = None
+    tail: bytes | None = None
+    """Sent in place of the ordinary end."""
     begin: asyncio.Event | None = None
     """The answer begins when this is set."""
     end: asyncio.Event | None = None
@@ -170,5 +172,5 @@ async def _answer(writer: asyncio.StreamWriter, request: Request, turn: Turn) ->
         await writer.drain()
         if turn.end is not None:
             await turn.end.wait()
-        writer.write(b"" if turn.cut else ending)
+        writer.write(b"" if turn.cut else ending if turn.tail is None else turn.tail)
     await writer.drain()

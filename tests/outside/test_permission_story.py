@@ -50,6 +50,7 @@ async def test_a_yes_lets_the_call_happen_and_a_second_answer_is_too_late(world:
     call, and who is connected hears of it and of the answer."""
     world.configure(permissions=ASK)
     async with world.host() as hf, aclosing(aiter(hf.events.subscribe())) as live:
+        await anext(live)
         session = await start(world, hf, calling("write", path="new.txt", content="x\n"))
         request = await heard(live, PermissionAskedLive)
         assert not (world.project / "new.txt").exists()
@@ -292,6 +293,7 @@ async def test_a_model_asks_and_a_person_answers(world: World) -> None:
     refused and the question stays; another Session cannot answer; what was left open is said."""
     async with world.host() as hf:
         async with aclosing(aiter(hf.events.subscribe())) as live:
+            await anext(live)
             session = await start(world, hf, calling("question", questions=QUESTIONS))
             request = await heard(live, QuestionAskedLive)
         assert request.id.startswith("que_")
