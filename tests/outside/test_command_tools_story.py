@@ -136,7 +136,7 @@ async def test_output_at_the_limit_is_untouched(world: World) -> None:
 
 
 async def test_binary_and_huge_output_is_told_not_shown(world: World) -> None:
-    """TOL-211, TOL-216, TOL-217, TOL-323: the bytes go to a file; colours and progress are taken out of the text."""
+    """TOL-216, TOL-217, TOL-323: the bytes go to a file; colours and progress are taken out of the text."""
     async with world.host() as hf:
         use = await hands(world, hf)
         binary = await use("bash", command=r"printf 'a\000b'")
@@ -175,7 +175,7 @@ async def site() -> AsyncIterator[Site]:
 
 
 async def test_a_page_is_fetched_and_turned_into_text(world: World, site: Site) -> None:
-    """TOL-255, TOL-257, TOL-258, TOL-259, TOL-260, TOL-261, TOL-265, TOL-266, TOL-262: only where a rule names the
+    """TOL-255, TOL-257, TOL-258, TOL-259, TOL-260, TOL-261, TOL-266, TOL-262: only where a rule names the
     host, for it is on this machine; as Markdown, text or HTML; each failure says its reason."""
     rules = [{"action": "webfetch", "resource": f"{site.base}/*", "effect": "allow"}]
     world.configure(permissions=rules)
@@ -229,7 +229,7 @@ def skill(world: World, name: str, text: str, **files: str) -> None:
 
 
 async def test_a_skill_is_listed_by_name_and_read_by_its_tool(world: World) -> None:
-    """TOL-242, TOL-243, TOL-244, TOL-245, TOL-246, TOL-247, CTX-171, CTX-178, CTX-179, CTX-180, CTX-183, CTX-184,
+    """TOL-242, TOL-243, TOL-244, TOL-245, TOL-246, CTX-171, CTX-178, CTX-179, CTX-180, CTX-183, CTX-184,
     CTX-185, CTX-186, CTX-182, CTX-187: the model is told names and descriptions it may use; body and files come from
     the tool; unknown and denied read alike; an agent without skills has no such tool."""
     skill(world, "cut", "---\nname: cut\ndescription: How to <cut> & sew\n---\n  With care.\n", thread="red")

@@ -47,7 +47,7 @@ async def talked(hf: Holdfast, *texts: str) -> Session:
 
 
 async def test_a_conversation_that_grows_too_long_is_summed_up_before_the_next_turn(world: World) -> None:
-    """CMP-001, CMP-003, CMP-011, CMP-027, EVT-059, SES-196: by itself, once it does not fit; clients keep every
+    """CMP-001, CMP-011, CMP-027, EVT-059, SES-196: by itself, once it does not fit; clients keep every
     message, the model reads the summary and goes on."""
     small(world)
     async with world.host() as hf:
@@ -69,7 +69,7 @@ async def test_a_conversation_that_grows_too_long_is_summed_up_before_the_next_t
 
 
 async def test_compacting_by_hand(world: World) -> None:
-    """CMP-012, CMP-013, CMP-014, CMP-015, CMP-018, CMP-019, CMP-020, CMP-022, CMP-040, CTX-105, SES-097: one request
+    """CMP-013, CMP-014, CMP-015, CMP-018, CMP-019, CMP-022, CMP-040, CTX-105, SES-097: one request
     without tools and system text, with labels and shortened results; the newest is kept word for word; no turn follows;
     the next one begins with the checkpoint."""
     small(world, context=100_000)
@@ -132,7 +132,7 @@ async def test_a_summary_is_told_as_it_is_written_and_paid_for(world: World) -> 
 
 
 async def test_a_second_summary_builds_on_the_first(world: World) -> None:
-    """CMP-021, CMP-019, CMP-017: the earlier summary is given apart, what was kept goes in front."""
+    """CMP-021, CMP-019: the earlier summary is given apart, what was kept goes in front."""
     small(world, context=100_000)
     async with world.host() as hf:
         session = await talked(hf, LONG, "kept words")
@@ -231,7 +231,7 @@ OVERFLOW = "This model's maximum context length is 8192 tokens, however you requ
 
 
 async def test_a_provider_that_says_too_long_gets_a_shorter_request_once(world: World) -> None:
-    """CMP-030, CMP-031, CMP-034, CMP-037, CMP-006, LLM-333, LLM-336: overflow, summary, retry: three requests and one
+    """CMP-030, CMP-031, CMP-037, CMP-006, LLM-333, LLM-336: overflow, summary, retry: three requests and one
     answer; also where automatic compaction is off. A second overflow is the end of it."""
     small(world, context=100_000, auto=False)
     async with world.host() as hf:

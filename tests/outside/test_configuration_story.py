@@ -30,7 +30,7 @@ def named(text: str) -> dict[str, Any]:
 
 
 async def test_the_nearer_file_wins(world: World) -> None:
-    """CAT-020, CAT-021, CAT-022, CAT-026, CAT-028, CAT-030: the user's, the project's from its root down, then
+    """CAT-020, CAT-021, CAT-026, CAT-030: the user's, the project's from its root down, then
     `.opencode` folders; .jsonc after .json, with comments; nothing from above the root; a broken file costs only
     itself."""
     world.repository()
@@ -60,7 +60,7 @@ async def test_the_nearer_file_wins(world: World) -> None:
 
 
 async def test_values_come_from_the_environment_and_from_files(world: World) -> None:
-    """CAT-032, CAT-033, CAT-029: inside strings, as they are, however they look; a value that is not there is said; a
+    """CAT-032, CAT-029: inside strings, as they are, however they look; a value that is not there is said; a
     further document comes from a variable."""
     (world.user_folder / "words.txt").write_text('  "quoted"\nlines  \n')
     world.environment["WHO"] = 'x", "system": "injected'
@@ -236,7 +236,7 @@ async def test_a_stored_key_counts_before_a_configured_one_and_from_the_next_tur
 
 
 async def test_the_model_of_a_turn_is_the_sessions_then_the_agents_then_the_default(world: World) -> None:
-    """CAT-071, SES-095, CAT-122: the nearest choice counts."""
+    """CAT-071, SES-095: the nearest choice counts."""
     models = {name: {"tool_call": True} for name in ("m", "of-agent", "of-session")}
     world.configure(
         provider={"mock": {**world.provider(), "models": models}},
@@ -263,7 +263,7 @@ async def test_a_family_of_models_has_words_of_its_own_unless_the_agent_has(worl
 
 
 async def test_one_host_serves_several_places_apart_from_each_other(world: World) -> None:
-    """CAT-001, CAT-004, CAT-006, CAT-002, API-032: each with its own configuration and instructions; what is asked in
+    """CAT-006, CAT-002, API-032: each with its own configuration and instructions; what is asked in
     one is not seen in the other."""
     other = world.home / "other"
     save(other / "AGENTS.md", "OTHER RULES")

@@ -51,9 +51,8 @@ def updates(world: World) -> list[str]:
 
 async def test_a_fact_is_told_once_and_then_only_when_it_changes(world: World) -> None:
     """CTX-010, CTX-019, CTX-030, CTX-043, CTX-044, CTX-045, CTX-047, CTX-048, CTX-049, CTX-070, CTX-084, CTX-085,
-    CTX-086, CTX-087, CTX-088, CTX-092, CTX-095, CTX-097, SES-093, SES-193, EVT-059: in the baseline; unchanged:
-    nothing; changed, new and removed facts of one boundary: one message behind the prompt, in the order of their
-    keys."""
+    CTX-087, CTX-088, CTX-092, CTX-095, CTX-097, SES-093, SES-193, EVT-059: in the baseline; unchanged: nothing;
+    changed, new and removed facts of one boundary: one message behind the prompt, in the order of their keys."""
     b, a = Fact("blue", "app/b"), Fact("round", "app/a")
     async with world.host() as hf:
         end = hf.context.register(b.source)
@@ -87,7 +86,7 @@ async def test_a_fact_is_told_once_and_then_only_when_it_changes(world: World) -
 
 
 async def test_the_beginning_of_a_request_stays_the_same_bytes(world: World) -> None:
-    """CTX-003, CTX-081, CTX-110, SES-213, LLM-219, SES-023: each request begins with the one before, up to its closing
+    """CTX-081, SES-213, LLM-219: each request begins with the one before, up to its closing
     bytes: after tools, after a restart, and although the fact would now be told otherwise."""
     fact = Fact("blue")
     world.model.plays(calling("read", path="hello.txt"))
@@ -137,7 +136,7 @@ async def test_a_switch_of_model_is_news_and_not_a_new_beginning(world: World) -
 
 
 async def test_a_fact_that_cannot_be_observed_holds_the_first_prompt_back(world: World) -> None:
-    """CTX-013, CTX-021, CTX-031, CTX-046, CTX-056, CTX-083, SES-092: no baseline without it, so nothing is promoted and
+    """CTX-021, CTX-031, CTX-046, CTX-056, CTX-083, SES-092: no baseline without it, so nothing is promoted and
     no model asked; the same prompt works later. Once told, silence about it changes nothing."""
     fact = Fact("blue")
     fact.there.clear()

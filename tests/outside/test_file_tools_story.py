@@ -116,7 +116,7 @@ async def test_a_path_never_leads_out_of_the_project_unseen(world: World) -> Non
 
 
 async def test_write_creates_and_replaces(world: World) -> None:
-    """TOL-125, TOL-126, TOL-128, TOL-130, TOL-134, TOL-158, TOL-159, TOL-160, TOL-161, TOL-162: with missing folders; a
+    """TOL-126, TOL-128, TOL-130, TOL-134, TOL-158, TOL-159, TOL-160, TOL-161, TOL-162: with missing folders; a
     mark at the front and the executable bit stay; a link stays a link; the change is told as a diff."""
     script = world.write("run.sh", "#!/bin/sh\n")
     script.chmod(0o755)

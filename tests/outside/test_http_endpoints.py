@@ -164,7 +164,7 @@ def test_what_a_location_offers(wire: Wire) -> None:
 
 
 def test_keys_go_in_and_do_not_come_out(wire: Wire) -> None:
-    """API-141, API-142, API-143, CAT-112, CAT-130, CAT-131, CAT-132, CAT-135, TOL-330: a stored key is a connection
+    """API-141, API-142, API-143, CAT-130, CAT-131, CAT-135, TOL-330: a stored key is a connection
     with a label; it can be renamed and removed; no answer shows any key."""
     connected = wire.post("/api/integration/mock/connect/key", {"key": CANARY, "label": "work"})
     assert connected.status_code == 204

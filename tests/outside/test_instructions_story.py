@@ -14,7 +14,7 @@ def updates(world: World) -> list[str]:
 
 
 async def test_instructions_are_read_from_the_user_and_up_to_the_projects_root(world: World) -> None:
-    """CTX-125, CTX-126, CTX-127, CTX-130, CTX-131, CTX-132: the user's first, then nearest first; nothing above the
+    """CTX-125, CTX-126, CTX-127, CTX-130: the user's first, then nearest first; nothing above the
     root; the words are not touched; an empty file counts."""
     world.repository()
     (world.home / "AGENTS.md").write_text("ABOVE")
@@ -60,7 +60,7 @@ async def test_a_changed_file_replaces_the_whole_set(world: World) -> None:
 
 
 async def test_which_file_counts(world: World) -> None:
-    """CTX-133, CTX-134, CTX-136, CTX-140: once per real file; never through a link that leaves the project; a folder of
+    """CTX-134, CTX-136, CTX-140: never through a link that leaves the project; a folder of
     that name is none; CLAUDE.md where there is no AGENTS.md; text in another encoding is read as well as can be."""
     world.repository()
     secret = world.home / "secret"

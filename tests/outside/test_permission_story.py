@@ -46,7 +46,7 @@ async def start(world: World, hf: Holdfast, *turns: Turn) -> Session:
 
 
 async def test_a_yes_lets_the_call_happen_and_a_second_answer_is_too_late(world: World) -> None:
-    """TOL-086, TOL-087, TOL-088, TOL-091, TOL-102, TOL-206, SES-113: nothing happens before; the request names the
+    """TOL-086, TOL-087, TOL-091, TOL-102: nothing happens before; the request names the
     call, and who is connected hears of it and of the answer."""
     world.configure(permissions=ASK)
     async with world.host() as hf, aclosing(aiter(hf.events.subscribe())) as live:
@@ -155,7 +155,7 @@ async def test_an_answer_is_for_the_agent_that_called(world: World) -> None:
 
 
 async def test_an_interruption_takes_its_request_away(world: World) -> None:
-    """TOL-089, TOL-090, TOL-032: nobody is left looking at a question that no longer matters."""
+    """TOL-089, TOL-090: nobody is left looking at a question that no longer matters."""
     world.configure(permissions=ASK)
     async with world.host() as hf:
         session = await start(world, hf, calling("bash", command="echo ran"))

@@ -105,6 +105,7 @@ async def test_a_list_is_filtered_and_paged_in_both_directions(world: World) -> 
 
         first = await hf.sessions.list(order="asc", directory=str(world.project), limit=2)
         assert listed(first) == ids[:2]
+        assert first.previous is not None
         assert first.next is not None
         second = await hf.sessions.list(cursor=first.next)
         third = await hf.sessions.list(cursor=second.next)
@@ -122,7 +123,7 @@ async def test_a_list_is_filtered_and_paged_in_both_directions(world: World) -> 
 
 
 async def test_messages_are_paged_in_the_order_in_which_they_came(world: World) -> None:
-    """SES-016, SES-017, API-126, API-222, API-224, SES-205: by their event, not by id: ids of the caller sort the other
+    """SES-016, SES-017, API-126, API-222, API-224: by their event, not by id: ids of the caller sort the other
     way round; a cursor of another Session, or beside an order, is refused."""
     async with world.host() as hf:
         session, other = await hf.sessions.create(), await hf.sessions.create()

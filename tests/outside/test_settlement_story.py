@@ -42,7 +42,7 @@ class Gate:
 
 
 async def test_a_call_is_recorded_before_it_has_an_effect(world: World) -> None:
-    """SES-113, TOL-020, TOL-021, TOL-035: what the tool itself can read is its own call, running, with who called
+    """SES-113, TOL-021, TOL-035: what the tool itself can read is its own call, running, with who called
     it."""
     world.model.plays(calling("look", word="x"))
     seen: list[Any] = []
@@ -112,7 +112,7 @@ async def test_settlements_are_in_the_order_of_completion_and_content_in_that_of
 
 
 async def test_each_way_to_fail_is_told_to_the_model_and_hurts_no_other_call(world: World) -> None:
-    """SES-120, SES-121, SES-122, SES-161, TOL-022, TOL-029, TOL-030, TOL-031, TOL-033: an unknown tool, wrong input, a
+    """SES-120, SES-121, SES-122, SES-161, TOL-022, TOL-029, TOL-030, TOL-031: an unknown tool, wrong input, a
     failure that the tool meant, one that it did not mean; the sibling succeeds, and the turn goes on."""
     calls = (
         Call("nothing", {}),
@@ -187,7 +187,7 @@ async def test_a_call_that_began_is_finished_before_a_failed_turn_is_reported(wo
 
 
 async def test_a_tool_that_came_or_went_during_a_turn_is_not_confused_with_another(world: World) -> None:
-    """TOL-005, TOL-006, TOL-016, TOL-348, API-403, CAT-140: a call of what was replaced since the request is stale and
+    """TOL-005, TOL-006, TOL-016, TOL-348, API-403: a call of what was replaced since the request is stale and
     runs nothing; the later registration covers the earlier one until it ends."""
     ran: list[str] = []
 

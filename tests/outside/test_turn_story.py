@@ -44,7 +44,7 @@ async def test_a_request_says_who_speaks_and_for_which_session(world: World) -> 
 
 
 async def test_an_answer_is_recorded_by_its_blocks_not_its_pieces(world: World) -> None:
-    """SES-101, SES-102, SES-107, SES-197, SES-198, SES-208, EVT-057: 40 words are two durable events; content is in the
+    """SES-101, SES-107, SES-197, SES-198, SES-208, EVT-057: 40 words are two durable events; content is in the
     order it began; the step ends after its content and says how; a drain adds
     nothing of its own."""
     words = " ".join(str(number) for number in range(40))
