@@ -303,3 +303,49 @@ async def test_it_mounts_into_an_application(world: World) -> None:
         assert (await http.get("/api/health")).status_code == 401
         answered = await http.get("/api/health", auth=("opencode", "hunter2"))
         assert answered.json() == {"healthy": True}
+
+
+@pytest.mark.anyio
+async def test_the_configuration_in_the_readme_works_as_it_is(world: World) -> None:
+    """Only its address is changed: in the user's file it counts, with the key from the environment; in a project's file
+    it counts once the project is trusted. CAT-032, CAT-126, CAT-180"""
+    text = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    block = text.split("```json\n")[1].split("```")[0]
+    document = block.replace("http://127.0.0.1:8000/v1", world.model.url)
+    assert document != block
+    world.environment["LOCAL_KEY"] = "sk-local"
+    (world.user_folder / "opencode.json").write_text(document)
+    async with world.host() as hf:
+        assert text_of(await answer(hf, await hf.sessions.create())) == "done"
+    assert (world.model.last.body["model"], world.model.last.headers["authorization"]) == ("qwen", "Bearer sk-local")
+    (world.user_folder / "opencode.json").write_text('{"holdfast": {"titles": false}}')
+    world.write("opencode.json", document)
+    async with world.host() as hf:
+        assert "local" not in {provider.id for provider in (await hf.providers.list()).data}
+    async with world.host(trust=True) as hf:
+        assert text_of(await answer(hf, await hf.sessions.create())) == "done"
+    assert len(world.model.requests) == 2
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("name", "provider_id"),
+    [
+        ("OPENAI_API_KEY", "openai"),
+        ("ANTHROPIC_API_KEY", "anthropic"),
+        ("GOOGLE_GENERATIVE_AI_API_KEY", "google"),
+        ("OPENROUTER_API_KEY", "openrouter"),
+        ("GROQ_API_KEY", "groq"),
+    ],
+)
+async def test_each_named_key_brings_its_provider(world: World, name: str, provider_id: str) -> None:
+    """The model that a Session would use is one of that provider. CAT-118, CAT-131"""
+    (world.user_folder / "opencode.json").write_text("{}")
+    async with world.host() as hf:
+        without = await hf.default_model()
+        assert without is None or without.provider_id == "demo"
+    world.environment[name] = "sk-x"
+    async with world.host() as hf:
+        default = await hf.default_model()
+        assert default is not None
+        assert default.provider_id == provider_id
