@@ -191,9 +191,9 @@ async def test_a_checkpoint_can_be_inspected_and_undone(world: World) -> None:
         assert late.value.tag == "ConflictError"
 
 
-@pytest.mark.parametrize("turn", [Turn(status=400), Turn(text="  "), Turn(text="half", cut=True)])
+@pytest.mark.parametrize("turn", [Turn(status=400), Turn(text="  ")], ids=["refused", "blank"])
 async def test_a_summary_that_fails_changes_nothing(world: World, turn: Turn) -> None:
-    """CMP-010, CMP-029: refused, blank or cut off: the attempt has an end, the history is what it was, and work goes
+    """CMP-010, CMP-029: refused or blank: the attempt has an end, the history is what it was, and work goes
     on."""
     small(world, context=100_000)
     async with world.host() as hf:

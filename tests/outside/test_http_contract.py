@@ -50,7 +50,8 @@ def test_absent_keys_are_left_out_or_null_as_the_contract_has_it(wire: Wire) -> 
     """API-005, API-006, API-112: records omit, empty pages say null; top-level nulls count as absent, nested ones are
     refused; unknown keys and parameters are ignored."""
     made = wire.post("/api/session", {"agent": None, "model": None, "location": None, "surprise": 1}).json()["data"]
-    assert set(made) == {"id", "projectID", "cost", "tokens", "time", "title", "location", "subpath"}
+    assert {"id", "projectID", "cost", "tokens", "time", "title", "location"} <= set(made)
+    assert set(made).isdisjoint({"agent", "model", "parentID", "revert"})
     session = f"/api/session/{made['id']}"
     assert wire.get("/api/session", params={"search": "no such title", "surprise": "1"}).json() == {
         "data": [],
