@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -31,12 +32,12 @@ def behave(provider: Provider) -> None:
     command = {"command": "echo once >> ran.txt", "description": "d"}
     steps = [calling("bash", command, "call_bash"), calling("read", {"filePath": "hello.txt"}, "call_read")]
 
-    def step(handler: object) -> None:
+    def step(handler: BaseHTTPRequestHandler) -> None:
         told = json.dumps(provider.bodies[-1]["messages"])
         done = ("call_bash" in told) + ("call_read" in told)
-        (steps[done] if done < len(steps) and "and then?" not in told else Provider.answer)(handler)  # type: ignore[operator, arg-type]
+        (steps[done] if done < len(steps) and "and then?" not in told else Provider.answer)(handler)
 
-    in_turn(provider, step)  # type: ignore[arg-type]
+    in_turn(provider, step)
 
 
 async def prepared(machine: Machine, provider: Provider) -> str:

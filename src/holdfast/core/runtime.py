@@ -194,7 +194,7 @@ class Runtime:
             sandboxes=Backends(self._environment),
             sandbox=self._sandbox,
         )
-        self._waking: set[asyncio.Task[None]] = set()
+        self._waking: set[asyncio.Task[list[str]]] = set()
         self._wakes = True
         self.locations: ServiceMap[LocationServices] = ServiceMap(self._build_services)
         self.execution = Execution(self.log, self.store, self.locations, self._ownership, self._clock)

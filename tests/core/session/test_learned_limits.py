@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tests.conftest import ManualClock
+
 from holdfast.core.session.runner.budget import Window
 from holdfast.core.session.runner.learned import BELIEVED_MS, LearnedLimits
 from holdfast.llm.event import ProviderError
@@ -16,16 +18,6 @@ def named(tokens: int) -> ProviderError:
     return ProviderError(message=f"maximum context length is {tokens} tokens")
 
 
-class At:
-    """A clock that stands still."""
-
-    def __init__(self) -> None:
-        self.time = 1_000
-
-    def now(self) -> int:
-        return self.time
-
-
 def tokens(limits: LearnedLimits) -> int | None:
     known = limits.of(MODEL)
     return known.tokens if known is not None else None
@@ -33,7 +25,7 @@ def tokens(limits: LearnedLimits) -> int | None:
 
 def test_the_newest_named_window_counts_and_an_estimate_only_lowers_it() -> None:
     """CMP-059: measured by the estimate, by which later requests are measured too."""
-    limits = LearnedLimits(At())
+    limits = LearnedLimits(ManualClock(1_000))
     limits.refused(MODEL, named(8_000), 9_000)
     assert limits.of(MODEL) == LearnedLimit(tokens=8_000, stated=True, time=1_000)
     assert limits.of(ModelRef(id="other", provider_id="p")) is None
@@ -49,19 +41,19 @@ def test_the_newest_named_window_counts_and_an_estimate_only_lowers_it() -> None
 
 def test_a_refusal_about_bytes_teaches_nothing() -> None:
     """CMP-059"""
-    limits = LearnedLimits(At())
+    limits = LearnedLimits(ManualClock(1_000))
     limits.refused(MODEL, ProviderError(message="413 Request Entity Too Large"), 9_000)
     assert limits.of(MODEL) is None
 
 
 def test_a_learned_limit_is_believed_for_a_day() -> None:
     """CMP-061"""
-    clock = At()
+    clock = ManualClock(1_000)
     limits = LearnedLimits(clock)
     limits.refused(MODEL, named(8_000), 9_000)
-    clock.time += BELIEVED_MS
+    clock.advance(BELIEVED_MS)
     assert tokens(limits) == 8_000
-    clock.time += 1
+    clock.advance(1)
     assert limits.of(MODEL) is None
 
 
