@@ -255,7 +255,7 @@ def test_the_context_is_shown_with_what_changed_it(holdfast: Machine, here: Invo
     (holdfast.project / "AGENTS.md").write_text("Speak softly.\n", encoding="utf-8")
     session = here(*ECHO, "one").session
     (holdfast.project / "AGENTS.md").write_text("Speak loudly.\n", encoding="utf-8")
-    assert here("run", "--session", session, "--agent", "plan", "two").code == 0
+    assert here("run", "--session", session, "--agent", "general", "two").code == 0
     ran = here("context", session)
     as_json = json.loads(here("context", session, "--json").out)
     baseline, rest = ran.out.split("Sources")

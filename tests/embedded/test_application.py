@@ -238,6 +238,14 @@ def test_only_what_needs_the_same_process_extends_the_client() -> None:
     own = {name for name in dir(hf) if not name.startswith("_")} - client
 
     assert isinstance(hf.tools, HostTools)
-    assert own - set(vars(hf)) == {"config_schema", "default_model", "rebuild", "refresh_models", "reload", "verify"}
+    assert own - set(vars(hf)) == {
+        "config_schema",
+        "default_model",
+        "rebuild",
+        "refresh_models",
+        "reload",
+        "start_recovery",
+        "verify",
+    }
     assert {"sessions", "tools", "tool", "context"} <= set(vars(hf))
     assert not hasattr(hf, "client")

@@ -86,8 +86,8 @@ async def test_values_come_from_the_environment_and_from_files(world: World) -> 
     assert any("absent.txt" in problem for problem in problems)
 
 
-async def test_a_change_of_configuration_counts_after_a_reload(world: World) -> None:
-    """CAT-024, CAT-025, CAT-027: not before; Sessions see it at their next turn; the file itself is never written."""
+async def test_a_change_of_configuration_counts_at_the_next_turn(world: World) -> None:
+    """CAT-025, CAT-027: or after a reload, which says what is wrong with it; the file itself is never written."""
     world.configure(**named("first"))
     before = (world.user_folder / "opencode.json").read_bytes()
     async with world.host() as hf:
@@ -97,11 +97,12 @@ async def test_a_change_of_configuration_counts_after_a_reload(world: World) -> 
         assert (world.user_folder / "opencode.json").read_bytes() == before
         world.configure(**named("second"), surprise={"a": 1})
         await ask(hf, session, "two")
-        assert world.model.last.system.startswith("first")
+        assert world.model.last.system.startswith("second")
+        world.configure(**named("third"), surprise={"a": 1})
         report = await hf.config.reload()
         assert any("surprise" in problem.message for problem in report.problems)
         await ask(hf, session, "three")
-        assert world.model.last.system.startswith("second")
+        assert world.model.last.system.startswith("third")
 
 
 async def test_agents_are_made_of_documents_and_files(world: World) -> None:
@@ -187,14 +188,14 @@ async def test_models_are_made_of_provider_and_model(world: World) -> None:
     provider = world.provider()
     provider["name"] = "The Mock"
     provider["models"] = {
-        "org/model": {"id": "wire-id", "name": "Nice", "tool_call": True, "limit": {"context": 9, "output": 3}},
+        "org/model": {"id": "wire-id", "name": "Nice", "tool_call": True, "limit": {"context": 90_000, "output": 3}},
         "off": {"status": "deprecated"},
     }
     world.configure(model="mock/org/model", provider={"mock": provider})
     async with world.host() as hf:
         listed = {model.id: model for model in (await hf.models.list()).data if model.provider_id == "mock"}
         model = listed["org/model"]
-        assert (model.name, model.limit.context, model.limit.output) == ("Nice", 9, 3)
+        assert (model.name, model.limit.context, model.limit.output) == ("Nice", 90_000, 3)
         assert model.capabilities.tools
         assert "off" not in {id for id, one in listed.items() if one.enabled}
         assert (await hf.providers.get("mock")).data.name == "The Mock"

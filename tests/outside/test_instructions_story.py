@@ -172,7 +172,7 @@ async def test_references_are_told_with_their_description(world: World) -> None:
         told = world.model.last.system
         listed = told[told.index("<available_references>") : told.index("</available_references>")]
         assert "<name>lib</name>" in listed
-        assert f"<path>{world.user_folder / 'lib'}</path>" in listed
+        assert "<path>@lib</path>" in listed
         assert "The &lt;library&gt;" in listed
         assert "quiet" not in listed
         assert "api text" in world.model.last.results[0]

@@ -24,8 +24,8 @@ def execute(
     own_signals: bool = True,
     warnings: bool = False,
 ) -> int:
-    """`own_signals` is false for work that handles Ctrl-C and SIGTERM itself. `warnings` are for what runs unwatched:
-    elsewhere the command itself says what went wrong."""
+    """`own_signals` is false for work that handles Ctrl-C and SIGTERM itself. `warnings` shows what goes wrong in
+    Sessions, for a command that nobody watches."""
     import asyncio
     import logging
 
@@ -33,7 +33,7 @@ def execute(
     for level in (logging.WARNING, logging.ERROR):
         logging.addLevelName(level, logging.getLevelName(level).lower())
     if warnings:
-        logging.getLogger("holdfast").setLevel(logging.WARNING)
+        logging.getLogger("holdfast.core.session").setLevel(logging.WARNING)
     _show_upgrades()
     # The writer thread shares the interpreter with the loop; shorter turns let commits answer sooner.
     sys.setswitchinterval(0.0005)

@@ -117,8 +117,6 @@ async def _serve(asked: Serving) -> int:
             click.echo(f"user opencode, password in {served.credential}", err=True)
         elif not asked.authorize:
             click.echo("no password is asked for: every process on this machine may use it", err=True)
-        for left in served.interrupted:
-            click.echo(f"{left.session_id}: {left.what}; {left.next}", err=True)
         click.echo(f"holdfast listening on {served.url}")
 
     return await serve(asked, ready=ready, ending=_end_in_time, reported=_show_problems, reloaded=_show_reload)

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from holdfast.schema.configuration import ConfigReport
-    from holdfast.schema.insight import InterruptedActivity
     from holdfast.server.pty_environment import HostPtyEnvironment
 
 GRACE_SECONDS = 2
@@ -59,8 +58,6 @@ class Served(Frozen):
     url: str
     credential: Path | None
     """The file with the generated password, if there is one."""
-    interrupted: tuple[InterruptedActivity, ...] = ()
-    """What an earlier process left."""
 
 
 class _Server(uvicorn.Server):
@@ -168,14 +165,12 @@ async def serve(
                 origins=frozenset(asked.origins),
                 pty_environment=asked.pty_environment,
             )
-            interrupted: tuple[InterruptedActivity, ...] = ()
             if asked.recover:
-                interrupted = tuple(await runtime.recovery.interrupted())
                 await runtime.recovery.start()
             near = _url(WILDCARDS.get(host, host), number)
             with registered(environment, id=runtime.new_event_id(), url=near, data=runtime.paths.data) as local:
                 file = credential_file(environment) if generated else None
-                served = Served(_url(host, number), file, interrupted)
+                served = Served(_url(host, number), file)
                 async with _Background() as background:
                     server = _Server(
                         _config(app),

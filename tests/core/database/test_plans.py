@@ -12,11 +12,11 @@ from holdfast.core.database.queries import load_migrations, load_queries
 
 QUERIES = load_queries()
 FEW = {
+    "activity.all": "only Sessions that owe an answer have a row",
     "event.aggregates": "all of them are asked for",
     "inbox.lost_wakes": "only pending inputs have a row",
     "session.list_asc": "in the order of the index, up to the limit",
     "session.list_desc": "in the order of the index, up to the limit",
-    "turn.open": "only turns without an end have a row",
 }
 """Queries that go through a table, or an index, from its beginning."""
 PARTS = ("p", "cut", "last", "newest")

@@ -313,7 +313,7 @@ class Execution:
 
     def _report(self, session_id: str, location: Location | None, error: Exception) -> None:
         log.warning("session %s: %s: %s", session_id, type(error).__name__, str(error)[:LOGGED_CHARACTERS])
-        info = ErrorInfo(name="UnknownError", data={"message": str(error), "kind": type(error).__name__})
+        info = ErrorInfo(name="UnknownError", data={"message": str(error)})
         self._log.announce(SessionError(session_id=session_id, error=info), location=location)
 
 

@@ -121,6 +121,7 @@ class Recovery:
         if session is None:
             return
         status = described(activity)
+        log.warning("session %s: %s; %s", session_id, status.what, status.next)
         if status.stage == "waiting":
             if await self._store.answered_calls(session_id):
                 self._execution.wake(session_id)
@@ -153,7 +154,6 @@ class Recovery:
         data = {"message": f"Work was left unfinished: {status.what}; {status.next}", "stage": status.stage}
         info = ErrorInfo(name="TurnInterrupted", data={**data, "dispatched": status.dispatched})
         self._log.announce(SessionError(session_id=status.session_id, error=info), location=location)
-        log.warning("%s: %s; %s", status.session_id, status.what, status.next)
 
 
 def stage_of(activity: Activity) -> Stage:
