@@ -1521,7 +1521,7 @@ export interface UserMessage {
 }
 
 export interface WaitInfo {
-  readonly kind: "blocked" | "compaction" | "owner" | "permission" | "provider" | "question" | "recovery" | "retry" | "tool"
+  readonly kind: "blocked" | "compaction" | "input" | "owner" | "permission" | "provider" | "question" | "recovery" | "retry" | "tool"
   readonly since: number
   readonly what: string
   readonly ends: string

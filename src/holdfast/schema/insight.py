@@ -9,7 +9,9 @@ from holdfast.schema.record import Record
 
 
 class WaitInfo(Record):
-    kind: Literal["provider", "retry", "tool", "permission", "question", "owner", "compaction", "blocked", "recovery"]
+    kind: Literal[
+        "provider", "retry", "tool", "permission", "question", "owner", "compaction", "blocked", "recovery", "input"
+    ]
     since: int
     """In milliseconds since the epoch."""
     what: str

@@ -191,7 +191,7 @@ def _next(activity: Activity, stage: Stage) -> str:
     if stage == "waiting":
         return "an answer executes it; a new prompt ends it"
     if goes_on_by_itself(activity):
-        return "the next server goes on with it by itself"
+        return "a server goes on with it by itself"
     decide = f"`holdfast sessions recover {activity.session_id} --continue`, or --abandon, decides"
     if activity.attempts >= MOST_ATTEMPTS:
         return f"it was tried {activity.attempts} times and did not come to its end; {decide}"

@@ -44,6 +44,8 @@ class Waits:
         waits += [_request(*row) for row in await self._database.fetch("wait.requests", key)]
         if (blocked := await self._store.blocked(session_id)) is not None:
             waits.append(_blocked(blocked))
+        elif not waits and not held and not self._execution.here(session_id):
+            waits += await self._unstarted(session_id)
         if waits and held is not None:
             owner = WaitInfo(
                 kind="owner",
@@ -61,6 +63,16 @@ class Waits:
         if activity is None or (status := described(activity)).stage == "waiting":
             return []
         return [WaitInfo(kind="recovery", since=status.since, what=status.what, ends=status.next)]
+
+    async def _unstarted(self, session_id: str) -> list[WaitInfo]:
+        """Input that nobody has begun with."""
+        if not (pending := await self._store.all_pending(session_id)):
+            return []
+        wanted = await self._store.wakes(session_id)
+        ends = "the next server, a prompt, or a run begins with it" if wanted else "a prompt or a run begins with it"
+        count = f"{len(pending)} inputs" if len(pending) > 1 else "1 input"
+        what = f"a start: {count} admitted and not part of the conversation yet"
+        return [WaitInfo(kind="input", since=pending[0].time_created, what=what, ends=ends, id=pending[0].id)]
 
 
 def _turn(dispatched: object, message_id: object, model: object, retried: object, *, now: int) -> WaitInfo:
