@@ -34,7 +34,7 @@ export function createClient(options) {
     },
     sessions: {
       list: call({ method: "GET", path: "/api/session", shape: "page", errors: [400, 401], query: ["workspace", "limit", "order", "search", "directory", "project", "subpath", "archived", "cursor"] }),
-      create: call({ method: "POST", path: "/api/session", shape: "data", errors: [400, 401, 409], payload: ["id", "agent", "model", "location"] }),
+      create: call({ method: "POST", path: "/api/session", shape: "data", errors: [400, 401, 409], headers: {"x-holdfast-checked":"1"}, payload: ["id", "agent", "model", "location"] }),
       active: call({ method: "GET", path: "/api/session/active", shape: "data", errors: [400, 401], input: false }),
       get: call({ method: "GET", path: "/api/session/{sessionID}", shape: "data", errors: [400, 401, 404] }),
       switchAgent: call({ method: "POST", path: "/api/session/{sessionID}/agent", shape: "void", errors: [400, 401, 404], payload: ["agent"] }),

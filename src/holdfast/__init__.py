@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from holdfast.client.generated.async_client import AsyncClient
     from holdfast.client.generated.sync_client import Client
     from holdfast.client.resume import Patience, Reconnected, follow, follow_sync
-    from holdfast.core.context.source import JsonCodec, Source
+    from holdfast.core.context.source import UNAVAILABLE, JsonCodec, Source
     from holdfast.core.tool.tool import ToolContext, ToolFailure
     from holdfast.embedded.asgi import asgi
     from holdfast.embedded.blocking import HoldfastSync
@@ -50,6 +50,7 @@ _PUBLIC = {
     "Source": "holdfast.core.context.source",
     "ToolContext": "holdfast.core.tool.tool",
     "ToolFailure": "holdfast.core.tool.tool",
+    "UNAVAILABLE": "holdfast.core.context.source",
     "asgi": "holdfast.embedded.asgi",
     "check_outcome": "holdfast.client.errors",
     "connect": "holdfast.client.connect",
@@ -58,6 +59,7 @@ _PUBLIC = {
     "follow_sync": "holdfast.client.resume",
 }
 __all__ = [
+    "UNAVAILABLE",
     "ActivityFailed",
     "ApiError",
     "AsyncClient",

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.outside.scripted_provider import Turn, calling
-from tests.outside.world import World, answer, ask, hands, text_of, types
+from tests.outside.world import UNCHECKED, World, answer, ask, hands, text_of, types
 
 from holdfast import Holdfast, Location, ModelRef
 
@@ -175,7 +175,7 @@ async def test_the_user_decides_about_providers(world: World) -> None:
     save(world.project / "opencode.json", {"experimental": {"policies": [allowed]}})
     async with world.host(trust=True) as hf:
         assert [provider.id for provider in (await hf.providers.list()).data] == ["mock"]
-        session = await hf.sessions.create(model=ModelRef(id="m", provider_id="other"))
+        session = await hf.sessions.create(model=ModelRef(id="m", provider_id="other"), options=UNCHECKED)
         await ask(hf, session, "go")
         assert await types(hf, session) == ["prompt.admitted"]
         assert text_of(await answer(hf, await hf.sessions.create())) == "done"

@@ -11,13 +11,25 @@ import pytest
 from tests.cli.conftest import Machine, Provider, Server, finish
 from tests.outside.test_left_behind import answers, asked, calling, client_of, in_turn, new_session, until
 
-from holdfast import ActivityFailed, Holdfast, HoldfastSync, Location, ModelRef, PromptInput, check_outcome
+from holdfast import (
+    ActivityFailed,
+    ApiError,
+    Holdfast,
+    HoldfastSync,
+    Location,
+    ModelRef,
+    Options,
+    PromptInput,
+    check_outcome,
+)
 
 pytestmark = pytest.mark.anyio
 
 Serve = Callable[..., Server]
 NOWHERE = ModelRef(id="none", provider_id="mock")
 HERE = ModelRef(id="m", provider_id="mock")
+UNCHECKED = Options(headers={"x-holdfast-checked": "0"})
+"""As a client that knows only the contract."""
 
 
 async def test_what_keeps_input_from_starting_is_told_and_mending_it_starts_it(
@@ -29,7 +41,7 @@ async def test_what_keeps_input_from_starting_is_told_and_mending_it_starts_it(
     server = serve()
     async with client_of(server, holdfast) as client:
         where = Location(directory=str(holdfast.project))
-        session_id = (await client.sessions.create(location=where, model=NOWHERE)).id
+        session_id = (await client.sessions.create(location=where, model=NOWHERE, options=UNCHECKED)).id
         await client.sessions.prompt(session_id, prompt=PromptInput(text="hello"))
         outcome = await client.sessions.outcome(session_id)
         assert (outcome.type, outcome.pending) == ("blocked", 1)
@@ -57,9 +69,8 @@ async def test_an_agent_that_does_not_exist_is_told_in_the_same_way(
     holdfast.use_provider(provider.url)
     server = serve()
     async with client_of(server, holdfast) as client:
-        session_id = (
-            await client.sessions.create(location=Location(directory=str(holdfast.project)), agent="nobody")
-        ).id
+        where = Location(directory=str(holdfast.project))
+        session_id = (await client.sessions.create(location=where, agent="nobody", options=UNCHECKED)).id
         await client.sessions.prompt(session_id, prompt=PromptInput(text="hello"))
         assert (await client.sessions.outcome(session_id)).type == "blocked"
     server.process.kill()
@@ -105,7 +116,7 @@ async def test_how_it_ended_is_told_to_whoever_waits(holdfast: Machine, provider
         assert (await host.sessions.outcome(session.id)).type == "completed"
 
         def refuse(handler: object) -> None:
-            Provider.head(handler, 400, "application/json")  # type: ignore[arg-type]
+            Provider.head(handler, 400, "application/json")
             handler.wfile.write(b'{"error": {"message": "no such thing"}}')  # type: ignore[attr-defined]
 
         provider.behave = refuse
@@ -129,8 +140,28 @@ def test_a_script_hears_it_too(holdfast: Machine, provider: Provider) -> None:
     holdfast.use_provider(provider.url)
     machine = holdfast
     with HoldfastSync(machine.project, data=machine.data, environment=machine.environment) as host:
-        session = host.sessions.create(model=NOWHERE)
+        session = host.sessions.create(model=NOWHERE, options=UNCHECKED)
         outcome = host.sessions.run(session.id)
         assert (outcome.type, outcome.pending) == ("failed", 0)
         with pytest.raises(ActivityFailed, match="none"):
             check_outcome(outcome)
+
+
+async def test_what_does_not_exist_is_refused_when_a_session_is_created(
+    holdfast: Machine, serve: Serve, provider: Provider
+) -> None:
+    """SES-259: by the clients, by the host, and by the command line; nothing is left of it."""
+    holdfast.use_provider(provider.url)
+    machine = holdfast
+    async with Holdfast(machine.project, data=machine.data, environment=machine.environment) as host:
+        for wrong in ({"agent": "nobody"}, {"model": NOWHERE}, {"location": Location(directory="/no/such/place")}):
+            with pytest.raises(ApiError) as refused:
+                await host.sessions.create(**wrong)
+            assert refused.value.status == 400
+            assert next(iter(wrong)) == refused.value.body["field"]
+        assert (await host.sessions.list()).items == []
+    for option, wrong_ in (("--agent", "nobody"), ("--model", "mock/none")):
+        ran = await asyncio.to_thread(holdfast, "run", option, wrong_, "hello")
+        assert ran.code == 1
+        assert wrong_ in ran.complaint
+    assert asked(provider) == []

@@ -282,6 +282,10 @@ async def test_a_prompt_that_cannot_fit_is_refused_with_the_numbers(holdfast: Ma
         (message,) = heard
         assert "mock/m takes 24,000 tokens" in message
         assert "Switch the Session to a model with a larger window" in message
+        outcome = await hf.sessions.outcome(session.id)
+        assert outcome.type == "failed"
+        assert "mock/m takes 24,000 tokens" in (outcome.error or "")
+        assert await hf.sessions.interrupted() == []
         await hf.sessions.switch_model(session.id, model=LARGE)
         await say(hf, session.id, "go on")
         first, second = own(script.requests[-1])
@@ -311,6 +315,21 @@ async def listening(hf: Holdfast, heard: list[str]) -> AsyncIterator[asyncio.Eve
         await connected.wait()
         yield told
         task.cancel()
+
+
+async def test_a_run_sends_a_refused_prompt_to_a_larger_model(holdfast: Machine, provider: Provider) -> None:
+    """CMP-057, SES-257: without a word more."""
+    script = Script(provider)
+    prompt = words("question", 25_000)
+    async with host(holdfast, provider, context=24_000) as hf:
+        session = await hf.sessions.create(model=SMALL)
+        await say(hf, session.id, prompt, note("ATTACHED"))
+        assert provider.bodies == []
+        await hf.sessions.switch_model(session.id, model=LARGE)
+        assert (await hf.sessions.run(session.id)).type == "completed"
+        (sent,) = own(script.requests[-1])
+        assert sent.startswith(prompt)
+        assert "ATTACHED" in sent
 
 
 async def test_automatic_compaction_switched_off_refuses_nothing(holdfast: Machine, provider: Provider) -> None:

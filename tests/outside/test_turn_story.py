@@ -8,7 +8,7 @@ from contextlib import aclosing
 import pytest
 from tests.outside.dialects import sse
 from tests.outside.scripted_provider import PATIENCE, Call, Turn, calling
-from tests.outside.world import World, answer, answers, ask, events, newest, text_of, tools_of, types
+from tests.outside.world import UNCHECKED, World, answer, answers, ask, events, newest, text_of, tools_of, types
 
 from holdfast import ModelRef, PromptInput
 from holdfast.schema.live_event import SessionError
@@ -162,7 +162,7 @@ async def test_a_model_that_is_not_there_leaves_the_prompt_pending(world: World,
         aclosing(aiter(hf.events.subscribe())) as live,
     ):
         await anext(live)
-        session = await hf.sessions.create(model=chosen)
+        session = await hf.sessions.create(model=chosen, options=UNCHECKED)
         await ask(hf, session, "go", id="msg_1")
         while not isinstance((event := await anext(live)).data, SessionError):
             pass
@@ -178,14 +178,14 @@ async def test_a_model_that_is_not_there_leaves_the_prompt_pending(world: World,
 async def test_an_agent_that_is_not_there_leaves_the_prompt_pending(world: World) -> None:
     """SES-025, CAT-057: choosing it is accepted; running as it is not."""
     async with world.host() as hf:
-        session = await hf.sessions.create(agent="nobody")
+        session = await hf.sessions.create(agent="nobody", options=UNCHECKED)
         assert session.agent == "nobody"
         await ask(hf, session, "go")
         assert await types(hf, session) == ["prompt.admitted"]
         assert world.model.requests == []
         await hf.sessions.switch_agent(session.id, agent="build")
-        await ask(hf, session, "and now")
-        assert [text for _, text in world.model.last.said] == ["go", "and now"]
+        assert (await hf.sessions.outcome(session.id)).type == "completed"
+        assert [text for _, text in world.model.last.said] == ["go"]
 
 
 async def test_a_switch_during_a_turn_counts_from_the_next(world: World) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.outside.scripted_provider import PATIENCE, Model, calling
 
-from holdfast import DurableEvent, Event, Holdfast, PromptInput, Session
+from holdfast import DurableEvent, Event, Holdfast, Options, PromptInput, Session
 from holdfast.schema.session_message import (
     AssistantMessage,
     SessionMessage,
@@ -23,6 +23,8 @@ from holdfast.schema.session_message import (
 )
 
 Json = dict[str, Any]
+UNCHECKED = Options(headers={"x-holdfast-checked": "0"})
+"""Creates a Session as a client does that knows only the contract."""
 
 
 class World:

@@ -75,7 +75,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     handlers: str = ""
     """The module that answers, where it is not named after the group."""
     headers: tuple[tuple[str, str], ...] = ()
-    """What every request to it has to carry."""
+    """What every request of the generated clients carries."""
     socket: bool = False
     """Whether clients reach it by a WebSocket; the envelope is for those who come without."""
 

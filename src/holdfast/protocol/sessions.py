@@ -40,6 +40,11 @@ class ListQuery(Record):
     cursor: str | None = None
 
 
+CHECKED = "x-holdfast-checked"
+"""With it, a Session is created only with an agent and a model that exist. Without it, whatever the contract accepts is
+accepted, and what is wrong keeps its input from starting."""
+
+
 class CreatePayload(Record):
     id: SessionIDField | None = None
     agent: str | None = None
@@ -271,6 +276,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         envelope=Envelope.DATA,
         success=Session,
         errors=(ConflictError,),
+        headers=((CHECKED, "1"),),
     ),
     Endpoint(
         group="sessions",

@@ -39,7 +39,7 @@ SESSIONS_LIST: Operation[Page[Session]] = Operation(
     "GET", "/api/session", frozenset({400, 401}), "page", Session
 )
 SESSIONS_CREATE: Operation[Session] = Operation(
-    "POST", "/api/session", frozenset({400, 401, 409}), "data", Session
+    "POST", "/api/session", frozenset({400, 401, 409}), "data", Session, headers={"x-holdfast-checked": "1"}
 )
 SESSIONS_ACTIVE: Operation[builtins.dict[str, SessionActive]] = Operation(
     "GET", "/api/session/active", frozenset({400, 401}), "data", builtins.dict[str, SessionActive]

@@ -10,12 +10,15 @@ from msgspec import UnsetType
 
 from holdfast.core.location.directory import canonical_directory
 from holdfast.core.session.attachment import normalise
-from holdfast.core.session.errors import InvalidCursor, MessageNotFound
+from holdfast.core.session.errors import AgentUnavailable, InvalidCursor, MessageNotFound, SessionError
 from holdfast.core.session.store import SessionAnchor, SessionFilter, StoredMessage
+from holdfast.protocol.sessions import CHECKED
 from holdfast.schema.codec import encode
+from holdfast.schema.errors import InvalidRequestError
 from holdfast.schema.model import ModelRef
 from holdfast.schema.session import SessionActive
 from holdfast.server.cursor import ListCursor, MessageCursor, read_cursor, write_cursor
+from holdfast.server.errors import PublicFailure
 from holdfast.server.place import existing_location
 from holdfast.server.types import Call, Frames, HistoryOf, PageOf
 
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from holdfast.core.session.store import Direction, Order
     from holdfast.protocol import sessions as protocol
     from holdfast.protocol.inputs import ModelInput
+    from holdfast.schema.location import Location
     from holdfast.schema.prompt import Admission
     from holdfast.schema.session import Revert, Session
 
@@ -65,6 +69,8 @@ async def create(call: Call) -> Session:
     location = call.runtime.location
     if payload.location is not None:
         location = existing_location(payload.location.directory, _known(payload.location.workspace_id), kind="Payload")
+    if call.headers.get(CHECKED) == "1" and (payload.agent or payload.model):
+        await _check_choices(call, location, payload)
     return await call.runtime.sessions.create(
         id=payload.id,
         agent=payload.agent,
@@ -72,6 +78,21 @@ async def create(call: Call) -> Session:
         location=location,
         project=await call.runtime.project(location),
     )
+
+
+async def _check_choices(call: Call, location: Location, payload: protocol.CreatePayload) -> None:
+    """What does not exist is refused before there is a Session that could not do anything."""
+    async with call.runtime.locations.use(location) as services:
+        await services.catalog.ready()
+        agent = services.agents.select(payload.agent).agent
+        if payload.agent and agent is None:
+            refused = AgentUnavailable(payload.id or "", payload.agent)
+            raise PublicFailure(InvalidRequestError(message=str(refused), kind="Payload", field="agent"))
+        if payload.model:
+            try:
+                services.catalog.resolve(payload.id or "", _model(payload.model), agent)
+            except SessionError as error:
+                raise PublicFailure(InvalidRequestError(message=str(error), kind="Payload", field="model")) from error
 
 
 async def active(call: Call) -> dict[str, SessionActive]:
