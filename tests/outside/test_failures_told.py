@@ -6,6 +6,7 @@ import asyncio
 import json
 import signal
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 from tests.cli.conftest import Machine, Provider, Server, finish
@@ -115,9 +116,9 @@ async def test_how_it_ended_is_told_to_whoever_waits(holdfast: Machine, provider
         await host.sessions.prompt(session.id, prompt=PromptInput(text="hello"))
         assert (await host.sessions.outcome(session.id)).type == "completed"
 
-        def refuse(handler: object) -> None:
+        def refuse(handler: BaseHTTPRequestHandler) -> None:
             Provider.head(handler, 400, "application/json")
-            handler.wfile.write(b'{"error": {"message": "no such thing"}}')  # type: ignore[attr-defined]
+            handler.wfile.write(b'{"error": {"message": "no such thing"}}')
 
         provider.behave = refuse
         await host.sessions.prompt(session.id, prompt=PromptInput(text="again"))
