@@ -8,6 +8,8 @@ with HoldfastSync("/path/to/project") as hf:
 
 from __future__ import annotations
 
+import asyncio
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from holdfast.client.errors import ClientError
@@ -29,6 +31,10 @@ if TYPE_CHECKING:
     from holdfast.llm.route.transport import Transport
     from holdfast.schema.model import ModelRef
     from holdfast.server.pty_environment import HostPtyEnvironment
+
+
+AHEAD = 64
+"""Pieces of a stream that are read before a reader asks for them."""
 
 
 class HoldfastSync(Client):
@@ -144,9 +150,15 @@ class BridgedResponse:
         return self._thread.run(self._response.read())
 
     def chunks(self) -> Iterator[bytes]:
-        chunks = self._response.chunks()
-        while chunk := self._thread.run(_next(chunks)):
-            yield chunk
+        ahead = _ReadAhead(self._response.chunks())
+        reading = self._thread.begin(ahead.read())
+        try:
+            while chunk := ahead.next():
+                yield chunk
+                if ahead.full:
+                    self._thread.post(ahead.go_on())
+        finally:
+            reading.cancel()
 
     def close(self) -> None:
         # Also run by the collector, in whatever thread it likes, so it cannot wait.
@@ -168,6 +180,37 @@ class BridgedSocket:
         self._thread.post(self._socket.close())
 
 
-async def _next(chunks: AsyncIterator[bytes]) -> bytes:
-    """Empty at the end."""
-    return await anext(chunks, b"")
+class _ReadAhead:
+    """Reads a stream in the host's loop for a reader in another thread. What arrived before the host closed, its last
+    event among it, reaches the reader also when the host closes between two of its reads."""
+
+    def __init__(self, chunks: AsyncIterator[bytes]) -> None:
+        self._chunks = chunks
+        self._received: SimpleQueue[bytes | Exception] = SimpleQueue()
+        self._room = asyncio.Event()
+        self.full = False
+
+    async def read(self) -> None:
+        try:
+            async for chunk in self._chunks:
+                self._received.put(chunk)
+                if self._received.qsize() >= AHEAD:
+                    self._room.clear()
+                    self.full = True
+                    if not self._received.empty():  # the reader, who has yet to take one, sees `full` after that
+                        await self._room.wait()
+                    self.full = False
+        except Exception as error:  # noqa: BLE001 - the reader's, in its own thread
+            self._received.put(error)
+        finally:
+            self._received.put(b"")
+
+    async def go_on(self) -> None:
+        self._room.set()
+
+    def next(self) -> bytes:
+        """Empty at the end."""
+        received = self._received.get()
+        if isinstance(received, Exception):
+            raise received
+        return received

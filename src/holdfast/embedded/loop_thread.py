@@ -47,18 +47,23 @@ class LoopThread:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Its result. A caller that is torn away, as by Ctrl-C, takes its call with it."""
-        if threading.current_thread() is self._thread:
-            work.close()
-            raise RuntimeError(OWN_THREAD)
-        future = self._hand_over(work)
-        if future is None:
-            raise ClientError("Transport", CLOSED)
+        future = self.begin(work)
         try:
             return future.result()
         except CancelledError as error:
             raise ClientError("Transport", CLOSED) from error
         finally:
             future.cancel()
+
+    def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Without waiting for its result."""
+        if threading.current_thread() is self._thread:
+            work.close()
+            raise RuntimeError(OWN_THREAD)
+        future = self._hand_over(work)
+        if future is None:
+            raise ClientError("Transport", CLOSED)
+        return future
 
     def post(self, work: Coroutine[Any, Any, object]) -> None:
         """Without waiting; once the loop is gone there is nothing left to do."""
