@@ -14,9 +14,9 @@ from holdfast.core.context.errors import ContextContention, InitializationBlocke
 from holdfast.core.credential import errors as credential
 from holdfast.core.database.errors import StorageBusy, StorageClosed, StorageError, StorageFull
 from holdfast.core.filesystem import errors as file
-from holdfast.core.location.errors import CopyFailed
 from holdfast.core.permission.errors import InvalidSave, PermissionNotFound
 from holdfast.core.permission.requests import DuplicateRequest
+from holdfast.core.project.errors import CopyFailed
 from holdfast.core.question.errors import InvalidAnswers, QuestionNotFound
 from holdfast.core.search.search import SearchFailed
 from holdfast.core.session import errors as domain

@@ -28,7 +28,7 @@ SessionError
 
 from __future__ import annotations
 
-from holdfast.core.refusal import SessionError as SessionError
+from holdfast.core.errors import SessionError as SessionError
 
 
 class SessionNotFound(SessionError):
