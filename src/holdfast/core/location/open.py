@@ -199,7 +199,7 @@ async def open_location(commons: Commons, location: Location, project: Project) 
         if settings().titles:
             commons.titles.want(session, _model_for("title", session, agents, catalog))
 
-    async def abandon(session_id: str, lease: Lease, keep: Collection[str]) -> None:
+    async def abandon(session_id: str, lease: Lease, keep: Collection[tuple[str, str]]) -> None:
         surface.begin(session_id)
         await permissions.abandon(session_id, lease, keep)
         await questions.abandon(session_id, lease, keep)

@@ -34,16 +34,17 @@ async def close_interrupted_work(
     session_id: str,
     lease: Lease,
     *,
-    keep: Collection[str] = (),
+    keep: Collection[tuple[str, str]] = (),
     goes_on: bool = False,
     ends: str | None = None,
     because: str = TURN_INTERRUPTED,
 ) -> None:
-    """Calls, the step, a compaction and requests of an earlier drain whose outcome nobody knows. Calls in `keep` go on
-    waiting, and with them their step. `goes_on` says that the model is asked again, by this process or by the next
-    one; `ends` says why nothing more is owed."""
+    """Record as failed: the calls, the step, the compaction and the requests of an earlier drain that have no end.
+
+    Calls in `keep`, by message and call id, go on waiting, and so does their step. `goes_on` says that the model is
+    asked again, by this process or the next one. `ends` is the reason why nothing more is owed."""
     store, now = around.store, around.clock.now()
-    open_calls = [call for call in await store.open_calls(session_id) if call.call_id not in keep]
+    open_calls = [call for call in await store.open_calls(session_id) if call.key not in keep]
     events: list[Record] = [_failed(call, session_id, now) for call in open_calls]
     turn = await store.open_turn(session_id)
     if keep:

@@ -35,13 +35,14 @@ from holdfast.core.runner.retries import reported
 from holdfast.core.runner.stillness import Stillness
 from holdfast.core.runner.trees import StepSnapshots
 from holdfast.core.runner.turn import TURN_INTERRUPTED, Outcome, Turn
-from holdfast.core.session.activity import goes_on_by_itself
+from holdfast.core.session.activity import described, goes_on_by_itself
 from holdfast.core.session.errors import (
     CompactionFailed,
     InputExceedsWindow,
     Interrupted,
     NothingToCompact,
     TurnLimitReached,
+    UnfinishedWork,
 )
 from holdfast.core.session.transcript import tokens
 from holdfast.llm.event import ToolCall
@@ -65,7 +66,7 @@ if TYPE_CHECKING:
     from holdfast.core.session.inbox import Boundary
     from holdfast.core.session.interrupt import Interrupt
     from holdfast.core.session.ownership import Lease
-    from holdfast.core.session.store import Glance, OpenCall
+    from holdfast.core.session.store import Glance, OpenCall, ResumableCall
     from holdfast.core.tool.registry import Materialized
     from holdfast.llm.errors import LLMError
     from holdfast.llm.event import ProviderError
@@ -120,6 +121,9 @@ class Runner:
 
     async def compact(self, session_id: str, lease: Lease, interrupt: Interrupt, instructions: str | None) -> None:
         """Compact now, whatever the estimate says, and take no turn."""
+        left = await self._around.store.activity(session_id)
+        if left is not None:
+            raise UnfinishedWork(session_id, described(left))
         async with _Drain(self._around, session_id, lease, interrupt).begun() as drain:
             await drain.compact(instructions)
 
@@ -149,6 +153,8 @@ class _Drain:
         self._still = False
         self._seen: Glance | None = None
         self._framed: _Framed | None = None
+        self._attempted = False
+        """Whether this drain went on with what another one left, and has come no further yet."""
         self._sampled: tuple[str, ModelRef] | None = None
         """The agent and the model of the turn that is being prepared."""
 
@@ -159,17 +165,17 @@ class _Drain:
                 await self.run()
             return
         written_on = (await self._around.store.glance(self._session_id)).steer
-        calls = [] if written_on else await self._around.store.resumable_calls(self._session_id)
+        calls = [] if written_on else await self._waiting_calls(left)
         if not (self._forced or written_on or goes_on_by_itself(left) or any(found.answered for found in calls)):
             return  # queued input waits behind the decision
-        async with self.begun(keep=[found.call.call_id for found in calls], goes_on=not written_on):
+        if not written_on:
+            await self._count_attempt()
+        async with self.begun(keep=[found.call.key for found in calls], goes_on=not written_on):
             await self.run(left, [found.call for found in calls])
-            if left.attempts:
-                await self._forget_attempts()
 
     @asynccontextmanager
     async def begun(
-        self, *, keep: Collection[str] = (), goes_on: bool = False, ends: str | None = None
+        self, *, keep: Collection[tuple[str, str]] = (), goes_on: bool = False, ends: str | None = None
     ) -> AsyncIterator[Self]:
         """What an earlier drain left open is closed first, but for the calls in `keep`; at the end everything staged is
         on disk."""
@@ -211,6 +217,7 @@ class _Drain:
             continues = await self._resume(seen.session, left.turn, calls)
         else:
             continues = await self._turn(seen.session, boundary)
+        await self._forget_attempts()
         while True:
             seen = await self._glance()
             if continues or seen.steer:
@@ -234,7 +241,9 @@ class _Drain:
         if not self._interrupt.suspending:
             ended = ActivityEnded(timestamp=now, session_id=self._session_id, reason=TURN_INTERRUPTED)
             await self._outbox.commit(ended)
-        elif owed.turn is None and not owed.suspended:  # with a turn, a call waits for a person, and waits on
+            return
+        await self._forget_attempts()  # an orderly end: this work did not end the process
+        if owed.turn is None and not owed.suspended:  # with a turn, a call waits for a person, and waits on
             await self._outbox.commit(ActivitySuspended(timestamp=now, session_id=self._session_id))
 
     async def _failed(self, error: Exception) -> None:
@@ -254,8 +263,23 @@ class _Drain:
         TurnPublisher(around.log, self._outbox, of, around.ids, around.clock, lambda tokens: 0.0).fail(message)
         await self._outbox.commit()
 
+    async def _waiting_calls(self, left: Activity) -> list[ResumableCall]:
+        """The calls of the open step that wait for a person."""
+        answer = left.turn.message_id if left.turn is not None else None
+        waiting = await self._around.store.resumable_calls(self._session_id)
+        return [found for found in waiting if found.call.message_id == answer]
+
+    async def _count_attempt(self) -> None:
+        """On disk before anything else happens: the work itself may be what ends processes."""
+        count = Statement("attempt.count", {"session_id": self._session_id})
+        await self._outbox.publish(location=self._around.location, local=(count,))
+        self._attempted = True
+
     async def _forget_attempts(self) -> None:
-        await self._outbox.commit(local=(Statement("attempt.forget", {"session_id": self._session_id}),))
+        if self._attempted:
+            self._attempted = False
+            forget = Statement("attempt.forget", {"session_id": self._session_id})
+            await self._outbox.publish(location=self._around.location, local=(forget,))
 
     async def _resume(self, session: Session, turn: OpenTurn, calls: Sequence[OpenCall]) -> bool:
         """Execute what waited for a person when its process ended, and end its step."""
@@ -487,7 +511,8 @@ class _Drain:
         around = self._around
 
         async def asking() -> set[str]:
-            return {found.call.call_id for found in await around.store.resumable_calls(self._session_id)}
+            waiting = await around.store.resumable_calls(self._session_id)
+            return {found.call.call_id for found in waiting if found.call.message_id == publisher.message_id}
 
         return Turn(
             of,

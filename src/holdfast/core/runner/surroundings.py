@@ -56,7 +56,7 @@ class Surroundings(Frozen):
     hidden_tools: Callable[[Agent], frozenset[str]]
     """Tools that would be of no use to an agent."""
     hooks: RequestHooks
-    abandon_requests: Callable[[str, Lease, Collection[str]], Awaitable[None]]
+    abandon_requests: Callable[[str, Lease, Collection[tuple[str, str]]], Awaitable[None]]
     """Close what an earlier process asked a person and can no longer hear, but for these calls."""
     requests_settled: Callable[[str], Awaitable[None]]
     """Until what this drain asked a person, and was cut off, is recorded so."""

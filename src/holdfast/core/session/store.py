@@ -69,6 +69,11 @@ class OpenCall(Frozen):
     call_id: str
     data: bytes
 
+    @property
+    def key(self) -> tuple[str, str]:
+        """Providers may repeat a call id in another message."""
+        return self.message_id, self.call_id
+
 
 class Glance(Frozen):
     """A Session, and whether a steer or a queued input waits."""
