@@ -23,6 +23,7 @@ PATIENCE = 40.0
 Serve = Callable[..., Server]
 Behaviour = Callable[[BaseHTTPRequestHandler], None]
 SIGNALS = [signal.SIGTERM, signal.SIGKILL]
+HOSTS = ["serve", "embedded", "mounted"]
 
 
 def calling(tool: str, given: dict[str, Any], id: str = "call_1") -> Behaviour:
@@ -298,8 +299,25 @@ async def test_a_safe_broken_turn_goes_on_before_queued_input(
     assert ["second" in text for text in spoken] == [False, False, True]
 
 
+@pytest.mark.parametrize("host", HOSTS)
+async def test_a_safe_broken_turn_is_sent_again_by_any_host(
+    holdfast: Machine, serve: Serve, provider: Provider, host: str
+) -> None:
+    """SES-139: with `recovery: continue`, by the next server and by a host in another program."""
+    holdfast.use_provider(provider.url, settings={"recovery": "continue", "titles": False})
+    in_turn(provider, provider.hang, Provider.answer)
+    server = serve()
+    async with client_of(server, holdfast) as client:
+        session_id = await new_session(client, holdfast)
+        await client.sessions.prompt(session_id, prompt=PromptInput(text="first"))
+        await asyncio.to_thread(provider.asked.acquire)
+    end(server, signal.SIGKILL)
+    async with next_host(host, holdfast, serve) as client:
+        await until_answered(client, session_id)
+
+
 @pytest.mark.parametrize("at", ["the first turn", "a later turn"])
-@pytest.mark.parametrize("host", ["serve", "embedded", "mounted"])
+@pytest.mark.parametrize("host", HOSTS)
 async def test_what_was_never_sent_goes_on_by_itself(
     holdfast: Machine, serve: Serve, provider: Provider, host: str, at: str
 ) -> None:
