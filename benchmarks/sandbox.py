@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 
 from holdfast.core.process.process import Capture, Processes
-from holdfast.core.process.sandbox.backends import Only, available_candidates, probe
+from holdfast.core.process.sandbox.backends import FixedBackend, available_candidates, probe
 from holdfast.core.process.sandbox.confinement import Confinement, SandboxSettings, SandboxUnavailable
-from holdfast.core.process.sandbox.sandbox import Surroundings, confinement
+from holdfast.core.process.sandbox.sandbox import SandboxPaths, confinement
 
 ROUNDS = 50
 MOST = 20.0
@@ -28,7 +28,7 @@ async def main() -> int:
         for name in ("project", "t", "home/.ssh"):
             (base / name).mkdir(parents=True)
         await asyncio.to_thread(subprocess.run, ("git", "init", "-q", "project"), cwd=base, check=True)
-        around = Surroundings(base / "project", base / "project", base / "home", (), ())
+        around = SandboxPaths(base / "project", base / "project", base / "home", (), ())
         confined = confinement("workspace", "off", around, SandboxSettings("workspace"), base / "t")
         for name, make in available_candidates().items():
             try:
@@ -37,7 +37,7 @@ async def main() -> int:
             except SandboxUnavailable as error:
                 print(f"{name:12} not measured: {error}")
                 continue
-            processes = Processes(sandbox=Only(backend))
+            processes = Processes(sandbox=FixedBackend(backend))
             plain, inside = await measure(processes, base / "project", confined)
             await processes.close()
             worst = max(worst, inside - plain)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.core.clock import Ids, SystemClock
 from holdfast.core.tool.output import OutputStore, bound
 from holdfast.core.tool.preview import OutputLimits, fits
-from holdfast.core.tool.tool import ToolOutput
+from holdfast.core.tool.tool import CallOutput
 from holdfast.schema.session_message import TextContent
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Bench:
         clock = SystemClock()
         self.store = OutputStore(folder / "tool-output", Ids(clock), clock)
 
-    async def bound(self, output: ToolOutput) -> None:
+    async def bound(self, output: CallOutput) -> None:
         bounded = await bound(output, OutputLimits(), self.store)
         part = bounded.content[0]
         assert isinstance(part, TextContent)
@@ -37,7 +37,7 @@ class Bench:
         assert len(bounded.output_paths) == 1
         Path(bounded.output_paths[0]).unlink()
 
-    async def peak(self, output: ToolOutput) -> int:
+    async def peak(self, output: CallOutput) -> int:
         """The most memory that bounding held at once, beside the output itself."""
         tracemalloc.start()
         await self.bound(output)
@@ -45,27 +45,27 @@ class Bench:
         tracemalloc.stop()
         return peak
 
-    async def seconds(self, output: ToolOutput) -> float:
+    async def seconds(self, output: CallOutput) -> float:
         started = time.process_time()
         for _ in range(ROUNDS):
             await self.bound(output)
         return (time.process_time() - started) / ROUNDS
 
 
-def one_line(size: int) -> ToolOutput:
-    return ToolOutput({}, (TextContent(text="x" * size),))
+def one_line(size: int) -> CallOutput:
+    return CallOutput({}, (TextContent(text="x" * size),))
 
 
-def short_lines(size: int) -> ToolOutput:
-    return ToolOutput({}, (TextContent(text="\n" * (size // 100)),))
+def short_lines(size: int) -> CallOutput:
+    return CallOutput({}, (TextContent(text="\n" * (size // 100)),))
 
 
-def wide_lines(size: int) -> ToolOutput:
-    return ToolOutput({}, (TextContent(text="漢字かな交じり文\n" * (size // 25)),))
+def wide_lines(size: int) -> CallOutput:
+    return CallOutput({}, (TextContent(text="漢字かな交じり文\n" * (size // 25)),))
 
 
-def keys(size: int) -> ToolOutput:
-    return ToolOutput({f"key{index}": index for index in range(size // 100)})
+def keys(size: int) -> CallOutput:
+    return CallOutput({f"key{index}": index for index in range(size // 100)})
 
 
 async def memory(bench: Bench) -> float:

@@ -19,7 +19,7 @@ from urllib.parse import unquote
 
 from holdfast.core.pty.errors import PtyError, PtyExited, PtyNotFound, TooManyPtys
 from holdfast.core.pty.output import pieces
-from holdfast.core.pty.terminal import Behind, End, Replay
+from holdfast.core.pty.terminal import Behind, End, TerminalReplay
 from holdfast.core.pty.variables import check_variables
 from holdfast.schema import errors as public
 from holdfast.schema.codec import encode
@@ -309,7 +309,7 @@ class _Socket:
 
     async def _deliver(self, attachment: Attachment) -> None:
         """Until the terminal ends, the client cannot keep up, or somebody wants to close."""
-        await self._replay(Replay(attachment.replay, attachment.cursor))
+        await self._replay(TerminalReplay(attachment.replay, attachment.cursor))
         attachment.activate()
         while self._closing is None:
             match attachment.take(FRAME_UNITS):
@@ -324,7 +324,7 @@ class _Socket:
                     await self._wake.wait()
         await self._close(self._closing)
 
-    async def _replay(self, replay: Replay) -> None:
+    async def _replay(self, replay: TerminalReplay) -> None:
         for piece in pieces(replay.text, FRAME_UNITS):
             if self._closing is not None:
                 return

@@ -72,7 +72,7 @@ async def test_create_where_links_are_unknown(
     await mutations.create(at(root, "new"), b"one")
     target = at(root, "late")
     (root / "late").write_bytes(b"kept")
-    monkeypatch.setattr("holdfast.core.filesystem.mutation.look", lambda *arguments: None)
+    monkeypatch.setattr("holdfast.core.filesystem.mutation.stat_entry", lambda *arguments: None)
     with pytest.raises(TargetExists):
         await mutations.create(target, b"two")
     assert tree(root) == {"new": (oct(0o100666 & ~umask()), b"one"), "late": (oct(0o100666 & ~umask()), b"kept")}

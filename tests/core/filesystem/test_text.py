@@ -13,9 +13,9 @@ from holdfast.core.filesystem.text import (
     decode,
     dominant_ending,
     encode_like,
-    fold,
     is_binary,
     split_lines,
+    stripped_ascii,
 )
 
 JAPANESE = "これは日本語のテキストです。\nファイルを読みます。\n"
@@ -115,7 +115,7 @@ def test_split_lines_loses_nothing(text: str) -> None:
     assert "".join(line + end for line, end in split_lines(text)) == text
 
 
-def test_endings_and_folds() -> None:
+def test_endings_and_typography() -> None:
     """TOL-189, TOL-185."""
     assert [dominant_ending(text) for text in ("", "a", "a\n", "a\r\n", "a\r\nb\r\nc\n", "a\r\nb\n")] == [
         "\n",
@@ -125,7 +125,7 @@ def test_endings_and_folds() -> None:
         "\r\n",
         "\n",
     ]
-    assert fold("“a”—‘b’…\u00a0c−d") == "\"a\"-'b'... c-d"
+    assert stripped_ascii("“a”—‘b’…\u00a0c−d") == "\"a\"-'b'... c-d"
 
 
 @pytest.mark.parametrize(

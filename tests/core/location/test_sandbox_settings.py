@@ -14,7 +14,7 @@ from holdfast.core.config.validate import Problem, validate
 from holdfast.core.location.settings import sandbox_diagnostics, sandbox_settings
 from holdfast.core.process.sandbox.backends import Backends
 from holdfast.core.process.sandbox.confinement import SandboxSettings, sandbox_choice
-from holdfast.core.process.sandbox.sandbox import Sandbox, SandboxRefused, Surroundings
+from holdfast.core.process.sandbox.sandbox import Sandbox, SandboxPaths, SandboxRefused
 from holdfast.core.runtime.runtime import Paths, Runtime
 
 
@@ -67,7 +67,7 @@ def test_choices() -> None:
 
 
 def made(folder: Path, settings: SandboxSettings, **environment: str) -> Sandbox:
-    return Sandbox(Backends(environment), lambda: settings, Surroundings(folder, None, folder, (), ()))
+    return Sandbox(Backends(environment), lambda: settings, SandboxPaths(folder, None, folder, (), ()))
 
 
 @pytest.mark.anyio

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.process.process import Capture, Ended, Processes
+from holdfast.core.process.process import Capture, Processes, ProcessExit
 
 ENVIRONMENT = {"PATH": os.environ["PATH"]}
 
@@ -37,7 +37,7 @@ class Call:
                 await self._heard.wait()
         return self.output.text()
 
-    async def _run(self, processes: Processes, command: str, folder: Path, timeout: float | None) -> Ended:
+    async def _run(self, processes: Processes, command: str, folder: Path, timeout: float | None) -> ProcessExit:
         return await processes.run(
             ("/bin/sh", "-c", command), cwd=folder, environment=ENVIRONMENT, output=self._hear, timeout=timeout
         )

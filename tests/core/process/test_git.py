@@ -52,7 +52,7 @@ async def test_what_reaches_it(tmp_path: Path) -> None:
     """TOL-222, TOL-319, TOL-390: neither secrets, nor what would point it at another repository or program; the
     caller's own, and input."""
     git = Git({**fake(tmp_path, "env; cat"), **SECRETS, **HOW_TO_REACH})
-    printed = await git.run("x", git_dir=tmp_path / "g", work_tree=tmp_path, given=b"input " * 100_000)
+    printed = await git.run("x", git_dir=tmp_path / "g", work_tree=tmp_path, stdin=b"input " * 100_000)
     lines = printed.decode().splitlines()
     assert "canary" not in printed.decode()
     found = dict(line.split("=", 1) for line in lines if "=" in line)
@@ -171,10 +171,10 @@ async def test_objects_of_another_repository_are_found_whatever_its_name(tmp_pat
     store, environment = tmp_path / name, {"PATH": os.environ["PATH"]}
     create_git_directory(store)
     git = Git(environment)
-    blob = (await git.run("hash-object", "-w", "--stdin", git_dir=store, given=b"content")).decode().strip()
+    blob = (await git.run("hash-object", "-w", "--stdin", git_dir=store, stdin=b"content")).decode().strip()
     with scratch_git_directory(store / "objects") as folder:
         assert await git.run("cat-file", "blob", blob, git_dir=folder) == b"content"
-        await git.run("hash-object", "-w", "--stdin", git_dir=folder, given=b"other")
+        await git.run("hash-object", "-w", "--stdin", git_dir=folder, stdin=b"other")
     assert len([path for path in (store / "objects").rglob("*") if path.is_file()]) == 1
     assert not folder.exists()
 

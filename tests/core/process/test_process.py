@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 from tests.core.process.conftest import ENVIRONMENT, Call, alive, gone
 
-from holdfast.core.process.process import END_SECONDS, TERM_SECONDS, Capture, Ended, ProcessError, Processes
+from holdfast.core.process.process import END_SECONDS, TERM_SECONDS, Capture, ProcessError, Processes, ProcessExit
 from holdfast.core.session.interrupt import GRACE_SECONDS
 
 pytestmark = pytest.mark.anyio
 Start = Callable[..., Call]
 
 
-async def run(processes: Processes, command: str, folder: Path, **options: float) -> tuple[Ended, str]:
+async def run(processes: Processes, command: str, folder: Path, **options: float) -> tuple[ProcessExit, str]:
     output = Capture(1 << 20)
     ended = await processes.run(
         ("/bin/sh", "-c", command), cwd=folder, environment=ENVIRONMENT, output=output, timeout=options.get("timeout")
@@ -36,13 +36,13 @@ def pids(text: str) -> list[int]:
 @pytest.mark.parametrize(
     ("command", "ended"),
     [
-        ("exit 0", Ended(0, None, "exit")),
-        ("exit 7", Ended(7, None, "exit")),
-        ("kill -KILL $$", Ended(137, "SIGKILL", "exit")),
-        ("kill -SEGV $$", Ended(139, "SIGSEGV", "exit")),
+        ("exit 0", ProcessExit(0, None, "exit")),
+        ("exit 7", ProcessExit(7, None, "exit")),
+        ("kill -KILL $$", ProcessExit(137, "SIGKILL", "exit")),
+        ("kill -SEGV $$", ProcessExit(139, "SIGSEGV", "exit")),
     ],
 )
-async def test_how_it_ended(processes: Processes, tmp_path: Path, command: str, ended: Ended) -> None:
+async def test_how_it_ended(processes: Processes, tmp_path: Path, command: str, ended: ProcessExit) -> None:
     """TOL-215: the child's own end; a death by signal is 128 and its number, with its name."""
     assert (await run(processes, command, tmp_path))[0] == ended
 
@@ -76,7 +76,7 @@ async def test_a_sink_may_have_enough(processes: Processes, tmp_path: Path) -> N
     ended = await processes.run(
         ("/bin/sh", "-c", "yes"), cwd=tmp_path, environment=ENVIRONMENT, output=lambda chunk: False
     )
-    assert ended == Ended(143, "SIGTERM", "enough")
+    assert ended == ProcessExit(143, "SIGTERM", "enough")
 
 
 async def test_no_input_and_no_foreign_descriptors(processes: Processes, tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ async def test_a_background_child_holding_the_pipe_does_not_hold_the_call(proces
     """TOL-219, TOL-342: the call ends with the leader, and the child goes with it."""
     async with asyncio.timeout(10):
         ended, text = await run(processes, "sleep 1000 & echo $!", tmp_path)
-    assert ended == Ended(0, None, "exit")
+    assert ended == ProcessExit(0, None, "exit")
     assert await gone(pids(text)[0])
 
 
@@ -120,7 +120,7 @@ async def test_one_that_left_the_session_is_found(processes: Processes, tmp_path
 async def test_a_timeout_ends_it(processes: Processes, tmp_path: Path) -> None:
     """TOL-218, TOL-221: and says so."""
     ended, _ = await run(processes, "exec sleep 1000", tmp_path, timeout=0.2)
-    assert ended == Ended(143, "SIGTERM", "timeout")
+    assert ended == ProcessExit(143, "SIGTERM", "timeout")
 
 
 async def test_the_tree_is_ended_politely(call: Start) -> None:
@@ -179,7 +179,7 @@ async def test_the_leader_is_reaped_last(processes: Processes, tmp_path: Path, m
 
     monkeypatch.setattr(os, "killpg", note)
     monkeypatch.setattr(os, "pidfd_open", refused)
-    assert (await run(processes, "sleep 1000 & exit 3", tmp_path))[0] == Ended(3, None, "exit")
+    assert (await run(processes, "sleep 1000 & exit 3", tmp_path))[0] == ProcessExit(3, None, "exit")
     assert set(leaders) == {"Z"}
 
 
@@ -229,7 +229,7 @@ async def test_a_large_tree_within_the_limit_is_left_alone(tmp_path: Path) -> No
             other.kill()
             await other.wait()
         await processes.close()
-    assert ended == Ended(0, None, "exit")
+    assert ended == ProcessExit(0, None, "exit")
 
 
 # -- bounds --------------------------------------------------------------------------------------------------------

@@ -64,7 +64,7 @@ async def test_a_watchdog_that_hangs_does_not_spoil_a_close(
     processes: Processes, call: Callable[..., Call], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """TOL-220: it is told, and left to end by itself."""
-    monkeypatch.setattr("holdfast.core.process.watchdog.FAREWELL_SECONDS", 0.1)
+    monkeypatch.setattr("holdfast.core.process.watchdog.CLOSE_SECONDS", 0.1)
     assert (await call("true").task).code == 0
     assert processes._watchdog is not None
     shell = processes._watchdog._shell

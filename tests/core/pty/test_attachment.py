@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.core.pty.desk import PtyDesk
 
 from holdfast.core.pty.errors import PtyExited
-from holdfast.core.pty.output import Output
+from holdfast.core.pty.output import TerminalOutput
 from holdfast.core.pty.process import PtyProcess
 from holdfast.core.pty.terminal import Attachment, Behind, End, Terminal
 from holdfast.schema.pty import Pty
@@ -32,7 +32,7 @@ class NoProcess(PtyProcess):
 def terminal(said: str = "", limit: int | None = None) -> Terminal:
     terminal = Terminal(INFO, NoProcess())
     if limit is not None:
-        terminal.output = Output(limit)
+        terminal.output = TerminalOutput(limit)
     terminal.feed(said.encode())
     return terminal
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.core.pty.output import Output, pieces
+from holdfast.core.pty.output import TerminalOutput, pieces
 
 TEXTS = st.lists(st.text(alphabet="ab\né€😀𝄞", max_size=12), max_size=12)
 
@@ -18,7 +18,7 @@ def units(text: str) -> int:
 @given(texts=TEXTS, limit=st.integers(2, 20))
 def test_the_last_units_are_kept_in_whole_characters(texts: list[str], limit: int) -> None:
     """TOL-296, TOL-297: cursors count UTF-16 units from the first output; what is dropped never splits a pair."""
-    output, said = Output(limit), ""
+    output, said = TerminalOutput(limit), ""
     for text in texts:
         output.append(text)
         said += text
@@ -34,7 +34,7 @@ def test_the_last_units_are_kept_in_whole_characters(texts: list[str], limit: in
 @given(text=st.text(alphabet="ab😀", max_size=40), cursor=st.integers(-3, 90), limit=st.integers(2, 9))
 def test_a_reader_goes_on_from_any_cursor(text: str, cursor: int, limit: int) -> None:
     """TOL-297, TOL-298: a place is between characters, within what is retained; reading on from it misses nothing."""
-    output = Output()
+    output = TerminalOutput()
     output.append(text)
     place = output.place(cursor)
     nearest = min(max(cursor, 0), units(text))

@@ -14,7 +14,7 @@ from holdfast.core.search import fallback
 from holdfast.core.search import search as module
 from holdfast.core.search.glob import Glob
 from holdfast.core.search.query import Query
-from holdfast.core.search.search import InvalidPattern, Lines, Search, SearchFailed, find_ripgrep
+from holdfast.core.search.search import InvalidPattern, LineResults, Search, SearchFailed, find_ripgrep
 
 pytestmark = pytest.mark.anyio
 ENVIRONMENT = {"PATH": os.environ["PATH"]}
@@ -77,7 +77,7 @@ async def names(search: Search, root: Path, pattern: str) -> list[str]:
     return sorted((await search.files(root, Glob(pattern), 1000)).paths)
 
 
-async def lines(search: Search, root: Path, pattern: str, limit: int = 100, **options: str) -> Lines:
+async def lines(search: Search, root: Path, pattern: str, limit: int = 100, **options: str) -> LineResults:
     return await search.lines(root, pattern, limit, keep=lambda path: True, **options)
 
 

@@ -16,7 +16,7 @@ from holdfast.core.process.git import Git
 from holdfast.core.project.project import Project, find_project
 from holdfast.core.snapshot import snapshot as module
 from holdfast.core.snapshot.errors import SnapshotError
-from holdfast.core.snapshot.limits import LEFT_OUT, SnapshotLimits, TooMuch, left_out
+from holdfast.core.snapshot.limits import MOST_EXCLUDED, SnapshotLimits, TooMuch, files_too_large
 from holdfast.core.snapshot.snapshot import Snapshots
 
 pytestmark = pytest.mark.anyio
@@ -35,9 +35,9 @@ class Taken(Snapshots):
     def switched_off(self) -> bool:
         return not self.possible
 
-    async def _git(self, operation: Any, *arguments: str, given: bytes = b"") -> bytes:
+    async def _git(self, operation: Any, *arguments: str, stdin: bytes = b"") -> bytes:
         self.ran.append(arguments[0])
-        return await super()._git(operation, *arguments, given=given)
+        return await super()._git(operation, *arguments, stdin=stdin)
 
 
 @pytest.fixture
@@ -163,13 +163,13 @@ async def test_too_many_new_files_are_not_even_added(root: Path, snapshots: Take
 
 def test_the_number_of_files_that_are_left_out_is_bounded(tmp_path: Path) -> None:
     """SES-224"""
-    names = [f"{number}" for number in range(LEFT_OUT + 1)]
+    names = [f"{number}" for number in range(MOST_EXCLUDED + 1)]
     for name in names:
         (tmp_path / name).write_bytes(b"xx")
     limits = SnapshotLimits(file_bytes=1)
-    assert len(left_out(tmp_path, names[1:], limits)) == LEFT_OUT
+    assert len(files_too_large(tmp_path, names[1:], limits)) == MOST_EXCLUDED
     with pytest.raises(TooMuch, match="file_bytes"):
-        left_out(tmp_path, names, limits)
+        files_too_large(tmp_path, names, limits)
 
 
 async def test_a_project_that_is_too_slow_has_no_snapshots(

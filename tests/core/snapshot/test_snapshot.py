@@ -195,7 +195,7 @@ async def test_a_file_that_fails_is_left_out_alone(
     failing = {f"bad {number}" for number in range(module.UNUSABLE_FILES)}
 
     async def shrinking(*arguments: str, **options: Any) -> bytes:
-        given = options.get("given", b"").decode().split("\0")
+        given = options.get("stdin", b"").decode().split("\0")
         if "--add" in arguments and (failed := next((name for name in given if name in failing), None)):
             raise GitFailed(f"error: {failed}: short read\nfatal: Unable to process path {failed}")
         return await run(*arguments, **options)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from holdfast.core.scope import Scope
 from holdfast.core.tool.builtin.authorize import Denied
 from holdfast.core.tool.registry import ToolRegistry
-from holdfast.core.tool.tool import Tool, ToolContext, ToolOutput
+from holdfast.core.tool.tool import CallOutput, Tool, ToolContext
 from holdfast.schema.session_message import TextContent
 
 CONTEXT = ToolContext("ses_1", "build", "msg_1", "call_1")
@@ -49,15 +49,15 @@ class Asking:
         return [asked.action for asked in self.asked]
 
 
-def caller(name: str, tool: Tool[Any, Any]) -> Callable[..., Awaitable[ToolOutput]]:
+def caller(name: str, tool: Tool[Any, Any]) -> Callable[..., Awaitable[CallOutput]]:
     registry = ToolRegistry()
     registry.register({name: tool}, Scope())
 
-    async def call(**arguments: Any) -> ToolOutput:
+    async def call(**arguments: Any) -> CallOutput:
         return await registry.materialize(()).execute(name, arguments, CONTEXT)
 
     return call
 
 
-def texts(output: ToolOutput) -> list[str]:
+def texts(output: CallOutput) -> list[str]:
     return [part.text for part in output.content if isinstance(part, TextContent)]

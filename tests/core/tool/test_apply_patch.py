@@ -216,14 +216,14 @@ async def test_a_failed_rehearsal_applies_nothing(shop: Workshop) -> None:
 async def test_a_failure_in_the_middle(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
     """TOL-197, TOL-196: what was applied stays and is listed; an addition never overwrites what appeared meanwhile."""
     lay(shop.root, {"a": b"a\n", "b": b"b\n"})
-    real = apply_patch._rehearse
+    real = apply_patch._plan
 
     def racing(located: Any) -> Any:
         steps = real(located)
         (shop.root / "new").write_bytes(b"somebody's\n")
         return steps
 
-    monkeypatch.setattr(apply_patch, "_rehearse", racing)
+    monkeypatch.setattr(apply_patch, "_plan", racing)
     text = patch(
         "*** Update File: a", "@@", "-a", "+A", "*** Delete File: b", "*** Add File: new", "+x", "*** Add File: z"
     )
@@ -247,7 +247,7 @@ async def test_together_or_not_at_all(root: Path, monkeypatch: pytest.MonkeyPatc
     shop = Workshop(root, patch_atomic=True)
     lay(root, {"a": b"a\n", "b": b"b\n"})
     (root / "a").chmod(0o755)
-    real = apply_patch._rehearse
+    real = apply_patch._plan
 
     def racing(located: Any) -> Any:
         steps = real(located)
@@ -255,7 +255,7 @@ async def test_together_or_not_at_all(root: Path, monkeypatch: pytest.MonkeyPatc
         return steps
 
     with monkeypatch.context() as racing_now:
-        racing_now.setattr(apply_patch, "_rehearse", racing)
+        racing_now.setattr(apply_patch, "_plan", racing)
         text = patch("*** Update File: a", "@@", "-a", "+A", "*** Add File: new", "+x", "*** Delete File: b")
         refusal = await shop.refusal("apply_patch", patchText=text)
     assert refusal == "Unable to apply patch at b: it changed in the meantime; rolled back, nothing was applied"

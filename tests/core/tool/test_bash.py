@@ -19,12 +19,12 @@ from holdfast.core.tool.builtin.bash import DESCRIPTION, BashInput, BashSettings
 from holdfast.core.tool.command_output import CommandOutput
 from holdfast.core.tool.output import OutputStore
 from holdfast.core.tool.progress import reporting
-from holdfast.core.tool.tool import ToolFailure, ToolOutput
+from holdfast.core.tool.tool import CallOutput, ToolFailure
 from holdfast.schema.session_message import TextContent
 
 pytestmark = pytest.mark.anyio
 HOST = {"PATH": os.environ["PATH"], "HOME": "/home/me"}
-Bash = Callable[..., Awaitable[ToolOutput]]
+Bash = Callable[..., Awaitable[CallOutput]]
 
 
 @pytest.fixture
@@ -319,7 +319,7 @@ async def test_progress_is_reported_while_it_runs(
     progress = Progress()
     bash = made(root, processes)
 
-    async def call() -> ToolOutput:
+    async def call() -> CallOutput:
         with reporting(progress, every=0):
             return await bash(command="yes | head -c 5000; echo newest; while ! [ -e go ]; do sleep 0.01; done")
 

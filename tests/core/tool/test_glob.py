@@ -15,11 +15,11 @@ from holdfast.core.process.process import Processes
 from holdfast.core.search.search import Search, find_ripgrep
 from holdfast.core.tool.builtin import glob as module
 from holdfast.core.tool.builtin.glob import glob_tool
-from holdfast.core.tool.tool import ToolFailure, ToolOutput
+from holdfast.core.tool.tool import CallOutput, ToolFailure
 
 pytestmark = pytest.mark.anyio
 ENVIRONMENT = {"PATH": os.environ["PATH"]}
-Glob = Callable[..., Awaitable[ToolOutput]]
+Glob = Callable[..., Awaitable[CallOutput]]
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def glob(root: Path, search: Search, asking: Asking) -> Glob:
     return caller("glob", glob_tool(LocationPaths(root), search, asking))
 
 
-def entries(output: ToolOutput) -> Any:
+def entries(output: CallOutput) -> Any:
     return output.structured["value"]
 
 

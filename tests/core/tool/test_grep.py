@@ -15,12 +15,12 @@ from holdfast.core.process.process import Processes
 from holdfast.core.search.search import Search, find_ripgrep
 from holdfast.core.tool.builtin import grep as module
 from holdfast.core.tool.builtin.grep import grep_tool
-from holdfast.core.tool.tool import ToolFailure, ToolOutput
+from holdfast.core.tool.tool import CallOutput, ToolFailure
 from holdfast.schema.permission import Effect
 
 pytestmark = pytest.mark.anyio
 ENVIRONMENT = {"PATH": os.environ["PATH"]}
-Grep = Callable[..., Awaitable[ToolOutput]]
+Grep = Callable[..., Awaitable[CallOutput]]
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def grep(root: Path, processes: Processes) -> Grep:
     return made(root, processes)
 
 
-def paths(output: ToolOutput) -> list[str]:
+def paths(output: CallOutput) -> list[str]:
     return [match["entry"]["path"] for match in output.structured["value"]]
 
 

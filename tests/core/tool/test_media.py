@@ -13,7 +13,7 @@ from PIL import Image
 from holdfast.core.filesystem.image import ImageLimits
 from holdfast.core.tool import media
 from holdfast.core.tool.media import normalise_media
-from holdfast.core.tool.tool import ToolOutput
+from holdfast.core.tool.tool import CallOutput
 from holdfast.schema.session_message import FileContent, TextContent, ToolContent
 
 pytestmark = pytest.mark.anyio
@@ -31,7 +31,7 @@ def file(data: bytes, mime: str, name: str | None = "it") -> FileContent:
 
 
 async def normalised(*content: ToolContent) -> tuple[ToolContent, ...]:
-    return (await normalise_media(ToolOutput({}, content), LIMITS, asyncio.Semaphore(1))).content
+    return (await normalise_media(CallOutput({}, content), LIMITS, asyncio.Semaphore(1))).content
 
 
 async def test_images_fit_and_documents_stay() -> None:
@@ -69,7 +69,7 @@ async def test_everything_else_is_text(item: FileContent, expected: str) -> None
 async def test_an_image_that_takes_too_long_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """TOL-144: the wait is bounded."""
     answered = threading.Event()
-    monkeypatch.setattr(media, "SECONDS", 0.05)
+    monkeypatch.setattr(media, "FILE_SECONDS", 0.05)
     monkeypatch.setattr(media, "examine", lambda *given: answered.wait(10))
     try:
         (note,) = await normalised(file(picture(8, 4), "image/png"))

@@ -25,7 +25,7 @@ from holdfast.core.tool.output import (
     SWEEP_SECONDS,
     ManagedFile,
     OutputStore,
-    Saved,
+    SavedOutput,
     StorageError,
     bound,
 )
@@ -43,7 +43,7 @@ from holdfast.core.tool.preview import (
     preview,
     sample,
 )
-from holdfast.core.tool.tool import ToolOutput
+from holdfast.core.tool.tool import CallOutput
 from holdfast.schema.session_message import FileContent, TextContent
 
 pytestmark = pytest.mark.anyio
@@ -56,11 +56,11 @@ def store(tmp_path: Path, ids: Ids, clock: Clock) -> OutputStore:
     return OutputStore(tmp_path / "data" / "tool-output", ids, clock)
 
 
-def text(*parts: str) -> ToolOutput:
-    return ToolOutput({}, tuple(TextContent(text=part) for part in parts))
+def text(*parts: str) -> CallOutput:
+    return CallOutput({}, tuple(TextContent(text=part) for part in parts))
 
 
-def shown(output: ToolOutput) -> str:
+def shown(output: CallOutput) -> str:
     assert isinstance(output.content[0], TextContent)
     return output.content[0].text
 
@@ -115,14 +115,14 @@ def test_limits_come_from_the_last_document_that_sets_them(
         (text("x" * 200, "x" * 200), True),
         (text("a\n" * 4, "b\n" * 3), True),
         (text("a\n" * 4, "b\n" * 4), False),
-        (ToolOutput({"a": "x" * 383}), True),
-        (ToolOutput({"a": "x" * 388}), False),
-        (ToolOutput({"a": "é" * 190}), True),
-        (ToolOutput({"a": [1, 2, 3]}), True),
-        (ToolOutput({"a": [1, 2, 3, 4, 5]}), False),
+        (CallOutput({"a": "x" * 383}), True),
+        (CallOutput({"a": "x" * 388}), False),
+        (CallOutput({"a": "é" * 190}), True),
+        (CallOutput({"a": [1, 2, 3]}), True),
+        (CallOutput({"a": [1, 2, 3, 4, 5]}), False),
     ],
 )
-async def test_at_exactly_a_limit_nothing_changes(output: ToolOutput, whole: bool) -> None:
+async def test_at_exactly_a_limit_nothing_changes(output: CallOutput, whole: bool) -> None:
     """TOL-042, TOL-043, TOL-044, TOL-337, TOL-345: text parts count as one text without separators, a value without
     content as its JSON, indented by two and not escaped; the first limit reached applies."""
     bounded = await bound(output, SMALL, None)
@@ -132,7 +132,7 @@ async def test_at_exactly_a_limit_nothing_changes(output: ToolOutput, whole: boo
 
 async def test_structured_is_not_counted_beside_content() -> None:
     """TOL-043: not even looked at, so it may be anything."""
-    output = ToolOutput({"value": object(), "copy": "x" * 1000}, (TextContent(text="short"),))
+    output = CallOutput({"value": object(), "copy": "x" * 1000}, (TextContent(text="short"),))
     assert await bound(output, SMALL, None) == output
 
 
@@ -253,7 +253,7 @@ async def test_lone_surrogates_become_replacement_characters() -> None:
     """TOL-052: in what fits and in what does not, so that encoding cannot fail."""
     assert shown(await bound(text("a\ud800b"), SMALL, None)) == "a\ufffdb"
     assert shown(await bound(text("\udfff" * 1000), SMALL, None)).startswith("\ufffd")
-    assert shown(await bound(ToolOutput({"a": "\ud800" * 1000}), SMALL, None)).startswith('{\n  "a": "\ufffd')
+    assert shown(await bound(CallOutput({"a": "\ud800" * 1000}), SMALL, None)).startswith('{\n  "a": "\ufffd')
 
 
 def test_blocks_are_the_same_text() -> None:
@@ -284,7 +284,7 @@ async def test_a_large_value_is_streamed(store: OutputStore, value: dict[str, An
     """TOL-323, TOL-056: the model sees a preview, consumers all of it, and the file is the same value."""
     tracemalloc.start()
     try:
-        bounded = await bound(ToolOutput(value), OutputLimits(), store)
+        bounded = await bound(CallOutput(value), OutputLimits(), store)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -302,8 +302,8 @@ async def test_what_did_not_fit_is_in_a_new_file(store: OutputStore) -> None:
     structured as it was, without any path."""
     media = FileContent(uri="data:image/png;base64," + "A" * 8_000_000, mime="image/png")
     parts = (TextContent(text="one\n" * 5), media, TextContent(text="two\n" * 5))
-    first = await bound(ToolOutput({"rows": 10}, parts, ("/own",)), SMALL, store)
-    second = await bound(ToolOutput({"rows": 10}, parts), SMALL, store)
+    first = await bound(CallOutput({"rows": 10}, parts, ("/own",)), SMALL, store)
+    second = await bound(CallOutput({"rows": 10}, parts), SMALL, store)
     [name, other] = names(store)
     path = store.directory / name
     assert name.startswith("tool_")
@@ -311,7 +311,7 @@ async def test_what_did_not_fit_is_in_a_new_file(store: OutputStore) -> None:
     assert path.is_absolute()
     assert path.read_text() == "one\n" * 5 + "two\n" * 5
     expected = f"one\none\n\n{SAVED.format(path=path)}\n\ntwo\n"
-    assert first == ToolOutput({"rows": 10}, (TextContent(text=expected), media), ("/own", str(path)))
+    assert first == CallOutput({"rows": 10}, (TextContent(text=expected), media), ("/own", str(path)))
     assert second.output_paths == (str(store.directory / other),)
 
 
@@ -319,7 +319,7 @@ async def test_a_path_is_listed_once(store: OutputStore, monkeypatch: pytest.Mon
     """TOL-058: the tool's own paths first, duplicates removed."""
     known = str(store.directory / "tool_known")
     monkeypatch.setattr(store._ids, "of", lambda prefix: "tool_known")
-    bounded = await bound(ToolOutput({}, text("x" * 500).content, ("/own", known, "/own")), SMALL, store)
+    bounded = await bound(CallOutput({}, text("x" * 500).content, ("/own", known, "/own")), SMALL, store)
     assert bounded.output_paths == ("/own", known)
 
 
@@ -344,7 +344,7 @@ def test_a_file_has_its_name_only_when_it_is_complete(store: OutputStore) -> Non
     assert names(store) == []
     with store.open_managed() as file:
         file.write(b"whole")
-        assert file.keep() == Saved(file.path, True)
+        assert file.keep() == SavedOutput(file.path, True)
     assert file.path.read_bytes() == b"whole"
     assert names(store) == [file.path.name]
 
@@ -366,7 +366,7 @@ async def test_without_a_file_the_success_stays(
     """TOL-054, TOL-055: a lossy marker, no path, and a diagnostic that the model does not see."""
     (tmp_path / "data").write_text("in the way")
     store = OutputStore(tmp_path / "data" / "tool-output", ids, clock)
-    bounded = await bound(ToolOutput({"a": 1}, text("x" * 500).content, ("/own",)), SMALL, store)
+    bounded = await bound(CallOutput({"a": 1}, text("x" * 500).content, ("/own",)), SMALL, store)
     assert bounded.structured == {"a": 1}
     assert f"\n\n{LOST}\n\n" in shown(bounded)
     assert bounded.output_paths == ("/own",)
@@ -435,7 +435,7 @@ async def test_a_file_that_comes_too_late_is_removed(
     """TOL-054, TOL-062: its call was settled as lossy, so nobody knows of it."""
     store, go = OutputStore(tmp_path / "out", ids, clock, deadline=0), threading.Event()
 
-    def write(file: ManagedFile, *rest: object) -> Saved | None:
+    def write(file: ManagedFile, *rest: object) -> SavedOutput | None:
         go.wait(10)
         file.write(b"late")
         return file.keep()

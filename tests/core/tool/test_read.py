@@ -448,7 +448,7 @@ async def test_what_is_put_there_at_the_last_moment(
         (shop.root.parent / "secret").write_text("secret")
         (shop.root / "f").symlink_to(shop.root.parent / "secret")
     monkeypatch.setattr(shop.files, "resolve", lambda *arguments, **options: target)
-    monkeypatch.setattr("holdfast.core.filesystem.descriptor.look", lambda *arguments: real)
+    monkeypatch.setattr("holdfast.core.filesystem.descriptor.stat_entry", lambda *arguments: real)
     assert why in await refusal(shop)
 
 

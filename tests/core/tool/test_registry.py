@@ -16,7 +16,7 @@ from holdfast.core.tool.codec import JsonSchema
 from holdfast.core.tool.registration import RegistrationError
 from holdfast.core.tool.registry import LAST_STEP, ApplicationTools, Materialized, ToolRegistry
 from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure
-from holdfast.core.tool.untrusted import asking
+from holdfast.core.tool.untrusted import with_permission
 from holdfast.schema.codec import encode
 from holdfast.schema.permission import Effect, Rule
 
@@ -403,7 +403,7 @@ async def test_untrusted_tools_are_asked_about_first() -> None:
     for open, outcome in ((True, "x"), (False, "no")):
         gate, registry = Gate(open=open), ToolRegistry()
         original = saying("x", action="other")
-        registry.register({"server_tool": asking(original, "server_tool", "acme", gate)}, Scope())
+        registry.register({"server_tool": with_permission(original, "server_tool", "acme", gate)}, Scope())
         catalog = registry.materialize([rule("other", "*", "deny")])
         assert await call(catalog, "server_tool") == outcome
         assert gate.asked == [(CONTEXT, "server_tool", ("*",))]
@@ -414,7 +414,7 @@ def test_whether_calls_could_have_changed_a_file() -> None:
     """SES-112: the tool that was advertised says so, not its name; one that says nothing may have."""
     registry = ToolRegistry()
     with Scope() as scope:
-        registry.register({"read": saying("x", looks_only=True), "bash": saying("x")}, scope)
+        registry.register({"read": saying("x", read_only=True), "bash": saying("x")}, scope)
         before = registry.materialize(())
         assert before.look_only(["read", "nobody"])
         assert not before.look_only(["read", "bash"])

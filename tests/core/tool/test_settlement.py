@@ -21,7 +21,7 @@ from holdfast.core.tool.output import OutputStore
 from holdfast.core.tool.preview import LOST, OutputLimits, fits
 from holdfast.core.tool.registration import TOO_MUCH_MEDIA, UNENCODABLE
 from holdfast.core.tool.registry import Materialized, ToolRegistry
-from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure, ToolOutput
+from holdfast.core.tool.tool import CallOutput, Tool, ToolContext, ToolFailure
 from holdfast.llm.request import ToolResult, project_output
 from holdfast.schema.codec import encode
 from holdfast.schema.session_message import FileContent, TextContent, ToolContent
@@ -50,7 +50,7 @@ def catalog_of(tools: dict[str, Tool[Any, Any]], store: OutputStore | None = Non
     return registry.materialize(())
 
 
-async def run(tool: Tool[Any, Any], arguments: Any = None) -> ToolOutput:
+async def run(tool: Tool[Any, Any], arguments: Any = None) -> CallOutput:
     return await catalog_of({"t": tool}).execute("t", arguments or {}, CONTEXT)
 
 
@@ -91,7 +91,7 @@ async def test_the_steps_of_one_call() -> None:
         return {"size": value["fileSize"]}
 
     tool = Tool(description="", input=Given, output=Result, execute=execute, content=content, structured=structured)
-    assert await run(tool, {"size": 3}) == ToolOutput({"size": 3}, (TextContent(text="shown"),))
+    assert await run(tool, {"size": 3}) == CallOutput({"size": 3}, (TextContent(text="shown"),))
     value = {"fileSize": 3, "data": "YWJj"}
     assert steps == [("decoded",), ("executed", 3, CONTEXT), ("content", 3, value), ("structured", 3, value)]
     assert ToolContext.__struct_fields__ == ("session_id", "agent", "assistant_message_id", "tool_call_id")
@@ -130,7 +130,7 @@ async def test_a_defect_is_not_turned_into_a_result() -> None:
         *(catalog.execute(name, {}, CONTEXT) for name in ("good", "bad", "good")), return_exceptions=True
     )
     assert results[1] is defect
-    assert results[0] == results[2] == ToolOutput({"value": "fine"}, (TextContent(text="fine"),))
+    assert results[0] == results[2] == CallOutput({"value": "fine"}, (TextContent(text="fine"),))
 
 
 # -- input -----------------------------------------------------------------------------------------------------------
@@ -269,21 +269,21 @@ FILE = FileContent(uri=f"data:image/png;base64,{DOT}", mime="image/png", name="a
 @pytest.mark.parametrize(
     ("value", "output", "projected", "expected", "model"),
     [
-        (Count(3), Count, None, ToolOutput({"count": 3}), ToolResult(type="json", value={"count": 3})),
-        (PydanticCount(count=3), PydanticCount, None, ToolOutput({"count": 3}), None),
-        ({"count": 3}, PydanticCount, None, ToolOutput({"count": 3}), None),
-        ([1], list[int], None, ToolOutput({"value": [1]}), ToolResult(type="json", value={"value": [1]})),
-        (None, Any, None, ToolOutput({"value": None}), None),
-        ({1: b"a"}, Any, None, ToolOutput({"1": "YQ=="}), None),
-        ("t", str, None, ToolOutput({"value": "t"}, (TEXT,)), ToolResult(type="text", value="t")),
-        ("t", str, [], ToolOutput({"value": "t"}), ToolResult(type="json", value={"value": "t"})),
-        (Count(3), Count, [TEXT], ToolOutput({"count": 3}, (TEXT,)), ToolResult(type="text", value="t")),
-        (Count(3), Count, [FILE], ToolOutput({"count": 3}, (FILE,)), ToolResult(type="content", value=(FILE,))),
-        ({}, Any, [TEXT, FILE], ToolOutput({}, (TEXT, FILE)), ToolResult(type="content", value=(TEXT, FILE))),
+        (Count(3), Count, None, CallOutput({"count": 3}), ToolResult(type="json", value={"count": 3})),
+        (PydanticCount(count=3), PydanticCount, None, CallOutput({"count": 3}), None),
+        ({"count": 3}, PydanticCount, None, CallOutput({"count": 3}), None),
+        ([1], list[int], None, CallOutput({"value": [1]}), ToolResult(type="json", value={"value": [1]})),
+        (None, Any, None, CallOutput({"value": None}), None),
+        ({1: b"a"}, Any, None, CallOutput({"1": "YQ=="}), None),
+        ("t", str, None, CallOutput({"value": "t"}, (TEXT,)), ToolResult(type="text", value="t")),
+        ("t", str, [], CallOutput({"value": "t"}), ToolResult(type="json", value={"value": "t"})),
+        (Count(3), Count, [TEXT], CallOutput({"count": 3}, (TEXT,)), ToolResult(type="text", value="t")),
+        (Count(3), Count, [FILE], CallOutput({"count": 3}, (FILE,)), ToolResult(type="content", value=(FILE,))),
+        ({}, Any, [TEXT, FILE], CallOutput({}, (TEXT, FILE)), ToolResult(type="content", value=(TEXT, FILE))),
     ],
 )
 async def test_the_two_channels_of_a_success(
-    value: Any, output: Any, projected: Any, expected: ToolOutput, model: ToolResult | None
+    value: Any, output: Any, projected: Any, expected: CallOutput, model: ToolResult | None
 ) -> None:
     """TOL-025, TOL-026, TOL-027, SES-125: structured for consumers, wrapped when it is no object; content is what the
     projector says, or the text itself; the model reads content if there is any."""
@@ -298,7 +298,7 @@ async def test_media_appears_once() -> None:
     """SES-124: a settled output has no raw result beside its content."""
     tool = returning({"kept": "elsewhere"}, dict[str, Any], content=lambda given, value: [FILE])
     settled = await run(tool)
-    assert ToolOutput.__struct_fields__ == ("structured", "content", "output_paths")
+    assert CallOutput.__struct_fields__ == ("structured", "content", "output_paths")
     assert encode(settled).count(DOT.encode()) == 1
 
 
@@ -313,7 +313,7 @@ async def test_a_value_that_is_no_json(value: Any) -> None:
     """TOL-057, TOL-043: a readable failure; harmless when the model reads content instead."""
     assert await failure_of(returning(value)) == UNENCODABLE
     settled = await run(returning(value, content=lambda given, value: [TEXT]))
-    assert settled == ToolOutput({}, (TEXT,))
+    assert settled == CallOutput({}, (TEXT,))
 
 
 async def test_broken_text_in_a_value_is_repaired() -> None:
@@ -396,7 +396,7 @@ async def test_an_interruption_during_bounding_comes_too_late(tmp_path: Path, id
     interrupt = Interrupt()
     catalog = catalog_of({"t": returning("x" * 200_000, str)}, OutputStore(tmp_path / "out", ids, clock))
     output = await interrupt.cancellable(catalog.execute("t", {}, CONTEXT), name="t")
-    assert isinstance(output, ToolOutput)
+    assert isinstance(output, CallOutput)
     bounding = asyncio.ensure_future(catalog.bound(output))
     await asyncio.sleep(0)
     interrupt.fire()
@@ -483,7 +483,7 @@ async def test_a_call_that_is_cut_keeps_its_last_words() -> None:
             progress.report({"number": 7}, [TextContent(text="7")])
             raise
 
-    async def work() -> ToolOutput:
+    async def work() -> CallOutput:
         with progress.reporting(record, every=60):
             return await run(reporting_tool(wait))
 

@@ -16,9 +16,9 @@ from holdfast.core.tool.builtin import websearch
 from holdfast.core.tool.builtin.authorize import Denied
 from holdfast.core.tool.builtin.websearch import (
     NO_RESULTS,
-    Backend,
+    SearchService,
     WebsearchInput,
-    configured_backends,
+    configured_services,
     exa,
     find_text,
     parallel,
@@ -65,7 +65,11 @@ def reply(text: str) -> bytes:
 
 
 async def searched(
-    backend: Backend, *more: Backend, approvals: Approvals | None = None, context: ToolContext = CONTEXT, **given: Any
+    backend: SearchService,
+    *more: SearchService,
+    approvals: Approvals | None = None,
+    context: ToolContext = CONTEXT,
+    **given: Any,
 ) -> dict[str, Any]:
     tool = websearch_tool(Fetcher(), approvals or Approvals(), (backend, *more))
     decoded = msgspec.convert({"query": "what is new", **given}, WebsearchInput)
@@ -75,7 +79,7 @@ async def searched(
     return result
 
 
-async def failure(backend: Backend, **given: Any) -> str:
+async def failure(backend: SearchService, **given: Any) -> str:
     with pytest.raises(ToolFailure) as refused:
         await searched(backend, **given)
     # Neither the message nor anything it was raised from.
@@ -265,7 +269,7 @@ async def test_text_is_cut_where_asked(site: Site) -> None:
 )
 def test_which_backends_are_configured(environment: dict[str, str], names: list[str]) -> None:
     """TOL-269, TOL-271: by name, by switch, by key; without any of these there is none."""
-    assert [backend.name for backend in configured_backends(environment)] == names
+    assert [backend.name for backend in configured_services(environment)] == names
 
 
 async def test_a_session_keeps_its_backend(site: Site) -> None:

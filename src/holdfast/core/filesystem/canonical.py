@@ -1,5 +1,4 @@
-"""Paths as they really are: canonical ones, so that one file has one name and containment can be told from the parts;
-and what of a path is text."""
+"""Path helpers: canonical directories, containment of canonical paths, and paths as text."""
 
 from __future__ import annotations
 
@@ -9,14 +8,14 @@ CACHE_LIMIT = 1_024
 
 
 class CanonicalDirectories:
-    """Canonical spellings of directories, each worked out again only when the path leads to another one, or the
-    directory is not where it was: a renamed one, or another one in its inode, looks the same from outside."""
+    """A cache of canonical directory paths. An entry is recomputed if the path or its canonical form leads to another
+    inode; the second check finds renamed directories and reused inodes."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[tuple[int, int], str]] = {}
 
     def of(self, path: str) -> str:
-        """Raises OSError if it does not exist or cannot be looked at."""
+        """Raises OSError if the directory does not exist or is not accessible."""
         identity = _identity(path)
         if (known := self._known.get(path)) is not None and known[0] == identity:
             canonical = known[1]
@@ -30,7 +29,7 @@ class CanonicalDirectories:
 
 
 def possible(path: str) -> bool:
-    """Whether a file could have this path at all. Text from elsewhere may hold what no system takes for a name."""
+    """Whether a file could have this path: no NUL, and encodable for the file system."""
     try:
         return b"\0" not in os.fsencode(path)
     except UnicodeEncodeError:
@@ -38,12 +37,12 @@ def possible(path: str) -> bool:
 
 
 def contains(root: str, path: str) -> bool:
-    """By whole path components; both canonical."""
+    """Whether a path is the root or inside it, compared by whole components. Both must be canonical."""
     return path == root or path.startswith(root if root.endswith("/") else root + "/")
 
 
 def upward(directory: str, root: str) -> list[str]:
-    """The directory and its parents, nearest first, up to and including the root; nothing if it is not inside."""
+    """The directory and its parents, nearest first, up to and including the root; empty if it is not inside."""
     found: list[str] = []
     while contains(root, directory):
         found.append(directory)
@@ -54,7 +53,7 @@ def upward(directory: str, root: str) -> list[str]:
 
 
 def is_folder(entry: os.DirEntry[str]) -> bool:
-    """Also one behind a link. A link in a circle, or to where nobody may look, leads to none."""
+    """Whether the entry is a directory, also through a link. False for link loops and inaccessible targets."""
     try:
         return entry.is_dir()
     except OSError:
@@ -62,12 +61,12 @@ def is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def printable(path: str) -> str:
-    """A path as text. File names are bytes, and some are no UTF-8."""
+    """A path as text; bytes of the name that are not UTF-8 are replaced."""
     return os.fsencode(path).decode("utf-8", "replace")
 
 
 def is_text(text: str) -> bool:
-    """Whether it can be stored and sent: neither a name that is no UTF-8 nor half a character."""
+    """Whether the text can be encoded as UTF-8: it has no lone surrogates, as from file names that are not UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -1,10 +1,10 @@
-"""What a file is to a model: text, media, or a note that only names it. Decided by its bytes; the type that somebody
-claims for it only counts where the bytes say nothing.
+"""Converts a file into content for a model: text, media, or a note that only names it. The bytes decide; the claimed
+type counts only where the bytes do not tell.
 
 Invariants
-- `recognise` is a pure function of the bytes and the claimed type, and never fails: history is sent again by it.
-- `examine` recognises the same and more: it decodes images, makes them fit, and refuses what cannot be used. An image
-  that cannot be decoded is a note."""
+- `recognise` is a pure function of the bytes and the claimed type, and never fails: history is rebuilt with it.
+- `examine` does the same and more: it decodes and resizes images, and rejects unusable files. An image that cannot be
+  decoded becomes a note."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from holdfast.core.filesystem.image import (
     image_type,
     normalize,
 )
-from holdfast.core.filesystem.text import SAMPLE_BYTES, UTF8, Text, decode, is_binary, marked
+from holdfast.core.filesystem.text import SAMPLE_BYTES, UTF8, Text, bom_encoding, decode, is_binary
 from holdfast.schema.frozen import Frozen
 
 TEXT_BYTES = 256 * 1024
@@ -43,13 +43,13 @@ class Content(Frozen):
     kind: Kind
     mime: str
     value: str
-    """The text, base64, or why there is nothing."""
+    """The text, the base64 data, or the reason why there is no content."""
 
 
 class Examined(Frozen):
     content: Content
     changed: bool
-    """Whether `recognise` would not find this in the same bytes."""
+    """Whether `recognise` gives another result for the same bytes."""
 
 
 class Unusable(Exception):
@@ -62,13 +62,13 @@ def is_data_uri(uri: str) -> bool:
 
 def data_type(uri: str) -> str:
     """The media type that a `data:` URI claims."""
-    end = uri.find(",")  # found first: a copy of the rest may cost megabytes
+    end = uri.find(",")  # searched first, to avoid copying megabytes of content
     claimed = uri[5 : end if end >= 0 else None].partition(";")[0].strip().lower()
     return claimed[:TYPE_CHARACTERS] or PLAIN
 
 
 def read_data_uri(uri: str) -> bytes:
-    """The bytes of a `data:` URI. Base64 must be complete; escapes and white space in it are allowed."""
+    """Decode a `data:` URI. Base64 must be complete; escapes and white space in it are allowed."""
     comma = uri.find(",")
     if comma < 0:
         raise Unusable("it is no complete data: URI, which has a comma before its content")
@@ -83,7 +83,7 @@ def read_data_uri(uri: str) -> bytes:
 
 
 def recognise(data: bytes, claimed: str) -> Content:
-    """What can be told without decoding an image."""
+    """Convert the bytes without decoding images."""
     if not data:
         return Content("note", claimed, "it is empty")
     if (mime := image_type(data[:HEAD])) is not None:
@@ -96,7 +96,7 @@ def recognise(data: bytes, claimed: str) -> Content:
 
 
 def examine(data: bytes, claimed: str, name: str, limits: ImageLimits) -> Examined:
-    """What the bytes are, in a form that providers take. Raises `Unusable`. Takes long: to be run in a thread."""
+    """Convert the bytes into a form that providers accept. Raises `Unusable`. Slow; run it in a thread."""
     if not data:
         raise Unusable("it is empty")
     if len(data) > MEDIA_BYTES:
@@ -105,7 +105,9 @@ def examine(data: bytes, claimed: str, name: str, limits: ImageLimits) -> Examin
         try:
             image, mime = normalize(data, mime, name, limits)
         except ImageBroken as error:
-            return Examined(Content("note", mime, str(error)), changed=True)  # the recorded contract admits these
+            return Examined(
+                Content("note", mime, str(error)), changed=True
+            )  # the recorded contract accepts such images
         except ImageError as error:
             raise Unusable(str(error)) from error
         return Examined(_media(image, mime), changed=image is not data)
@@ -129,24 +131,22 @@ def _text(data: bytes, text: Text, claimed: str) -> Content:
 
 
 def _plain_text(data: bytes) -> Text | None:
-    """UTF-8, or what a byte order mark says. A guess could differ between versions of the library that guesses."""
+    """Decode UTF-8, or the encoding of a byte order mark. Never guesses: guesses could change with the library."""
     if is_binary(data[:SAMPLE_BYTES]):
         return None
-    encoding = marked(data) or UTF8
-    reading = codecs.getincrementaldecoder(encoding.name)()
+    encoding = bom_encoding(data) or UTF8
+    decoder = codecs.getincrementaldecoder(encoding.name)()
     try:
-        text = reading.decode(data[len(encoding.mark) : TEXT_BYTES], final=len(data) <= TEXT_BYTES)
+        text = decoder.decode(data[len(encoding.bom) : TEXT_BYTES], final=len(data) <= TEXT_BYTES)
     except UnicodeDecodeError:
         return None
-    return Text(text if len(data) <= TEXT_BYTES else _whole_lines(text), encoding)
-
-
-def _whole_lines(text: str) -> str:
-    return text[: text.rfind("\n") + 1] or text
+    if len(data) > TEXT_BYTES:
+        text = text[: text.rfind("\n") + 1] or text
+    return Text(text, encoding)
 
 
 def _beginning(data: bytes) -> bytes:
-    """As much of a text in another encoding as is attached, up to the end of a line where there is one."""
+    """At most `TEXT_BYTES` bytes, cut after the last line ending if there is one."""
     if len(data) <= TEXT_BYTES:
         return data
     return data[: data.rfind(b"\n", 0, TEXT_BYTES) + 1] or data[:TEXT_BYTES]

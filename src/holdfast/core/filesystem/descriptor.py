@@ -1,5 +1,5 @@
-"""Opening a target: component by component from its root, following no link, so that nothing which was swapped since
-the target was resolved can lead elsewhere."""
+"""Opens a resolved target component by component from its root without following links, so that a link swapped in after
+resolution cannot lead elsewhere."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import stat
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from holdfast.core.filesystem.errors import FileTooLarge, PathError, TargetMissing, WrongKind
+from holdfast.core.filesystem.errors import FileTooLarge, PathError, StaleContent, TargetMissing, WrongKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from holdfast.core.filesystem.location_path import Target
 
 _DIRECTORY = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
-# A pipe or device that was put there at the last moment is opened without blocking, seen, and closed.
+# Non-blocking: a pipe or device that was swapped in is opened without waiting, detected and closed.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | getattr(os, "O_NOCTTY", 0)
 
 
 @contextmanager
-def parent(target: Target, *, create: bool = False) -> Iterator[tuple[int, str]]:
-    """The directory of a target as a descriptor, and the target's name in it; `.` when the target is its own root."""
+def open_parent(target: Target, *, create: bool = False) -> Iterator[tuple[int, str]]:
+    """A descriptor of the target's directory, and the target's name in it; `.` if the target is its own root."""
     parts = target.path.parts[len(target.root.parts) :]
     try:
         handle = os.open(target.root, _DIRECTORY)
     except OSError as error:
-        raise _swapped(error, target) from None
+        raise _open_error(error, target) from None
     try:
         for part in parts[:-1]:
             below = _enter(handle, part, target, create)
@@ -41,23 +41,23 @@ def parent(target: Target, *, create: bool = False) -> Iterator[tuple[int, str]]
 
 def open_file(target: Target) -> int:
     """A descriptor of a regular file, for reading."""
-    with parent(target) as (directory, name):
+    with open_parent(target) as (directory, name):
         return _open_at(directory, name, target)
 
 
-def look(directory: int, name: str, target: Target) -> os.stat_result | None:
-    """What stands under the name, if anything does."""
+def stat_entry(directory: int, name: str, target: Target) -> os.stat_result | None:
+    """The status of a directory entry, not following links; None if it does not exist."""
     try:
         return os.stat(name, dir_fd=directory, follow_symlinks=False)
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise _swapped(error, target) from None
+        raise _open_error(error, target) from None
 
 
 def read_file(target: Target, limit: int) -> bytes:
-    """All bytes of a regular file that has at most so many."""
-    with parent(target) as (directory, name):
+    """The content of a regular file; raises `FileTooLarge` above the limit."""
+    with open_parent(target) as (directory, name):
         return read_at(directory, name, target, limit)
 
 
@@ -70,8 +70,18 @@ def read_at(directory: int, name: str, target: Target, limit: int) -> bytes:
     return data
 
 
-def sync(directory: int) -> None:
-    """Make a change of names durable, where the file system can."""
+def require_content(directory: int, name: str, target: Target, expected: bytes) -> None:
+    """Raises `StaleContent` if the file has another content."""
+    try:
+        same = read_at(directory, name, target, len(expected)) == expected
+    except FileTooLarge:
+        same = False
+    if not same:
+        raise StaleContent(target.resource)
+
+
+def sync_directory(directory: int) -> None:
+    """Flush renames in a directory to disk, if the file system supports it."""
     try:
         handle = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=directory)
     except PermissionError:
@@ -85,19 +95,19 @@ def sync(directory: int) -> None:
         os.close(handle)
 
 
-def regular(found: os.stat_result, target: Target) -> None:
+def require_regular(found: os.stat_result, target: Target) -> None:
     if stat.S_ISLNK(found.st_mode):
         raise PathError(target.resource, "location_escape")
     if not stat.S_ISREG(found.st_mode):
-        raise WrongKind(target.resource, kind_of(found.st_mode))
+        raise WrongKind(target.resource, file_kind(found.st_mode))
 
 
-def identity(found: os.stat_result) -> tuple[int, int]:
-    """The same for every name of one file."""
+def file_identity(found: os.stat_result) -> tuple[int, int]:
+    """Device and inode: equal for all names of one file."""
     return found.st_dev, found.st_ino
 
 
-def kind_of(mode: int) -> str:
+def file_kind(mode: int) -> str:
     return _KINDS.get(stat.S_IFMT(mode), "special file")
 
 
@@ -111,17 +121,17 @@ _KINDS = {
 
 
 def _open_at(directory: int, name: str, target: Target) -> int:
-    """Anything but a regular file is seen before it is opened, and again after."""
-    found = look(directory, name, target)
+    """Open a regular file; its kind is checked before and after opening."""
+    found = stat_entry(directory, name, target)
     if found is None:
         raise TargetMissing(target.resource)
-    regular(found, target)
+    require_regular(found, target)
     try:
         handle = os.open(name, _FILE, dir_fd=directory)
     except OSError as error:
-        raise _swapped(error, target) from None
+        raise _open_error(error, target) from None
     try:
-        regular(os.fstat(handle), target)
+        require_regular(os.fstat(handle), target)
     except WrongKind:
         os.close(handle)
         raise
@@ -135,18 +145,18 @@ def _enter(handle: int, part: str, target: Target, create: bool) -> int:
         if not create:
             raise TargetMissing(target.resource) from None
     except OSError as error:
-        raise _swapped(error, target) from None
+        raise _open_error(error, target) from None
     with suppress(FileExistsError):
         os.mkdir(part, dir_fd=handle)
-        sync(handle)
+        sync_directory(handle)
     try:
         return os.open(part, _DIRECTORY, dir_fd=handle)
     except OSError as error:
-        raise _swapped(error, target) from None
+        raise _open_error(error, target) from None
 
 
-def _swapped(error: OSError, target: Target) -> OSError | PathError:
-    """It was a directory, or nothing, when the target was resolved."""
+def _open_error(error: OSError, target: Target) -> OSError | PathError:
+    """`PathError` if the path changed since it was resolved: a component is now a link or not a directory."""
     if error.errno in (errno.ELOOP, errno.ENOTDIR):
         return PathError(target.resource, "location_escape")
     return error

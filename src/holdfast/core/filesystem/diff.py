@@ -1,7 +1,8 @@
-"""What one change did to one file, as lines removed and added."""
+"""The diff of one file: a unified patch and counts of added and removed lines."""
 
 from __future__ import annotations
 
+import difflib
 from typing import TYPE_CHECKING, Literal
 
 from holdfast.core.filesystem.text import decode
@@ -21,14 +22,14 @@ Opcode = tuple[str, int, int, int, int]
 class FileDiff(Record):
     file: str
     patch: str | None = None
-    """A unified diff; absent when it is too large, or when the content is no text."""
+    """A unified diff; absent if it is too large or the content is not text."""
     additions: int
     deletions: int
     status: Literal["added", "deleted", "modified"]
 
 
 def file_diff(resource: str, before: bytes | None, after: bytes | None) -> FileDiff:
-    """None is a file that is not there."""
+    """Compare two contents; None means that the file does not exist."""
     status: Literal["added", "deleted", "modified"]
     status = "added" if before is None else "deleted" if after is None else "modified"
     old, new = decode(before or b""), decode(after or b"")
@@ -36,29 +37,25 @@ def file_diff(resource: str, before: bytes | None, after: bytes | None) -> FileD
         return FileDiff(file=resource, additions=0, deletions=0, status=status)
     a, b = _lines(old.content), _lines(new.content)
     opcodes = _compare(a, b)
-    deletions = sum(a_end - a_start for _, a_start, a_end, _, _ in opcodes)
-    additions = sum(b_end - b_start for _, _, _, b_start, b_end in opcodes)
     return FileDiff(
         file=resource,
         patch=_patch(resource, a, b, opcodes),
-        additions=additions,
-        deletions=deletions,
+        additions=sum(b_end - b_start for _, _, _, b_start, b_end in opcodes),
+        deletions=sum(a_end - a_start for _, a_start, a_end, _, _ in opcodes),
         status=status,
     )
 
 
 def _lines(text: str) -> list[str]:
-    """With their ends; `str.splitlines` would also split at form feeds and the like."""
+    """Lines with their endings; `str.splitlines` would also split at form feeds and similar characters."""
     lines = [line + "\n" for line in text.split("\n")]
     last = lines.pop()[:-1]
     return [*lines, last] if last else lines
 
 
 def _compare(a: list[str], b: list[str]) -> list[Opcode]:
-    """The changed stretches. What is equal at both ends is set aside first; a middle that is too large to compare is
-    one stretch, so that the time stays linear."""
-    import difflib
-
+    """The changed ranges. Equal lines at both ends are skipped first; if the rest is too large to compare, it is one
+    range, so that the time stays linear."""
     start = 0
     while start < min(len(a), len(b)) and a[start] == b[start]:
         start += 1
@@ -105,7 +102,7 @@ def _hunks(a: list[str], b: list[str], opcodes: list[Opcode]) -> Iterator[str]:
 
 
 def _grouped(opcodes: list[Opcode]) -> Iterator[list[Opcode]]:
-    """Stretches whose context would touch belong to one hunk."""
+    """Group changes whose context lines would overlap into one hunk."""
     group: list[Opcode] = []
     for opcode in opcodes:
         if group and opcode[1] - group[-1][2] > 2 * CONTEXT_LINES:

@@ -1,5 +1,5 @@
-"""Images: what they are by their first bytes, and a form that a model accepts. Decoders see only what passed the header
-check."""
+"""Detects image types by their first bytes, and converts images into a form that models accept. Only data that passes
+the header check is decoded."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHRINK = 0.75
 QUALITIES = (80, 85, 70, 55, 40)
 FORMATS = ("PNG", "JPEG", "GIF", "WEBP")
 CONVERTED = {"image/bmp": "BMP", "image/tiff": "TIFF", "image/avif": "AVIF"}
-"""No provider takes these; as PNG all do. No icons: their header does not tell the size of the image inside."""
+"""Types that providers do not accept; converted to PNG. Icons are excluded: their header lacks the real image size."""
 BMP_HEADERS = (12, 40, 52, 56, 64, 108, 124)
 DECODING_FAILURES = (
     *(OSError, SyntaxError, ValueError, EOFError, LookupError, ArithmeticError),
@@ -59,20 +59,19 @@ def image_type(head: bytes) -> str | None:
 
 
 def convertible_type(head: bytes) -> str | None:
-    """Of an image that `normalize` turns into PNG."""
+    """The type of an image that `normalize` converts to PNG."""
     if head.startswith((b"II*\0", b"MM\0*")):
         return "image/tiff"
     if head[4:12] in (b"ftypavif", b"ftypavis"):
         return "image/avif"
-    # Text may begin with these two letters; the size of the second header tells it apart.
+    # Text may also begin with these two letters; the size of the second header distinguishes them.
     if head.startswith(b"BM") and int.from_bytes(head[14:18], "little") in BMP_HEADERS:
         return "image/bmp"
     return None
 
 
 def normalize(data: bytes, mime: str, resource: str, limits: ImageLimits) -> tuple[bytes, str]:
-    """The image as it is when it fits, else the first form that does: PNG, then smaller ones. Takes long: to be run in
-    a thread."""
+    """The unchanged image if it fits, else the first converted or resized form that fits. Slow; run it in a thread."""
     image, (width, height) = _open(data, resource, mime, limits)
     sized = width <= limits.max_width and height <= limits.max_height
     if sized and mime not in CONVERTED and _base64_size(data) <= limits.max_base64_bytes:
@@ -88,13 +87,13 @@ def normalize(data: bytes, mime: str, resource: str, limits: ImageLimits) -> tup
 
 
 def _open(data: bytes, resource: str, mime: str, limits: ImageLimits) -> tuple[Image, tuple[int, int]]:
-    """The image, and the size it has. A JPEG that is too large is decoded at a fraction of it, which saves most of the
-    memory and the time."""
+    """The image and its original size. A JPEG that is too large is decoded at reduced size, which saves memory and
+    time."""
     from PIL import Image
 
     try:
         with warnings.catch_warnings():
-            # Pillow only warns where we refuse, and about damage that decoding shows anyway.
+            # Pillow warns about large images, which are rejected below, and damage, which decoding reports.
             warnings.simplefilter("ignore")
             formats = (CONVERTED[mime],) if mime in CONVERTED else FORMATS
             image = Image.open(io.BytesIO(data), formats=formats)
@@ -111,7 +110,7 @@ def _open(data: bytes, resource: str, mime: str, limits: ImageLimits) -> tuple[I
 
 
 def _wanted(size: tuple[int, int], limits: ImageLimits) -> tuple[int, int]:
-    """No side of the result is longer, whichever way its metadata turns it."""
+    """The reduced size: no side exceeds the larger limit, so it also holds after rotation by metadata."""
     longest = max(limits.max_width, limits.max_height)
     scale = min(1.0, longest / max(size))
     return max(1, round(size[0] * scale)), max(1, round(size[1] * scale))
@@ -132,7 +131,7 @@ def _candidates(image: Image, limits: ImageLimits) -> Iterator[tuple[bytes, str]
 
 
 def _turn_upright(image: Image) -> None:
-    """As its metadata says, if they can be read; turning it rewrites them all."""
+    """Rotate the image as its metadata says, if the metadata is readable."""
     from PIL import ImageOps
 
     with suppress(*DECODING_FAILURES):

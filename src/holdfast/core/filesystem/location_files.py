@@ -1,4 +1,4 @@
-"""The files of one Location as its tools see them: path resolution under the present settings, changes, read marks."""
+"""The files of one Location for its tools: path resolution under the current settings, changes, read fingerprints."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from holdfast.core.filesystem.image import ImageLimits
 from holdfast.core.filesystem.location_path import Access, LocationPaths, Target
 from holdfast.core.filesystem.locks import PROCESS_LOCKS, FileLocks
 from holdfast.core.filesystem.mutation import FileMutations
-from holdfast.core.filesystem.read_fingerprints import ReadMarks
+from holdfast.core.filesystem.read_fingerprints import ReadFingerprints
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 class FileSettings(Frozen):
     external_paths: Literal["ask", "deny"] = "ask"
-    """Whether an absolute path outside the Location may be asked for at all."""
+    """Whether paths outside the Location need approval or are refused."""
     binary_files: Literal["refuse", "base64"] = "refuse"
     image: ImageLimits = ImageLimits()
     output_lines: int = 2000
     output_bytes: int = 50 * 1024
-    """The limits of Model Tool Output, so that a page fits them."""
+    """The limits of Model Tool Output, which a page must fit."""
     line_endings: Literal["as_given", "as_before"] = "as_given"
-    """What `write` does with LF content for a file that has CRLF throughout."""
+    """Whether `write` converts LF content to CRLF for a file that has only CRLF line endings."""
     stale_guard: bool = False
     patch_moves: bool = True
     patch_atomic: bool = False
@@ -46,7 +46,7 @@ class LocationFiles:
         self.root = self.paths.root
         self.settings = settings
         self.mutations = FileMutations(locks=locks, on_edit=on_edit)
-        self.marks = ReadMarks()
+        self.fingerprints = ReadFingerprints()
 
     def resolve(
         self, path: str, access: Access = "read", *, kind: Literal["file", "directory"] = "file", follow: bool = True

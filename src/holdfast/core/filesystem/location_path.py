@@ -1,12 +1,11 @@
-"""Where a path argument leads: the canonical target, the resource that a permission names, and the boundary that an
-approval for the outside needs. It opens nothing; what it found is verified again when the target is opened.
+"""Resolves path arguments: the canonical target, the resource that permissions use, and the boundary that an external
+target needs approval for. Opens no file; the result is verified again when the target is opened.
 
 Invariants
-- A relative path, and an absolute one that begins with the Location, never becomes an external target.
-- A file of a reference is read without approval, by `@name/path` or its absolute path. `@name/path` is never written.
-- `Target.path` has no link in it as of resolution and no `..`; `Target.root` is it or one of its ancestors.
-- A dangling link is followed to where it points before anything is decided.
-"""
+- A relative path, or an absolute one that starts with the Location, never becomes an external target.
+- Files of a reference are readable without approval, by `@name/path` or absolute path. `@name/path` is never written.
+- `Target.path` contains no link (at resolution) and no `..`; `Target.root` is the path itself or one of its ancestors.
+- A dangling link is resolved to its destination before anything is decided."""
 
 from __future__ import annotations
 
@@ -16,6 +15,7 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from holdfast.core.filesystem.canonical import contains, is_text
 from holdfast.core.filesystem.errors import PathError
 from holdfast.schema.frozen import Frozen
 
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 MAX_PATH_BYTES = 4096
 MAX_LINKS = 40
 SPECIAL = ("/proc", "/sys", "/dev")
-WINDOWS = os.name == "nt"
-DEVICE_NAMES = frozenset({"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(1, 10))})
 
 Access = Literal["read", "write"]
 
@@ -34,16 +32,16 @@ Access = Literal["read", "write"]
 class Target(Frozen):
     path: Path
     resource: str
-    """Relative to the Location with forward slashes, `.` for itself; absolute when outside."""
+    """Relative to the Location, `.` for the Location itself; absolute when outside."""
     root: Path
-    """Below this the target is opened, component by component."""
+    """The directory from which the target is opened component by component."""
     boundary: str | None = None
-    """`<directory>/*`, to be approved as `external_directory` first; None when no such approval is due."""
+    """`<directory>/*`, to be approved as `external_directory` first; None if no such approval is needed."""
     exists: bool = False
 
 
 class LocationPaths:
-    """The path arguments of one Location."""
+    """Resolves the path arguments of one Location."""
 
     def __init__(
         self,
@@ -66,8 +64,8 @@ class LocationPaths:
         follow: bool = True,
         external: Literal["ask", "deny"] = "ask",
     ) -> Target:
-        """The target of a path argument. `follow=False` stops at a link in the last place, to act on the link itself;
-        `kind="directory"` makes an existing directory its own boundary."""
+        """`follow=False` does not follow a link in the last component, to act on the link itself; `kind="directory"`
+        makes an existing directory its own boundary. Raises `PathError`."""
         _check(path)
         if (reference := self._reference(path)) is not None:
             if access == "write":
@@ -75,11 +73,11 @@ class LocationPaths:
             return self._referenced(path, *reference)
         inside = self._inside(path)
         if inside is not None:
-            return self._internal(path, canonical(path, inside, base=str(self.root), follow=follow))
+            return self._internal(path, canonicalize(path, inside, base=str(self.root), follow=follow))
         lexical = _absolute(path)
         if _below_any(lexical, SPECIAL):
             raise PathError(path, "special_path")
-        found = canonical(path, lexical, follow=follow)
+        found = canonicalize(path, lexical, follow=follow)
         if access == "read" and self._managed(Path(found.path)):
             return Target(Path(found.path), found.path, Path("/"), None, found.mode is not None)
         if access == "read" and (root := self._reference_root(found.path)) is not None:
@@ -89,31 +87,28 @@ class LocationPaths:
         return self._external(path, found, kind)
 
     def _inside(self, path: str) -> str | None:
-        """The path relative to the Location, or None if it is absolute and lies outside."""
+        """The path relative to the Location, or None if it is absolute and outside."""
         if not os.path.isabs(path):
-            relative = os.path.normpath(path)
-            if relative == ".." or relative.startswith("../"):
-                raise PathError(path, "relative_escape")
-            return relative
+            return _normalized(path, path)
         lexical = _absolute(path)
         for root in (str(self.root), str(self.directory)):
-            if below(lexical, root):
+            if contains(root, lexical):
                 return _relative(lexical, root)
         return None
 
-    def _internal(self, path: str, found: Canonical) -> Target:
-        if not below(found.path, str(self.root)):
+    def _internal(self, path: str, found: CanonicalPath) -> Target:
+        if not contains(str(self.root), found.path):
             raise PathError(path, "location_escape")
-        # A Location at the top of the file system contains them; one that lies inside of them is meant.
+        # A Location at `/` contains the special directories; a Location inside one of them is intended.
         if _below_any(found.path, SPECIAL) and not _below_any(str(self.root), SPECIAL):
             raise PathError(path, "special_path")
         return Target(Path(found.path), _relative(found.path, str(self.root)), self.root, None, found.mode is not None)
 
-    def _external(self, path: str, found: Canonical, kind: Literal["file", "directory"]) -> Target:
+    def _external(self, path: str, found: CanonicalPath, kind: Literal["file", "directory"]) -> Target:
         if _below_any(found.path, SPECIAL):
             raise PathError(path, "special_path")
-        # An absolute path may come back into the Location through a link.
-        if below(found.path, str(self.root)):
+        # An absolute path may lead back into the Location through a link.
+        if contains(str(self.root), found.path):
             return self._internal(path, found)
         is_directory = found.mode is not None and stat.S_ISDIR(found.mode)
         boundary = found.path if kind == "directory" and is_directory else found.ancestor
@@ -129,31 +124,29 @@ class LocationPaths:
         return None if directory is None else (directory, rest or ".")
 
     def _reference_root(self, path: str) -> str | None:
-        """The directory of the reference that holds this canonical path."""
+        """The directory of the reference that contains this canonical path."""
         roots = (os.path.realpath(directory) for directory in self._references().values())
-        return next((root for root in roots if below(path, root)), None)
+        return next((root for root in roots if contains(root, path)), None)
 
     def _referenced(self, path: str, directory: Path, rest: str) -> Target:
         root = os.path.realpath(directory)
-        relative = os.path.normpath(rest.lstrip("/") or ".")
-        if relative == ".." or relative.startswith("../"):
-            raise PathError(path, "relative_escape")
-        found = canonical(path, relative, base=root)
-        if not below(found.path, root):
+        found = canonicalize(path, _normalized(path, rest.lstrip("/") or "."), base=root)
+        if not contains(root, found.path):
             raise PathError(path, "location_escape")
         return Target(Path(found.path), found.path, Path(root), None, found.mode is not None)
 
 
-class Canonical(Frozen):
+class CanonicalPath(Frozen):
     path: str
     mode: int | None
-    """None: nothing is there."""
+    """None if the path does not exist."""
     ancestor: str
-    """The nearest existing directory above it."""
+    """The nearest existing parent directory."""
 
 
-def canonical(shown: str, path: str, *, base: str = "/", follow: bool = True) -> Canonical:
-    """Follow every link of a path below a base that has none; what is missing is appended as it stands."""
+def canonicalize(shown: str, path: str, *, base: str = "/", follow: bool = True) -> CanonicalPath:
+    """Resolve every link of a path below a base without links; missing components are appended unchanged. Errors name
+    the path as `shown`."""
     rest = [part for part in reversed(path.split("/")) if part and part != "."]
     current = base.rstrip("/")
     links = 0
@@ -172,7 +165,7 @@ def canonical(shown: str, path: str, *, base: str = "/", follow: bool = True) ->
             mode = os.lstat(candidate).st_mode
         except FileNotFoundError:
             missing = os.path.normpath("/".join([candidate, *reversed(rest)]))
-            return Canonical(_printable(shown, missing), None, ancestor)
+            return CanonicalPath(_printable(shown, missing), None, ancestor)
         except OSError as error:
             raise PathError(shown, _REASONS.get(error.errno or 0, "inaccessible")) from None
         if not stat.S_ISLNK(mode) or not (rest or follow):
@@ -186,12 +179,7 @@ def canonical(shown: str, path: str, *, base: str = "/", follow: bool = True) ->
             current = ""
         rest.extend(part for part in reversed(text.split("/")) if part and part != ".")
         mode = stat.S_IFDIR
-    return Canonical(_printable(shown, current or "/"), mode, ancestor)
-
-
-def below(path: str, root: str) -> bool:
-    """Equal, or inside; a neighbour whose name begins the same is neither."""
-    return path == root or path.startswith(root.rstrip("/") + "/")
+    return CanonicalPath(_printable(shown, current or "/"), mode, ancestor)
 
 
 _REASONS: dict[int, Literal["non_directory_ancestor", "malformed"]] = {
@@ -201,28 +189,27 @@ _REASONS: dict[int, Literal["non_directory_ancestor", "malformed"]] = {
 
 
 def _check(path: str) -> None:
-    """What is refused before the file system is touched."""
+    """Reject malformed paths before the file system is accessed."""
     try:
         size = len(path.encode())
     except UnicodeEncodeError:
         raise PathError(ascii(path), "malformed") from None
     if not path or "\0" in path or size > MAX_PATH_BYTES:
         raise PathError(path[:200], "malformed")
-    if WINDOWS and any(_is_windows_special(part) for part in os.path.splitdrive(path)[1].replace("\\", "/").split("/")):
-        raise PathError(path, "special_path")
 
 
-def _is_windows_special(name: str) -> bool:
-    """A device whatever its extension, or an alternate data stream."""
-    return ":" in name or name.partition(".")[0].rstrip(" ").lower() in DEVICE_NAMES
+def _normalized(shown: str, path: str) -> str:
+    """A relative path without `..`; raises `PathError` if it leaves its base directory."""
+    relative = os.path.normpath(path)
+    if relative == ".." or relative.startswith("../"):
+        raise PathError(shown, "relative_escape")
+    return relative
 
 
 def _printable(shown: str, path: str) -> str:
-    """A name that is not valid UTF-8 can stand in no permission and no record."""
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        raise PathError(shown, "malformed") from None
+    """Reject a name that is not valid UTF-8: it cannot be part of a permission or an event."""
+    if not is_text(path):
+        raise PathError(shown, "malformed")
     return path
 
 
@@ -235,4 +222,4 @@ def _absolute(path: str) -> str:
 
 
 def _below_any(path: str, roots: tuple[str, ...]) -> bool:
-    return any(below(path, root) for root in roots)
+    return any(contains(root, path) for root in roots)

@@ -1,10 +1,9 @@
-"""One lock per file that is being changed, for the whole process.
+"""Process-wide locks for files that are being changed.
 
 Invariants
-- Locks are taken in one order: names sorted, then the identities behind them sorted. So two holders cannot wait for
-  each other, and two hard links of one file exclude each other.
-- An entry lives as long as somebody holds it or waits for it.
-"""
+- Locks are taken in a fixed order, sorted names first and then sorted inodes, so holders cannot deadlock and two hard
+  links of one file exclude each other.
+- A lock object exists only while it is held or waited for."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ import threading
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
-from holdfast.core.filesystem.descriptor import identity
+from holdfast.core.filesystem.descriptor import file_identity
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator
@@ -21,11 +20,11 @@ if TYPE_CHECKING:
 
 
 class FileLocks:
-    """Blocking locks, to be held in a worker thread and only for the time of one change."""
+    """Blocking locks; hold them in a worker thread and only for one change."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
-        self._entries: dict[Hashable, _Entry] = {}
+        self._entries: dict[Hashable, _CountedLock] = {}
 
     @contextmanager
     def hold(self, paths: Iterable[Path]) -> Iterator[None]:
@@ -43,7 +42,7 @@ class FileLocks:
     @contextmanager
     def _hold(self, key: Hashable) -> Iterator[None]:
         with self._guard:
-            entry = self._entries.setdefault(key, _Entry())
+            entry = self._entries.setdefault(key, _CountedLock())
             entry.users += 1
         try:
             with entry.lock:
@@ -55,7 +54,7 @@ class FileLocks:
                     del self._entries[key]
 
 
-class _Entry:
+class _CountedLock:
     __slots__ = ("lock", "users")
 
     def __init__(self) -> None:
@@ -65,10 +64,10 @@ class _Entry:
 
 def _identity(path: str) -> tuple[int, int] | None:
     try:
-        return identity(os.lstat(path))
+        return file_identity(os.lstat(path))
     except OSError:
         return None
 
 
 PROCESS_LOCKS = FileLocks()
-"""Shared by all Locations, since two of them may overlap."""
+"""Shared by all Locations, because their directories may overlap."""

@@ -1,10 +1,12 @@
-"""Whose files are these? A file counts as the user's own only if nobody else could have put it there or changed it.
+"""Checks file ownership: a file is trusted only if no other user could have created or changed it.
 
-Trusted owners are the current user, root, and, for root under sudo, the user who called sudo."""
+Trusted owners are the current user, root and, for root under sudo, the user who called sudo."""
 
 from __future__ import annotations
 
+import grp
 import os
+import pwd
 import stat
 from typing import TYPE_CHECKING
 
@@ -20,11 +22,11 @@ GROUP_WRITABLE = "can be changed by group {}"
 
 
 def foreign(path: str | os.PathLike[str], *, uid: int, sudo_uid: int | None = None) -> str | None:
-    """Why a file or folder is not to be trusted, or None. Links are followed. One `stat`, and a look at the user
-    database only for what a group may write.
+    """Why a file or folder is not trusted, or None. Follows links. Costs one `stat`; the user database is read only for
+    group-writable files.
 
-    A folder with the sticky bit (such as /tmp) passes: others may add files there, but cannot replace the user's, so
-    the caller has to ask for the file as well. What cannot be looked at is not foreign: reading it will fail."""
+    A folder with the sticky bit (such as /tmp) passes: others may add files there but not replace the user's, so the
+    caller must check the file as well. An inaccessible path is not foreign: reading it will fail."""
     try:
         status = os.stat(path)
     except OSError:
@@ -33,7 +35,7 @@ def foreign(path: str | os.PathLike[str], *, uid: int, sudo_uid: int | None = No
 
 
 def foreign_owner(path: str | os.PathLike[str], *, uid: int, sudo_uid: int | None = None) -> str | None:
-    """The same, but only for the owner: what git calls dubious ownership."""
+    """Like `foreign`, but checks the owner only: what git calls dubious ownership."""
     try:
         return _foreign_owner(os.stat(path), uid, sudo_uid)
     except OSError:
@@ -41,7 +43,7 @@ def foreign_owner(path: str | os.PathLike[str], *, uid: int, sudo_uid: int | Non
 
 
 class Owners(Frozen):
-    """Whose files may instruct or configure this process."""
+    """The users whose files may instruct or configure this process."""
 
     uid: int
     sudo_uid: int | None = None
@@ -51,7 +53,7 @@ class Owners(Frozen):
         return cls(os.getuid(), calling_user(environment))
 
     def refusal(self, *found: os.stat_result | str) -> str | None:
-        """Why these, a file and the folders it depends on, are not to be used, or None."""
+        """Why a file and the folders it depends on must not be used, or None."""
         for one in found:
             if isinstance(one, str):
                 reason = foreign(one, uid=self.uid, sudo_uid=self.sudo_uid)
@@ -64,7 +66,7 @@ class Owners(Frozen):
 
 
 def calling_user(environment: Mapping[str, str]) -> int | None:
-    """Who called sudo. Only to be believed by root, who alone is asked under that name."""
+    """The user who called sudo. Only valid for root: other users can set the variable themselves."""
     value = environment.get("SUDO_UID", "")
     return int(value) if value.isascii() and value.isdecimal() and len(value) <= 10 else None
 
@@ -88,11 +90,7 @@ def _trusted(uid: int, sudo_uid: int | None) -> set[int]:
 
 
 def _is_private_group(gid: int, users: set[int]) -> bool:
-    """Whether only trusted users are in it. Many systems give each user a group of their own, and a umask that lets
-    that group write."""
-    import grp
-    import pwd
-
+    """Whether all members are trusted. Many systems give each user a private group, and a umask that lets it write."""
     if gid == ROOT:
         return True
     accounts = []
@@ -100,7 +98,7 @@ def _is_private_group(gid: int, users: set[int]) -> bool:
         try:
             accounts.append(pwd.getpwuid(user))
         except KeyError:
-            continue  # as in a container that was started with a bare number
+            continue  # a container may run under a uid without an account
     try:
         members = set(grp.getgrgid(gid).gr_mem)
     except KeyError:

@@ -1,4 +1,5 @@
-"""A page of lines: as many as fit, long ones cut, and where to go on. What comes behind the page is not looked at."""
+"""Reads a page of lines from a file or text: as many as fit, long lines cut, and the next offset. Stops reading after
+the page."""
 
 from __future__ import annotations
 
@@ -18,71 +19,75 @@ LINE_BYTES = 8 * LINE_CHARACTERS
 SKIP_BYTES = 64 * 1024
 
 
-class Line(Protocol):
-    """One line that was passed over; only those on the page are decoded."""
+class PageLine(Protocol):
+    """A line that is decoded only if it is on the page."""
 
     def text(self, resource: str) -> str: ...
 
 
-class Page(Frozen):
+class LinePage(Frozen):
     lines: list[str]
     offset: int
     following: int | None
-    """The first line that is not on the page; None when it reaches the end."""
+    """The number of the first line after the page; None at the end of the file."""
     passed: int
-    """How many lines were seen, those before the page included."""
+    """The number of lines read, including those before the page."""
 
 
-class Room(Frozen):
-    """What a page may fill, counted as it is shown: `<number>: <line>`."""
-
+class PageLimits(Frozen):
     lines: int
     size: int
+    """In bytes, counting each line as it is shown: `<number>: <line>`."""
 
 
-def page_of(lines: Iterator[Line], offset: int, room: Room, resource: str) -> Page:
-    """A page holds at least one line, whatever its size."""
+def page_of(lines: Iterator[PageLine], offset: int, limits: PageLimits, resource: str) -> LinePage:
+    """A page has at least one line, whatever its size."""
     found: list[str] = []
     size = number = 0
     for number, line in enumerate(lines, 1):
         if number < offset:
             continue
-        if len(found) == room.lines:
-            return Page(found, offset, number, number)
+        if len(found) == limits.lines:
+            return LinePage(found, offset, number, number)
         text = _cut(line.text(resource))
         size += len(text.encode()) + len(str(number)) + 3
-        if found and size > room.size:
-            return Page(found, offset, number, number)
+        if found and size > limits.size:
+            return LinePage(found, offset, number, number)
         found.append(text)
-    return Page(found, offset, None, number)
+    return LinePage(found, offset, None, number)
 
 
-def page_of_text(content: str, offset: int, room: Room, resource: str) -> Page:
-    """The same of a text in memory that has no NUL. One that fits as a whole, as most do, is not measured by lines."""
+def page_of_text(content: str, offset: int, limits: PageLimits, resource: str) -> LinePage:
+    """Like `page_of`, for a text without NUL in memory. Faster for a text that fits as a whole."""
     lines = to_lf(content).split("\n")
     if not lines[-1]:
         lines.pop()
     count = len(lines)
     size = len(content.encode()) + count * (len(str(count)) + 3)
-    if offset == 1 and count <= room.lines and size <= room.size and max(map(len, lines), default=0) <= LINE_CHARACTERS:
-        return Page(lines, 1, None, count)
-    return page_of(map(_Decoded, lines), offset, room, resource)
+    if (
+        offset == 1
+        and count <= limits.lines
+        and size <= limits.size
+        and max(map(len, lines), default=0) <= LINE_CHARACTERS
+    ):
+        return LinePage(lines, 1, None, count)
+    return page_of(map(_Decoded, lines), offset, limits, resource)
 
 
-def lines_of_file(file: BinaryIO, encoding: Encoding) -> Iterator[Line]:
-    """From the beginning of the file, in memory of one line."""
-    file.seek(len(encoding.mark))
+def lines_of_file(file: BinaryIO, encoding: Encoding) -> Iterator[PageLine]:
+    """All lines of the file; keeps one line in memory."""
+    file.seek(len(encoding.bom))
     return _utf8_lines(file) if encoding.name == UTF8.name else _decoded_lines(file, encoding)
 
 
-def _utf8_lines(file: BinaryIO) -> Iterator[Line]:
+def _utf8_lines(file: BinaryIO) -> Iterator[PageLine]:
     while raw := file.readline(LINE_BYTES):
         whole = raw.endswith(b"\n")
         yield _Raw(raw, cut=not whole and _skip(file))
 
 
 def _skip(file: BinaryIO) -> bool:
-    """Pass over the rest of an overlong line without keeping it; whether there was any."""
+    """Skip the rest of an overlong line; False if there was none."""
     skipped = False
     while rest := file.readline(SKIP_BYTES):
         skipped = True
@@ -91,7 +96,7 @@ def _skip(file: BinaryIO) -> bool:
     return skipped
 
 
-def _decoded_lines(file: BinaryIO, encoding: Encoding) -> Iterator[Line]:
+def _decoded_lines(file: BinaryIO, encoding: Encoding) -> Iterator[PageLine]:
     reader = io.TextIOWrapper(file, encoding.name, newline="\n")
     try:
         while text := reader.readline(LINE_CHARACTERS + 2):
@@ -102,7 +107,7 @@ def _decoded_lines(file: BinaryIO, encoding: Encoding) -> Iterator[Line]:
     except UnicodeDecodeError:
         yield _Broken(encoding)
     finally:
-        # The file is the caller's to close.
+        # The caller closes the file.
         reader.detach()
 
 
@@ -117,7 +122,7 @@ class _Raw(Frozen):
         try:
             return raw.decode()
         except UnicodeDecodeError as error:
-            # Only a line that we cut ourselves may end inside a character.
+            # Only a line that was cut here may end inside a character.
             if self.cut and error.end == len(raw) and len(raw) - error.start < 4:
                 return raw[: error.start].decode()
             raise malformed(resource, UTF8) from None

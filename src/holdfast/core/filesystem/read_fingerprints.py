@@ -1,4 +1,4 @@
-"""Which file a Session saw in which state, so that it does not overwrite what it never read."""
+"""Remembers the state in which a Session last read or wrote a file, to detect changes by others."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ CAPACITY = 4096
 Fingerprint = tuple[int, int, int]
 
 
-class ReadMarks:
-    """Kept in memory, the oldest forgotten first: a forgotten mark guards nothing and hinders nothing."""
+class ReadFingerprints:
+    """In memory, bounded, oldest removed first. A file without a fingerprint is never stale."""
 
     def __init__(self) -> None:
-        self._marks: OrderedDict[tuple[str, Path], Fingerprint] = OrderedDict()
+        self._known: OrderedDict[tuple[str, Path], Fingerprint] = OrderedDict()
 
     def note(self, session_id: str, path: Path, found: os.stat_result | None = None) -> None:
-        """The Session has just read or written the file, in the state given or else the present one."""
-        fingerprint = _fingerprint(found) if found is not None else _present(path)
+        """Record that the Session read or wrote the file, in the given state or the current one."""
+        fingerprint = _fingerprint(found) if found is not None else _current(path)
         if fingerprint is None:
-            self._marks.pop((session_id, path), None)
+            self._known.pop((session_id, path), None)
             return
-        self._marks[session_id, path] = fingerprint
-        self._marks.move_to_end((session_id, path))
-        if len(self._marks) > CAPACITY:
-            self._marks.popitem(last=False)
+        self._known[session_id, path] = fingerprint
+        self._known.move_to_end((session_id, path))
+        if len(self._known) > CAPACITY:
+            self._known.popitem(last=False)
 
     def is_stale(self, session_id: str, path: Path) -> bool:
-        """Whether the Session read the file and it has changed since. What it never read is not stale."""
-        mark = self._marks.get((session_id, path))
-        return mark is not None and mark != _present(path)
+        """Whether the file changed since the Session last read or wrote it."""
+        known = self._known.get((session_id, path))
+        return known is not None and known != _current(path)
 
 
-def _present(path: Path) -> Fingerprint | None:
+def _current(path: Path) -> Fingerprint | None:
     try:
         return _fingerprint(os.lstat(path))
     except OSError:

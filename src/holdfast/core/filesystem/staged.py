@@ -1,4 +1,4 @@
-"""New content on its way to a name: written beside it, flushed, dressed like its predecessor."""
+"""A temporary sibling file with new content, ready to be renamed to its final name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import stat
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from holdfast.core.filesystem.descriptor import identity, sync
+from holdfast.core.filesystem.descriptor import file_identity, sync_directory
 from holdfast.core.filesystem.errors import TargetExists
 
 if TYPE_CHECKING:
@@ -18,22 +18,23 @@ if TYPE_CHECKING:
 TEMPORARY = ".holdfast-"
 
 
-class Staged:
-    """New content in a sibling file, flushed, waiting to take its name. Left without one, it is removed."""
+class StagedFile:
+    """New content, written and flushed to a sibling file. Removed at the end of the context if not renamed. `like` is
+    the status of the file whose owner and mode it gets, `copy_from` the one whose extended attributes it gets."""
 
     def __init__(
         self, directory: int, data: bytes, like: os.stat_result | None = None, *, copy_from: str | None = None
     ) -> None:
         self.directory = directory
         self.name = TEMPORARY + secrets.token_hex(8)
-        # Without an example the process's umask decides about the mode.
+        # Without `like` the umask of the process applies.
         mode = 0o666 if like is None else 0o600
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         handle = os.open(self.name, flags, mode, dir_fd=directory)
         try:
             write_all(handle, data)
             if like is not None:
-                _dress(handle, like, directory, copy_from)
+                _copy_metadata(handle, like, directory, copy_from)
             os.fsync(handle)
             found = os.fstat(handle)
         except OSError:
@@ -41,9 +42,9 @@ class Staged:
             raise
         finally:
             os.close(handle)
-        self.identity = identity(found)
+        self.identity = file_identity(found)
 
-    def __enter__(self) -> Staged:
+    def __enter__(self) -> StagedFile:
         return self
 
     def __exit__(self, *raised: object) -> None:
@@ -51,10 +52,10 @@ class Staged:
 
     def replace(self, name: str) -> None:
         os.rename(self.name, name, src_dir_fd=self.directory, dst_dir_fd=self.directory)
-        sync(self.directory)
+        sync_directory(self.directory)
 
     def link(self, name: str, target: Target) -> None:
-        """Take the name only if it is free."""
+        """Rename only if the name is free; raises `TargetExists`."""
         try:
             os.link(self.name, name, src_dir_fd=self.directory, dst_dir_fd=self.directory, follow_symlinks=False)
         except FileExistsError:
@@ -66,10 +67,10 @@ class Staged:
             self.replace(name)
             return
         self.discard()
-        sync(self.directory)
+        sync_directory(self.directory)
 
     def _reserve(self, name: str, target: Target) -> None:
-        """For file systems without hard links: hold the free name with an empty file."""
+        """On file systems without hard links: create an empty file under the name, exclusively."""
         try:
             os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, dir_fd=self.directory))
         except FileExistsError:
@@ -86,15 +87,15 @@ def write_all(handle: int, data: bytes) -> None:
         view = view[os.write(handle, view) :]
 
 
-def _dress(handle: int, like: os.stat_result, directory: int, copy_from: str | None) -> None:
-    """Give the new file owner, extended attributes and mode of the old one, as far as we may."""
+def _copy_metadata(handle: int, like: os.stat_result, directory: int, copy_from: str | None) -> None:
+    """Copy owner, extended attributes and mode, as far as permitted."""
     fresh = os.fstat(handle)
     if (fresh.st_uid, fresh.st_gid) != (like.st_uid, like.st_gid):
         with suppress(PermissionError):
             os.fchown(handle, like.st_uid, like.st_gid)
     if copy_from is not None and hasattr(os, "listxattr"):
         _copy_attributes(handle, directory, copy_from)
-    # Last, for a change of owner clears some of its bits.
+    # Last, because a change of owner clears some mode bits.
     os.fchmod(handle, stat.S_IMODE(like.st_mode))
 
 

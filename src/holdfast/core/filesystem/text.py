@@ -1,5 +1,5 @@
-"""Text inside bytes: encodings with their marks, line ends, and what tells a binary file. Nothing here decodes with
-replacement characters, so whatever is written back is what was read."""
+"""Decodes and encodes file content: encodings with byte order marks, line endings, binary detection. Never decodes with
+replacement characters, so text that is written back has the bytes that were read."""
 
 from __future__ import annotations
 
@@ -14,60 +14,60 @@ SAMPLE_BYTES = 64 * 1024
 
 class Encoding(Frozen):
     name: str
-    mark: bytes = b""
+    bom: bytes = b""
 
 
 UTF8 = Encoding("utf-8")
-UTF8_MARKED = Encoding("utf-8", codecs.BOM_UTF8)
-# The four-byte marks first: that of UTF-32-LE begins with that of UTF-16-LE.
-MARKED = (
-    UTF8_MARKED,
+UTF8_BOM = Encoding("utf-8", codecs.BOM_UTF8)
+# UTF-32 before UTF-16: the mark of UTF-32-LE begins with that of UTF-16-LE.
+BOM_ENCODINGS = (
+    UTF8_BOM,
     Encoding("utf-32-le", codecs.BOM_UTF32_LE),
     Encoding("utf-32-be", codecs.BOM_UTF32_BE),
     Encoding("utf-16-le", codecs.BOM_UTF16_LE),
     Encoding("utf-16-be", codecs.BOM_UTF16_BE),
 )
-# What files without a mark are really written in; among equally good guesses the first one wins.
+# Encodings that are guessed for files without a mark, most common first.
 LEGACY = ["cp1252", "cp1250", "cp1251", "koi8_r", "cp1253", "cp1254", "cp1255", "cp1256"]
 LEGACY += ["cp932", "euc_jp", "gb18030", "big5", "euc_kr"]
 
 
 class Text(Frozen):
     content: str
-    """Without its mark."""
+    """Without the byte order mark."""
     encoding: Encoding
 
     def encode(self, content: str) -> bytes:
-        """Other content in the same encoding, with one mark if it had one; raises `Unencodable`."""
-        return self.encoding.mark + _encode(content.lstrip(BOM), self.encoding.name)
+        """Encode other content likewise, with a byte order mark if this text had one; raises `Unencodable`."""
+        return self.encoding.bom + _encode(content.lstrip(BOM), self.encoding.name)
 
 
 def decode(data: bytes) -> Text | None:
-    """None when the bytes are in no encoding that gives them back exactly."""
-    encoding = marked(data)
+    """None if no known encoding reproduces the bytes exactly."""
+    encoding = bom_encoding(data)
     if encoding is not None:
         return _decode(data, encoding)
     return _decode(data, UTF8) or _guess(data)
 
 
-def marked(data: bytes) -> Encoding | None:
-    return next((encoding for encoding in MARKED if data.startswith(encoding.mark)), None)
+def bom_encoding(data: bytes) -> Encoding | None:
+    return next((encoding for encoding in BOM_ENCODINGS if data.startswith(encoding.bom)), None)
 
 
 def encode_like(before: bytes | None, content: str) -> bytes:
-    """New content for a file: UTF-8, unless the old content was text in another encoding. A mark is kept, or taken
-    from the content, and there is never more than one."""
+    """Encode new content for a file: in the encoding of the old content if that was text, else in UTF-8. A byte order
+    mark is kept, or taken from the content; never doubled."""
     old = decode(before) if before else None
-    if old is not None and (old.encoding.mark or old.encoding.name != UTF8.name):
+    if old is not None and (old.encoding.bom or old.encoding.name != UTF8.name):
         return old.encode(content)
-    mark = UTF8_MARKED.mark if content.startswith(BOM) else b""
-    return mark + _encode(content.lstrip(BOM), UTF8.name)
+    bom = UTF8_BOM.bom if content.startswith(BOM) else b""
+    return bom + _encode(content.lstrip(BOM), UTF8.name)
 
 
 def is_binary(sample: bytes) -> bool:
-    """By what is in it: a NUL, the mark of a PDF, or many control characters. Marked UTF-16 and UTF-32 are text."""
-    encoding = marked(sample)
-    if encoding is not None and encoding != UTF8_MARKED:
+    """Whether it has a NUL, a PDF header or many control characters. UTF-16 and UTF-32 with a mark are text."""
+    encoding = bom_encoding(sample)
+    if encoding is not None and encoding != UTF8_BOM:
         return False
     if b"\0" in sample or sample.startswith(b"%PDF"):
         return True
@@ -75,7 +75,7 @@ def is_binary(sample: bytes) -> bool:
 
 
 def guess_encoding(sample: bytes) -> str | None:
-    """Of bytes that are not UTF-8; None also for UTF-8 with a few broken bytes, which is better called broken."""
+    """Guess the encoding of bytes that are not UTF-8. None if unknown, or if most of it is valid UTF-8."""
     if _is_broken_utf8(sample):
         return None
     from charset_normalizer import from_bytes
@@ -94,21 +94,21 @@ def to_lf(text: str) -> str:
 
 
 def dominant_ending(text: str) -> str:
-    """Of most lines; `\\n` when there is none."""
+    """The ending of most lines; `\\n` if there are none."""
     crlf = text.count("\r\n")
     return "\r\n" if crlf > text.count("\n") - crlf else "\n"
 
 
 def split_lines(text: str) -> list[tuple[str, str]]:
-    """Lines with their own ends; the last one may have none. Only `\\n` and `\\r\\n` end a line."""
+    """Lines and their endings; the last ending may be empty. Only `\\n` and `\\r\\n` end a line."""
     *lines, last = text.split("\n")
     ended = [(line[:-1], "\r\n") if line.endswith("\r") else (line, "\n") for line in lines]
     return [*ended, (last, "")] if last else ended
 
 
-def fold(text: str) -> str:
-    """Typographic quotes, dashes, ellipses and spaces as ASCII."""
-    return text.translate(_TYPOGRAPHY)
+def stripped_ascii(line: str) -> str:
+    """Replace typographic quotes, dashes, ellipses and spaces by ASCII, and strip white space."""
+    return line.translate(_TYPOGRAPHY).strip()
 
 
 def _encode(content: str, name: str) -> bytes:
@@ -120,7 +120,7 @@ def _encode(content: str, name: str) -> bytes:
 
 def _decode(data: bytes, encoding: Encoding) -> Text | None:
     try:
-        content = data[len(encoding.mark) :].decode(encoding.name)
+        content = data[len(encoding.bom) :].decode(encoding.name)
     except UnicodeDecodeError:
         return None
     return Text(content, encoding)

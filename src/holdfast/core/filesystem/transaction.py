@@ -1,9 +1,8 @@
-"""Several changes that happen together or not at all, as far as a file system lets them.
+"""Makes several file changes together or not at all, as far as the file system permits.
 
 Invariants
-- Everything new is staged and flushed before the first name changes.
-- Each replaced or removed file keeps a second name until the end, by which it comes back as it was.
-"""
+- All new content is staged and flushed before the first rename.
+- Each replaced or removed file has a backup link until the end, from which it is restored."""
 
 from __future__ import annotations
 
@@ -13,9 +12,9 @@ import stat
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
-from holdfast.core.filesystem.descriptor import identity, look, parent, read_at, sync
-from holdfast.core.filesystem.errors import FileError, FileTooLarge, StaleContent, TargetExists, TargetMissing
-from holdfast.core.filesystem.staged import TEMPORARY, Staged
+from holdfast.core.filesystem.descriptor import file_identity, open_parent, require_content, stat_entry, sync_directory
+from holdfast.core.filesystem.errors import FileError, StaleContent, TargetExists, TargetMissing
+from holdfast.core.filesystem.staged import TEMPORARY, StagedFile
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -25,13 +24,13 @@ if TYPE_CHECKING:
 
 
 class Change(Frozen):
-    """None is a file that is not there. A link is removed whatever it holds."""
+    """`before` and `after` are contents; None means that the file does not exist. A link is removed unchecked."""
 
     target: Target
     before: bytes | None
     after: bytes | None
     like: Target | None = None
-    """Whose mode a new file takes."""
+    """The file whose mode a new file gets."""
 
 
 class ChangesFailed(Exception):
@@ -45,80 +44,80 @@ class ChangesFailed(Exception):
 
 
 def change_all(changes: Sequence[Change]) -> None:
-    """To be called under the locks of all targets."""
-    with ExitStack() as open_:
-        prepared: list[_Prepared] = []
+    """Call it under the locks of all targets. Raises `ChangesFailed`."""
+    with ExitStack() as stack:
+        prepared: list[_PreparedChange] = []
         for change in changes:
             try:
-                prepared.append(_prepare(change, open_))
+                prepared.append(_prepare(change, stack))
             except (FileError, OSError) as error:
                 raise ChangesFailed(change.target, error, []) from error
-        done: list[_Prepared] = []
+        done: list[_PreparedChange] = []
         for step in prepared:
             try:
                 done.append(step)
                 step.commit()
             except (FileError, OSError) as error:
-                raise ChangesFailed(step.change.target, error, _take_back(done)) from error
+                raise ChangesFailed(step.change.target, error, _undo(done)) from error
 
 
-class _Prepared(Frozen):
+class _PreparedChange(Frozen):
     change: Change
     directory: int
     name: str
-    staged: Staged | None
+    staged: StagedFile | None
     backup: str | None
     original: tuple[int, int] | None
 
     def commit(self) -> None:
         if self.staged is None:
             os.unlink(self.name, dir_fd=self.directory)
-            sync(self.directory)
+            sync_directory(self.directory)
         elif self.backup is None:
             self.staged.link(self.name, self.change.target)
         else:
             self.staged.replace(self.name)
 
-    def take_back(self) -> None:
-        found = look(self.directory, self.name, self.change.target)
-        present = None if found is None else identity(found)
+    def undo(self) -> None:
+        found = stat_entry(self.directory, self.name, self.change.target)
+        present = None if found is None else file_identity(found)
         if self.backup is not None:
             if present != self.original:
                 os.rename(self.backup, self.name, src_dir_fd=self.directory, dst_dir_fd=self.directory)
         elif self.staged is not None and present == self.staged.identity:
-            # Not what somebody else put there.
+            # Only our own file: another process may have created one under this name.
             os.unlink(self.name, dir_fd=self.directory)
-        sync(self.directory)
+        sync_directory(self.directory)
 
 
-def _take_back(done: Sequence[_Prepared]) -> list[Target]:
-    """In reverse, the failed one first, since it may have failed late."""
+def _undo(done: Sequence[_PreparedChange]) -> list[Target]:
+    """Undo in reverse order, starting with the failed step. Returns the targets that could not be restored."""
     remaining: list[Target] = []
     for step in reversed(done):
         try:
-            step.take_back()
+            step.undo()
         except (FileError, OSError):
             remaining.append(step.change.target)
     return remaining
 
 
-def _prepare(change: Change, open_: ExitStack) -> _Prepared:
+def _prepare(change: Change, stack: ExitStack) -> _PreparedChange:
     target = change.target
-    directory, name = open_.enter_context(parent(target, create=change.after is not None))
-    found = look(directory, name, target)
+    directory, name = stack.enter_context(open_parent(target, create=change.after is not None))
+    found = stat_entry(directory, name, target)
     _verify(change, found, directory, name)
-    staged: Staged | None = None
+    staged: StagedFile | None = None
     if change.after is not None:
         like = found or (_stat(change.like) if change.like is not None else None)
-        staged = open_.enter_context(Staged(directory, change.after, like, copy_from=name if found else None))
-    backup = _keep(directory, name, open_) if found is not None else None
-    return _Prepared(change, directory, name, staged, backup, identity(found) if found is not None else None)
+        staged = stack.enter_context(StagedFile(directory, change.after, like, copy_from=name if found else None))
+    backup = _back_up(directory, name, stack) if found is not None else None
+    return _PreparedChange(change, directory, name, staged, backup, file_identity(found) if found is not None else None)
 
 
 def _stat(target: Target) -> os.stat_result | None:
     try:
-        with parent(target) as (directory, name):
-            return look(directory, name, target)
+        with open_parent(target) as (directory, name):
+            return stat_entry(directory, name, target)
     except TargetMissing:
         return None
 
@@ -135,21 +134,16 @@ def _verify(change: Change, found: os.stat_result | None, directory: int, name: 
         return
     if found.st_nlink > 1 and change.after is not None:
         raise FileError("it has several hard links, which replacing it would separate")
-    try:
-        same = read_at(directory, name, target, len(change.before)) == change.before
-    except FileTooLarge:
-        same = False
-    if not same:
-        raise StaleContent(target.resource)
+    require_content(directory, name, target, change.before)
 
 
-def _keep(directory: int, name: str, open_: ExitStack) -> str:
+def _back_up(directory: int, name: str, stack: ExitStack) -> str:
     backup = TEMPORARY + secrets.token_hex(8)
     os.link(name, backup, src_dir_fd=directory, dst_dir_fd=directory, follow_symlinks=False)
 
-    def forget() -> None:
+    def remove() -> None:
         with suppress(FileNotFoundError):
             os.unlink(backup, dir_fd=directory)
 
-    open_.callback(forget)
+    stack.callback(remove)
     return backup

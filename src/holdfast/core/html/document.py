@@ -1,8 +1,8 @@
-"""Lines of Markdown, written block by block while a page is read.
+"""Writes Markdown block by block while a page is parsed.
 
-Invariants: work and memory are linear in what is written (markers are repeated to a fixed depth, at most one span of
-each kind is open, the address of a link is written once). Text is escaped only at the start of a line, where it would
-be read as a heading, a list or a quote."""
+Invariants: work and memory are linear in the output (markers are repeated up to a fixed depth, at most one span of each
+kind is open, a link's address is written once). Text is escaped only at the start of a line, where it would be parsed
+as a heading, a list or a quote."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _STRUCTURE = pattern(r"(#{1,6}|[-+*])(?=\s|$)|>|~~~|```(?!.*`)|(?:=+|-{3,})\s*$"
 _NUMBER = pattern(r"(\d{1,9})([.)](?:\s|$))")
 
 
-class Document:
-    """Blocks, each behind the markers of the lists and quotes that are open around it."""
+class MarkdownDocument:
+    """A sequence of blocks, each prefixed with the markers of the enclosing lists and quotes."""
 
     __slots__ = (
         "_containers",
@@ -46,7 +46,7 @@ class Document:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.plain = True
-        """Only paragraphs so far: as the cell of a table, it fits into a row."""
+        """Whether it has only paragraphs, so that it can be a table cell."""
         self.in_fence = False
         self._pieces: list[str] = []
         self._spans: list[_Span] = []
@@ -73,9 +73,9 @@ class Document:
             self._pieces.append(data)
 
     def boundary(self, tag: str) -> None:
-        """An element without Markdown of its own begins or ends."""
+        """Start or end of an element that has no Markdown form."""
         if "-" in tag:
-            self.text(" ")  # a custom element: inline in a browser, and often the only thing between two words
+            self.text(" ")  # a custom element: inline in browsers, and often the only separator between two words
         elif tag not in INLINE:
             self.flush()
 
@@ -91,7 +91,7 @@ class Document:
             self.text(alternative)
 
     def start_span(self, kind: Span, address: str | None) -> None:
-        """At most one span of a kind is open, and none begins inside code; a repeated start only needs one more end."""
+        """At most one span of a kind is open, and none starts inside code; a repeated start only needs one more end."""
         if kind == "a":
             self.end_span("a")
         opened = self._span(kind)
@@ -162,7 +162,7 @@ class Document:
             self.line_in_fence(tag)
 
     def line_in_fence(self, tag: str) -> None:
-        """Inside code, a block element is a line."""
+        """Inside code, a block element starts a new line."""
         if tag not in INLINE and self._fence_code and not self._fence_code[-1].endswith("\n"):
             self._fence_code.append("\n")
 
@@ -178,7 +178,7 @@ class Document:
             self.block([fence + language, *code.split("\n"), fence])
 
     def flush(self) -> None:
-        """End the paragraph or heading; emphasis that is still open goes on in the next one."""
+        """End the paragraph or heading; open emphasis continues in the next one."""
         if not self._pieces:
             for span in self._spans:
                 span.begin = 0
@@ -201,7 +201,7 @@ class Document:
             )
 
     def block(self, lines: list[str]) -> None:
-        """Write lines as one block, after an empty line unless they begin an item of a list that is already running."""
+        """Write lines as one block, after an empty line unless they start another item of the current list."""
         shown = self._shown
         fresh = next((index for index, container in enumerate(shown) if not container.begun), len(shown))
         if self.lines and not (fresh < len(shown) and shown[fresh].tight):
@@ -235,7 +235,7 @@ class Document:
 
 
 class _Span:
-    """Emphasis, code or a link, from a place in the pieces of the paragraph."""
+    """Open emphasis, code or link; `begin` is an index into the pieces of the paragraph."""
 
     __slots__ = ("address", "begin", "kind", "repeated")
 
@@ -247,7 +247,7 @@ class _Span:
 
 
 class _Container:
-    """An open list, item or quote. A list has no marker of its own; it counts and numbers its items."""
+    """An open list, item or quote. A list has no marker itself; it counts and numbers its items."""
 
     __slots__ = ("begun", "items", "marker", "nested", "number", "rest", "tag", "tight")
 
@@ -272,7 +272,7 @@ class _Container:
 
 
 def _item(around: _Container | None) -> _Container:
-    """The next item of a list, or of none."""
+    """The next item of the enclosing list, if there is one."""
     if around is None or around.tag == "blockquote":
         return _Container("li", marker="- ", rest="  ", tight=True)
     marker = f"{around.number}. " if around.tag == "ol" else "- "
@@ -304,7 +304,7 @@ def _address(address: str) -> str:
 
 
 def _escaped(line: str) -> str:
-    """Text at the start of a line that would be read as structure gets a backslash."""
+    """Escape text at the start of a line that would be parsed as Markdown structure."""
     if _STRUCTURE.match(line):
         return "\\" + line
     return _NUMBER.sub(r"\1\\\2", line, count=1) if line[:1].isdigit() and _NUMBER.match(line) else line

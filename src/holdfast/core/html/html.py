@@ -1,4 +1,4 @@
-"""HTML as Markdown or text, made in a process of its own that can be ended: a page chooses how much work it is."""
+"""Converts HTML to Markdown or text in a child process with time and memory limits, since pages are untrusted."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ async def convert(page: str, form: Form, *, cpu_seconds: int = CPU_SECONDS) -> s
     output = Capture(OUTPUT_BYTES)
     try:
         ended = await Processes(watched=False).run(
-            # Isolated: neither the environment nor the working directory may bring modules of their own.
+            # Isolated mode: no modules from the environment or the working directory.
             (sys.executable, "-I", str(WORKER), form, str(cpu_seconds)),
             cwd=WORKER.parent,
             environment=child_environment(os.environ),
             output=output,
             error=Capture(0),
-            given=page.encode("utf-8", "replace"),
+            stdin=page.encode("utf-8", "replace"),
             timeout=cpu_seconds * WALL_FACTOR,
         )
     except (ProcessError, OSError) as error:

@@ -1,13 +1,13 @@
-"""HTML to Markdown in one pass over the tags: no tree and no recursion, so deeply nested pages cost nothing extra.
+"""Converts HTML to Markdown in one pass over the tags, without a tree or recursion, so deep nesting costs nothing.
 
-Invariants: work and memory are linear in the page; tables nest to a fixed depth, because the lines of a cell are copied
-into the table around it, and rows are not padded."""
+Invariants: work and memory are linear in the page; tables nest only to a fixed depth, because the lines of a cell are
+copied into the enclosing table; rows are not padded."""
 
 from __future__ import annotations
 
 from html.parser import HTMLParser
 
-from holdfast.core.html.document import CONTAINERS, SPACES, Attributes, Document, Span, attribute
+from holdfast.core.html.document import CONTAINERS, SPACES, Attributes, MarkdownDocument, Span, attribute
 from holdfast.core.html.text import HIDDEN
 
 TABLE_DEPTH = 4
@@ -40,11 +40,11 @@ def to_markdown(page: str) -> str:
 
 
 class _Reader(HTMLParser):
-    """Turns tags into calls on the innermost document: the page itself, or the table cell that is open."""
+    """Turns tags into calls on the current document: the page, or the open table cell."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
-        self._page = self._document = Document()
+        self._page = self._document = MarkdownDocument()
         self._tables: list[_Table] = []
         self._flat_tables = 0
         self._hidden = 0
@@ -130,19 +130,19 @@ class _Reader(HTMLParser):
 
 
 class _Table:
-    """Rows of cells, each a document. Written as a table if all cells are plain, otherwise cell by cell as blocks."""
+    """Rows of cells, each a document. Written as a table if all cells are plain, otherwise each cell as blocks."""
 
-    def __init__(self, outer: Document) -> None:
+    def __init__(self, outer: MarkdownDocument) -> None:
         self.outer = outer
-        self._rows: list[list[Document]] = []
+        self._rows: list[list[MarkdownDocument]] = []
 
-    def start(self, tag: str) -> Document:
-        """The document for what follows the start tag of a row or a cell."""
+    def start(self, tag: str) -> MarkdownDocument:
+        """Start a row or a cell; returns the document for its content."""
         if tag == "tr" or not self._rows:
             self._rows.append([])
         if tag == "tr":
             return self.outer
-        cell = Document()
+        cell = MarkdownDocument()
         self._rows[-1].append(cell)
         return cell
 
@@ -166,5 +166,5 @@ class _Table:
         self.outer.plain = self.outer.plain and not cells
 
 
-def _cell_text(cell: Document) -> str:
+def _cell_text(cell: MarkdownDocument) -> str:
     return SPACES.sub(" ", " ".join(cell.lines)).strip().replace("|", "\\|")

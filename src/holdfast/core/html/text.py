@@ -1,4 +1,4 @@
-"""The text of an HTML page: text nodes alone, block elements apart by line breaks."""
+"""Converts HTML to text: the text nodes, with line breaks between block elements."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from holdfast.schema.pattern import pattern
 
 
 def to_text(page: str) -> str:
-    reader = _Text()
+    reader = _TextReader()
     reader.feed(page)
     reader.close()
     lines = (line.rstrip() for line in "".join(reader.pieces).split("\n"))
     return "\n".join(line for line in lines if line)
 
 
-class _Text(HTMLParser):
+class _TextReader(HTMLParser):
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
         self.pieces: list[str] = []
@@ -48,7 +48,7 @@ class _Text(HTMLParser):
             self.pieces.append("\n")
 
 
-# `embed` has no content, and no end tag that could end the hiding.
+# Not `embed`: it has no end tag that would end the hidden part.
 HIDDEN = frozenset(("script", "style", "noscript", "iframe", "object"))
 INLINE = frozenset(
     """

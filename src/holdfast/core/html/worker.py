@@ -1,4 +1,4 @@
-"""The program that turns a page on its input into Markdown or text on its output, within limits that it sets itself."""
+"""The child process that converts the page on stdin to Markdown or text on stdout, within resource limits."""
 
 from __future__ import annotations
 

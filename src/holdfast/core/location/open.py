@@ -45,7 +45,7 @@ from holdfast.core.plugin.terminal import TerminalHooks
 from holdfast.core.process.environment import child_environment
 from holdfast.core.process.process import Processes
 from holdfast.core.process.sandbox.sandbox import Sandbox
-from holdfast.core.process.sandbox.sandbox import Surroundings as SandboxSurroundings
+from holdfast.core.process.sandbox.sandbox import SandboxPaths as SandboxSurroundings
 from holdfast.core.question.question import Questions
 from holdfast.core.runner.learned import LearnedLimits
 from holdfast.core.runner.runner import Runner
@@ -54,7 +54,7 @@ from holdfast.core.scope import Scope
 from holdfast.core.search.search import Search, find_ripgrep
 from holdfast.core.snapshot.snapshot import Snapshots
 from holdfast.core.state import Batches, Phase
-from holdfast.core.tool.authorization import Authorization
+from holdfast.core.tool.authorization import PermissionAuthorizer
 from holdfast.core.tool.registry import ToolRegistry
 from holdfast.schema.live_event import PluginAdded
 
@@ -110,7 +110,7 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
         wake=process.wakeups.session,
         ending=process.wakeups.ending,
     )
-    authorizer = Authorization(permissions)
+    authorizer = PermissionAuthorizer(permissions)
 
     # What configuration changes, in one batch. The catalog holds the policy and follows the configuration first.
     snapshots = Snapshots(

@@ -18,7 +18,7 @@ from holdfast.core.tool.builtin.read import read_tool
 from holdfast.core.tool.builtin.skill import skill_tool
 from holdfast.core.tool.builtin.todowrite import todowrite_tool
 from holdfast.core.tool.builtin.webfetch import webfetch_tool
-from holdfast.core.tool.builtin.websearch import configured_backends, websearch_tool
+from holdfast.core.tool.builtin.websearch import configured_services, websearch_tool
 from holdfast.core.tool.builtin.write import write_tool
 from holdfast.core.web.address import AddressPolicy
 from holdfast.core.web.fetch import Fetcher
@@ -102,7 +102,7 @@ class BuiltinTools:
         }
         if host.unattended == "wait":
             tools["question"] = question_tool(self._questions, authorizer)
-        if backends := configured_backends(host.environment):
+        if backends := configured_services(host.environment):
             tools["websearch"] = websearch_tool(Fetcher(), authorizer, backends)
         return tools
 

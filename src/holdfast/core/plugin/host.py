@@ -14,7 +14,7 @@ from holdfast.core.context.plugin import plugin_namespace, register_plugin_sourc
 from holdfast.core.credential.integration import IntegrationDraft
 from holdfast.core.scope import Scope
 from holdfast.core.state import Draft, Phase
-from holdfast.core.tool.untrusted import ask_by_default, asking
+from holdfast.core.tool.untrusted import ask_by_default, with_permission
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -234,7 +234,7 @@ class ToolDoor:
     def register(self, tools: Mapping[str, Tool[Any, Any]]) -> Dispose:
         """Each call of them needs permission, under the tool's name: agents that have no rule for it ask."""
         id, around = self._host.id, self._location
-        given = {name: asking(tool, name, id, around.authorizer) for name, tool in tools.items()}
+        given = {name: with_permission(tool, name, id, around.authorizer) for name, tool in tools.items()}
 
         def take_effect(scope: Scope) -> Dispose:
             remove = around.tools.register(given, scope)

@@ -1,4 +1,4 @@
-"""The environment of child processes: an allow-list of the host's, so that credentials of the runtime stay in it."""
+"""The environment of child processes: an allow-list of host variables, so that credentials are not passed on."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-# What asks a question or opens a pager would wait for a terminal that nobody sits at.
+# Prompts and pagers would wait forever, because there is no terminal.
 UNATTENDED = {
     "OPENCODE": "1",
     "GIT_TERMINAL_PROMPT": "0",
@@ -33,8 +33,8 @@ _PREFIXES = ("LC_", "XDG_")
 def child_environment(
     host: Mapping[str, str], *, passed: Collection[str] = (), values: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Weakest first: what the list allows of the host's, answers for an absent terminal, further host variables
-    `passed` by name, then given `values`."""
+    """In increasing precedence: allowed host variables, `UNATTENDED`, further host variables `passed` by name, and
+    `values`."""
     allowed = {name: value for name, value in host.items() if name in _NAMES or name.startswith(_PREFIXES)}
     named = {name: host[name] for name in passed if name in host}
     return {**allowed, **UNATTENDED, **named, **(values or {})}

@@ -1,4 +1,4 @@
-"""Noticing that a child has ended without reaping it: until it is reaped, its number cannot be another's."""
+"""Detects that a child has exited without reaping it: until it is reaped, its pid cannot be reused."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ POLL_SECONDS = 0.01
 
 
 class ExitWatch:
-    """`done` is set once the child has ended. Where the system has no way to look without reaping, it is reaped."""
+    """`done` is set once the child has exited. On systems without `waitid` the child is reaped."""
 
     def __init__(self, popen: subprocess.Popen[bytes]) -> None:
         self._popen = popen

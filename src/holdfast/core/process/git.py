@@ -1,15 +1,15 @@
-"""The one way to run git.
+"""Runs git. All git commands of the runtime go through this module.
 
 Invariants
-- git is started by its absolute path. Neither it nor a program that it starts is looked up inside the worktree or in a
+- git is started by its absolute path. Neither git nor a program it starts is looked up inside the worktree or in a
   relative entry of PATH.
-- Every call names its git directory, so git never searches for a repository, and finds none by surprise.
-- The environment is made from a list. Without `reach`, git sees no variable of its own from the host, no configuration
-  of the user or the system, and no address can be reached, not even to fetch a missing object.
-- No hook, file system monitor, pager, editor, credential helper or signing program runs, whatever a repository's own
-  configuration says. Filters and drivers cannot be switched off one by one, so what reads or writes files of a worktree
-  is given a git directory of ours (`git_directory.py`), which has none.
-- A call is bounded in time and output, and everything it started has ended when it returns."""
+- Every call names its git directory, so git never searches for a repository.
+- The environment is an allow-list. Without `reach`, git gets no git variables of the host and no user or system
+  configuration, and cannot use the network, not even to fetch a missing object.
+- No hook, file system monitor, pager, editor, credential helper or signing program runs, whatever the repository's
+  configuration says. Filters and drivers cannot be disabled individually, so commands that read or write worktree files
+  use a git directory of our own (`git_directory.py`), which defines none.
+- A call is bounded in time and output, and all its processes have ended when it returns."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 SECONDS = 60.0
 MOST_BYTES = 256 * 1024 * 1024
-SAID_BYTES = 16 * 1024
+STDERR_BYTES = 16 * 1024
 SHOWN_CHARACTERS = 500
 NOT_FOUND = "git was not found in PATH (entries that are relative or inside the project are not used)"
 SETTINGS = {
@@ -46,7 +46,7 @@ SETTINGS = {
     "sequence.editor": "false",
     "submodule.recurse": "false",
 }
-# Without the network nothing of this is asked for; should it be, the answer is no.
+# Not needed without network access; disabled in case git asks all the same.
 OFFLINE_SETTINGS = {
     "core.askPass": "false",
     "core.gitProxy": "false",
@@ -62,26 +62,26 @@ VARIABLES = {
     "GIT_PAGER": "cat",
     "GIT_SEQUENCE_EDITOR": "false",
     "GIT_TERMINAL_PROMPT": "0",
-    # What git says is read here, so it speaks one language.
+    # Messages are parsed, so they must be in English.
     "LC_ALL": "C",
 }
-# HOME as well: versions before 2.32 do not know the other two.
+# HOME too: git before 2.32 ignores the other two.
 OFFLINE_VARIABLES = {
     "GIT_CONFIG_GLOBAL": os.devnull,
     "GIT_CONFIG_NOSYSTEM": "1",
     "HOME": os.devnull,
 }
-PASSED = ("LOGNAME", "TEMP", "TMP", "TMPDIR", "TZ", "USER")
+HOST_VARIABLES = ("LOGNAME", "TEMP", "TMP", "TMPDIR", "TZ", "USER")
 USER_CONFIGURATION = (
     *("GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM", "GIT_CONFIG_SYSTEM"),
     *("HOME", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR"),
 )
-REACHING = (
+NETWORK_VARIABLES = (
     *("ALL_PROXY", "FTP_PROXY", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"),
     *("all_proxy", "ftp_proxy", "http_proxy", "https_proxy", "no_proxy"),
     *("CURL_CA_BUNDLE", "SSH_AUTH_SOCK", "SSL_CERT_DIR", "SSL_CERT_FILE"),
 )
-REACHING_PREFIXES = ("GIT_PROXY", "GIT_SSH", "GIT_SSL")
+NETWORK_PREFIXES = ("GIT_PROXY", "GIT_SSH", "GIT_SSL")
 
 
 class GitFailed(Exception):
@@ -98,7 +98,7 @@ class Git:
         self._seconds = seconds
 
     def program(self, work_tree: Path | None = None) -> str | None:
-        """The absolute path of git, for work on these files."""
+        """The absolute path of git; never a program inside the worktree."""
         candidates = (os.path.join(folder, "git") for folder in self._search_path(work_tree))
         return next((path for path in candidates if _is_program(path) and not _inside(path, work_tree)), None)
 
@@ -109,13 +109,13 @@ class Git:
         work_tree: Path | None = None,
         index: Path | None = None,
         settings: Mapping[str, str] | None = None,
-        given: bytes = b"",
+        stdin: bytes = b"",
         reach: Sequence[str] = (),
         user_configuration: bool = False,
     ) -> bytes:
-        """What it printed, all of it; raises GitFailed. `reach` names the protocols that may be used, with the
-        user's own configuration of how to; `user_configuration` alone reads that configuration and reaches nothing."""
-        output, said = Capture(MOST_BYTES), Capture(SAID_BYTES)
+        """The complete output; raises GitFailed. `reach` names the network protocols that may be used, with the user's
+        own git configuration; `user_configuration` alone reads that configuration without network access."""
+        output, errors = Capture(MOST_BYTES), Capture(STDERR_BYTES)
         if (program := self.program(work_tree)) is None:
             raise GitFailed(NOT_FOUND)
         directory = work_tree or git_dir
@@ -133,8 +133,8 @@ class Git:
                 cwd=directory,
                 environment=environment,
                 output=output,
-                error=said,
-                given=given,
+                error=errors,
+                stdin=stdin,
                 timeout=self._seconds,
             )
         except (ProcessError, OSError) as error:
@@ -142,30 +142,30 @@ class Git:
         if ended.cause == "timeout":
             raise GitFailed(f"git took longer than {self._seconds:g} s")
         if ended.code != 0:
-            raise GitFailed(said.text().strip()[:SHOWN_CHARACTERS] or f"git ended with {ended.code}")
+            raise GitFailed(errors.text().strip()[:SHOWN_CHARACTERS] or f"git ended with {ended.code}")
         if output.truncated:
             raise GitFailed(f"git printed more than {MOST_BYTES} bytes")
         return output.bytes()
 
     async def user_setting(self, name: str, git_dir: Path) -> list[str]:
-        """All paths under this name in the user's and the system's configuration; `git_dir` is a directory of ours."""
+        """All paths under this name in the user's and system's configuration; `git_dir` must be our own."""
         ask = ("config", "-z", "--type=path", "--get-all", name)
         try:
             found = await self.run(*ask, git_dir=git_dir, user_configuration=True)
-        except GitFailed:  # also the answer when there is none
+        except GitFailed:  # git also fails if the setting does not exist
             return []
         return [os.fsdecode(value) for value in found.split(b"\0")[:-1]]
 
     async def user_excludes(self, git_dir: Path) -> str:
-        """The file with the user's own ignore patterns, which hold for every repository."""
+        """The user's global ignore file."""
         home = self._host.get("HOME", "")
         default = os.path.join(self._host.get("XDG_CONFIG_HOME") or os.path.join(home, ".config"), "git", "ignore")
         path = (await self.user_setting("core.excludesFile", git_dir) or [default])[-1]
         return path if os.path.isabs(path) else os.devnull
 
     def _environment(self, work_tree: Path | None, reach: Sequence[str], configured: bool) -> dict[str, str]:
-        passed = (*PASSED, *(USER_CONFIGURATION if configured else ()), *(REACHING if reach else ()))
-        prefixes = REACHING_PREFIXES if reach else ()
+        passed = (*HOST_VARIABLES, *(USER_CONFIGURATION if configured else ()), *(NETWORK_VARIABLES if reach else ()))
+        prefixes = NETWORK_PREFIXES if reach else ()
         found = {name: value for name, value in self._host.items() if name in passed or name.startswith(prefixes)}
         found |= VARIABLES if configured else {**VARIABLES, **OFFLINE_VARIABLES}
         found["GIT_ALLOW_PROTOCOL"] = ":".join(reach)
@@ -179,7 +179,7 @@ class Git:
 
 
 def _inside(path: str, work_tree: Path | None) -> bool:
-    """By the path as it is written and as it really is. Everything lies inside a worktree that is the whole system."""
+    """Checks both the given and the canonical path. A worktree at `/` contains nothing, as git could not be found."""
     if work_tree is None:
         return False
     roots = {os.path.normpath(work_tree), os.path.realpath(work_tree)} - {"/"}
@@ -194,11 +194,11 @@ def _is_program(path: str) -> bool:
     return os.path.isfile(path) and os.access(path, os.X_OK)
 
 
-def names(out: bytes) -> list[str]:
-    """Of a list that is separated by zero bytes."""
+def split_nul(out: bytes) -> list[str]:
+    """Split a NUL-separated list of paths."""
     return [os.fsdecode(name) for name in out.split(b"\0") if name]
 
 
-def literal(paths: Sequence[str]) -> list[str]:
-    """As pathspecs that mean exactly these paths, from the top of the worktree."""
+def literal_pathspecs(paths: Sequence[str]) -> list[str]:
+    """Pathspecs that match exactly these paths, relative to the top of the worktree."""
     return [f":(top,literal){path}" for path in paths]

@@ -1,5 +1,5 @@
-"""Git directories of our own, made from a few files: with one of them git works on the user's files without reading any
-configuration but ours."""
+"""Minimal git directories of our own, with which git works on the user's files without reading their repository's
+configuration."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ SHA256 = "[extensions]\n\tobjectFormat = sha256\n"
 
 
 def create_git_directory(folder: Path, *, bare: bool = True, sha256: bool = False) -> None:
-    """As little as git takes for a repository; nothing of a template."""
+    """Write the minimum that git accepts as a repository, without templates."""
     for name in ("objects/info", "refs", "info"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     config = CONFIG.format(version=int(sha256), bare=str(bare).lower()) + (SHA256 if sha256 else "")
     (folder / "config").write_text(config, encoding="utf-8")
-    (folder / "HEAD").write_text("ref: refs/heads/main\n", encoding="utf-8")  # last: it makes it a repository
+    (folder / "HEAD").write_text("ref: refs/heads/main\n", encoding="utf-8")  # last: git recognises a repository by it
 
 
 @contextmanager
 def scratch_git_directory(
     objects: Path | None = None, *, sha256: bool = False, shallow: bytes = b"", exclude: bytes = b""
 ) -> Iterator[Path]:
-    """One for a few calls. It finds the `objects` of another repository, and writes its own beside them; `shallow` and
-    `exclude` are the contents of that repository's files of these names."""
+    """A temporary git directory. It reads the `objects` of another repository but writes new ones here; `shallow` and
+    `exclude` are the contents of that repository's files."""
     import tempfile
 
     with tempfile.TemporaryDirectory(prefix="holdfast-git-") as name:
@@ -50,7 +50,7 @@ def scratch_git_directory(
 
 
 def quoted(path: bytes) -> bytes:
-    """As git writes a path that could be taken for something else."""
+    """The path in git's C-style quoting."""
     plain = range(0x20, 0x7F)
     text = "".join(chr(byte) if byte in plain and chr(byte) not in '"\\' else f"\\{byte:03o}" for byte in path)
     return f'"{text}"'.encode("ascii")

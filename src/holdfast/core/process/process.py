@@ -1,12 +1,11 @@
-"""Runs child processes: a bounded number at once, each with its whole tree ended before its call returns.
+"""Runs child processes: a bounded number at once, each with its process tree ended before the call returns.
 
 Invariants
-- Every child leads a session and a group of its own, reads what it is given and nothing else, and inherits descriptors
-  0 to 2 only.
-- A call ends when the leader does. What is left of its tree is then killed, after a short grace for its last output.
-- The leader is reaped after its group was signalled, never before: its number stays ours for as long as we use it.
-- Starting is one step without an await; from there on a supervising task owns the child. Cancelling a call makes that
-  task end the tree, and the cancellation goes on only after it has.
+- Every child leads its own session and process group, reads only the given input, and inherits only descriptors 0 to 2.
+- A call ends when the leader exits. The rest of its tree is then killed, after a short wait for remaining output.
+- The leader is reaped only after its group was signalled, so its pid cannot be reused before.
+- Starting is one step without an await; then a supervising task owns the child. Cancelling a call makes that task end
+  the tree; the cancellation is raised afterwards.
 - A command with a confinement is executed under it or not at all."""
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
     from pathlib import Path
 
-    from holdfast.core.process.sandbox.backends import Chooser
+    from holdfast.core.process.sandbox.backends import BackendChooser
     from holdfast.core.process.sandbox.confinement import Confinement
 
     Sink = Callable[[bytes], bool]
@@ -45,7 +44,7 @@ KILL_SECONDS = 0.5
 SWEEPS = 20
 SWEEP_SECONDS = 0.01
 END_SECONDS = TERM_SECONDS + DRAIN_SECONDS + SWEEPS * SWEEP_SECONDS + KILL_SECONDS
-"""The longest that ending a tree waits; an interruption has to be more patient than that."""
+"""The maximum time to end a tree; an interruption must wait longer than that."""
 TICK_SECONDS = 0.2
 READ_BYTES = 64 * 1024
 LAST_READS = 64
@@ -74,8 +73,8 @@ class ProcessError(Exception):
         self.cause = cause
 
 
-class Ended(Frozen):
-    """`code` is 128 plus the number for a death by signal. `cause` says what ended it, if it was not the child."""
+class ProcessExit(Frozen):
+    """`code` is 128 plus the signal number if a signal killed the process. `cause` tells what ended the call."""
 
     code: int
     signal: str | None
@@ -83,7 +82,7 @@ class Ended(Frozen):
 
 
 class Capture:
-    """A sink that keeps the first `limit` bytes."""
+    """An output sink that keeps the first `limit` bytes."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -112,10 +111,10 @@ class Processes:
         limit: int = RUNNING_LIMIT,
         tree_limit: int = TREE_LIMIT,
         watched: bool = True,
-        sandbox: Chooser | None = None,
+        sandbox: BackendChooser | None = None,
         before_start: Callable[[], None] | None = None,
     ) -> None:
-        """What is not `watched` ends by itself, should this process be killed. `sandbox` is needed for commands with a
+        """`watched`: a watchdog kills the children if this process is killed. `sandbox` is required for commands with a
         confinement. `before_start` is called before each child is started."""
         self._sandbox = sandbox
         self._slots = asyncio.Semaphore(limit)
@@ -124,7 +123,7 @@ class Processes:
         self._numbers = count(1)
         self._watchdog = Watchdog(self._token) if watched else None
         self._before_start = before_start
-        self._running: dict[asyncio.Task[Ended], _Child] = {}
+        self._running: dict[asyncio.Task[ProcessExit], _Child] = {}
         self._closed = False
 
     async def run(
@@ -135,17 +134,17 @@ class Processes:
         environment: Mapping[str, str],
         output: Sink,
         error: Sink | None = None,
-        given: bytes = b"",
+        stdin: bytes = b"",
         timeout: float | None = None,
         confinement: Confinement | None = None,
-    ) -> Ended:
-        """Run to the end, or until `timeout`, or until a sink answers False. A sink must not raise. Without `error`
-        both streams go to `output` in the order of their arrival. A call beyond the limit waits for its turn."""
+    ) -> ProcessExit:
+        """Run until exit, `timeout`, or a sink returns False. A sink must not raise. Without `error`, stdout and stderr
+        both go to `output` in order of arrival. Calls beyond the limit wait."""
         marker = f"{self._token}.{next(self._numbers)}"
         environment = {**environment, "PWD": str(cwd), MARKER: marker}
         async with self._slots, self._launch(command, cwd, environment, confinement) as launch:
-            with await asyncio.to_thread(_holding, given) if given else nullcontext(subprocess.DEVNULL) as stdin:
-                child = self._start(launch, command, cwd, marker, output, error, stdin)
+            with await asyncio.to_thread(_stdin_file, stdin) if stdin else nullcontext(subprocess.DEVNULL) as file:
+                child = self._start(launch, command, cwd, marker, output, error, file)
             task = asyncio.create_task(child.supervise(timeout), name=f"process {child.pid}")
             self._running[task] = child
             task.add_done_callback(self._forget)
@@ -157,7 +156,7 @@ class Processes:
                 raise
 
     async def close(self) -> None:
-        """End every tree; calls that wait for one return with the cause `closed`."""
+        """End every tree; running calls return with the cause `closed`."""
         self._closed = True
         tasks = tuple(self._running)
         for child in self._running.values():
@@ -221,7 +220,7 @@ class Processes:
         tree = ProcessTree(popen.pid, f"\0{MARKER}={marker}\0".encode())
         return _Child(popen, tree, output, error, self._tree_limit)
 
-    def _forget(self, task: asyncio.Task[Ended]) -> None:
+    def _forget(self, task: asyncio.Task[ProcessExit]) -> None:
         child = self._running.pop(task)
         if self._watchdog is not None:
             self._watchdog.release(child.pid)
@@ -247,11 +246,11 @@ class _Child:
                 self._loop.add_reader(pipe.fileno(), self._read, pipe.fileno())
 
     def stop(self, cause: Cause) -> None:
-        """Ask for the end of the tree. The first cause is kept."""
+        """Request the end of the tree. The first cause wins."""
         if not self._stopped.done():
             self._stopped.set_result(cause)
 
-    async def supervise(self, timeout: float | None) -> Ended:
+    async def supervise(self, timeout: float | None) -> ProcessExit:
         try:
             cause = await self._until_exit(timeout)
             if cause != "exit":
@@ -262,7 +261,7 @@ class _Child:
             self._read_rest()
             return self._reap(cause)
         except asyncio.CancelledError:
-            # The loop is being torn down: there is no time left to be polite.
+            # The loop is shutting down: kill at once.
             self._signal(signal.SIGKILL)
             with suppress(subprocess.TimeoutExpired):
                 self._popen.wait(KILL_SECONDS)
@@ -286,7 +285,7 @@ class _Child:
                 return "storm"
 
     def _signal(self, number: signal.Signals) -> bool:
-        """To the group and to those who left it; whether another look is needed."""
+        """Signal the group and processes that left it. True if more may exist, so the caller must repeat."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
         escapees, clear = self._tree.escapees()
@@ -296,7 +295,7 @@ class _Child:
         return bool(escapees) or not clear
 
     async def _kill(self) -> None:
-        # Killing a group is one step for the kernel, finding escapees is not: look until there are none.
+        # The kernel kills a group atomically; finding escaped processes is not atomic, so repeat until there are none.
         for _ in range(SWEEPS):
             if not self._signal(signal.SIGKILL):
                 break
@@ -306,12 +305,12 @@ class _Child:
         if not self._exit.done.done():
             await asyncio.wait({self._exit.done}, timeout=KILL_SECONDS)
 
-    def _reap(self, cause: Cause) -> Ended:
+    def _reap(self, cause: Cause) -> ProcessExit:
         code = self._popen.poll()
         if code is None:
             log.warning("process %d was killed and has not died", self.pid)
             code = -signal.SIGKILL
-        return Ended(code, None, cause) if code >= 0 else Ended(128 - code, _signal_name(-code), cause)
+        return ProcessExit(code, None, cause) if code >= 0 else ProcessExit(128 - code, _signal_name(-code), cause)
 
     def _read(self, pipe: int) -> None:
         try:
@@ -325,7 +324,7 @@ class _Child:
             self.stop("enough")
 
     def _read_rest(self) -> None:
-        """What still stands in the pipes: a loop that was held up may have read nothing during the grace."""
+        """Read what is left in the pipes: a blocked event loop may have read nothing while waiting."""
         for pipe, sink in tuple(self._pipes.items()):
             for _ in range(LAST_READS):
                 try:
@@ -354,12 +353,12 @@ def _discard(chunk: bytes) -> bool:
     return True
 
 
-def _holding(given: bytes) -> IO[bytes]:
-    """A nameless file, so that nobody has to feed a pipe."""
+def _stdin_file(data: bytes) -> IO[bytes]:
+    """An unnamed temporary file, so that no pipe has to be fed."""
     import tempfile
 
     file = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
-    file.write(given)
+    file.write(data)
     file.seek(0)
     return file
 

@@ -1,8 +1,8 @@
-"""Keeps this process's own secrets from the commands that it starts.
+"""Hides this process's secrets from the commands that it starts.
 
-A child of the same user may read `/proc/PID/environ` of its parent. So before the first one starts, the process is made
-not dumpable, which closes its `/proc` files to everybody but root, and the values of variables that hold secrets are
-overwritten where the kernel shows them, which closes them to root as well."""
+A child of the same user can read `/proc/PID/environ` of its parent. Before the first child starts, the process is made
+not dumpable, which closes its `/proc` files to all users but root, and secret values are overwritten in the memory that
+the kernel shows there, which hides them from root too."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from holdfast.core.secret import is_secret
 
 PR_SET_DUMPABLE = 4
 ENVIRONMENT_START, ENVIRONMENT_END = 47, 48
-"""Fields of /proc/self/stat, counted from the one behind the command's name."""
+"""Indices of fields in /proc/self/stat after the command's name."""
 
 log = logging.getLogger(__name__)
 
 
 class ProcessProtection:
-    """Use one per process, and only in a process that is ours: a library does not change its host's environment."""
+    """Use one per process, and only in our own programs: a library must not change its host's environment."""
 
     def __init__(self) -> None:
         self._done = False
 
     def apply(self) -> None:
-        """Idempotent and quick. What the system does not offer is left out: it is a second line of defence."""
+        """Idempotent and fast. Skips what the system does not support, with a warning."""
         if self._done:
             return
         self._done = True
@@ -50,7 +50,7 @@ def _forbid_dumping() -> None:
 
 
 def _overwrite(names: frozenset[bytes]) -> None:
-    """The block that the kernel shows as `/proc/self/environ`; it is memory of this process."""
+    """Overwrite the values in the memory of this process that the kernel shows as `/proc/self/environ`."""
     import ctypes
 
     with open("/proc/self/stat", "rb") as file:

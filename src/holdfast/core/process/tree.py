@@ -1,5 +1,5 @@
-"""Which processes belong to one call: its group, and those that left the group but carry its marker. Linux; elsewhere
-only the group is known."""
+"""Finds the processes of one call: its group, and those that left the group but have its marker in their environment.
+Linux only; elsewhere only the group is known."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ KERNEL_THREAD = 0x200000
 
 
 class ProcessTree:
-    """`leader` stays unreaped while the tree is in use, so its number cannot belong to anyone else."""
+    """`leader` must stay unreaped while the tree is in use, so that its pid is not reused."""
 
     def __init__(self, leader: int, marker: bytes) -> None:
         self._leader = leader
@@ -20,12 +20,12 @@ class ProcessTree:
         self._entities = system_entities()
 
     def may_exceed(self, limit: int) -> bool:
-        """Cheap and never wrong in saying no: one file instead of one per process."""
+        """A cheap check before `size`: False is certain. Reads one file instead of one per process."""
         return system_entities() - self._entities > limit
 
     def escapees(self) -> tuple[list[int], bool]:
-        """Living processes with the marker that are in other groups, and whether all others could be looked at: in the
-        middle of starting a program, a process shows no environment at all."""
+        """Living processes with the marker in other groups, and whether all processes could be checked: during `exec` a
+        process shows no environment."""
         found, clear = [], True
         for pid in self._candidates():
             environment = _read(f"/proc/{pid}/environ")
@@ -41,7 +41,7 @@ class ProcessTree:
 
     def _candidates(self) -> list[int]:
         pids = _all()
-        # In a short call the numbers cannot have gone round: only those given out since the leader's can be new.
+        # During a short call pids cannot wrap around: only pids assigned after the leader's can belong to it.
         if time.monotonic() - self._started > SHORT_CALL_SECONDS or (last := _last_pid()) is None:
             return pids
         if last >= self._leader:
@@ -53,7 +53,7 @@ class ProcessTree:
 
 
 def system_entities() -> int:
-    """Processes and threads of the whole system."""
+    """The number of processes and threads of the whole system."""
     fields = _read("/proc/loadavg").split()
     return int(fields[3].split(b"/")[1]) if len(fields) > 3 else 0
 
@@ -64,14 +64,14 @@ def _last_pid() -> int | None:
 
 
 def _group(pid: int) -> int | None:
-    """None once it is dead, a zombie included."""
+    """The process group; None for a dead process or a zombie."""
     fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
     return int(fields[2]) if len(fields) > 2 and fields[0] not in (b"Z", b"X") else None
 
 
 def _may_start(pid: int) -> bool:
-    """Neither dead, nor a thread of the kernel, which never has an environment, nor another user's, which never shows
-    it."""
+    """Whether an empty environment may be temporary. Not for dead processes, kernel threads and other users'
+    processes, which never show one."""
     try:
         if os.stat(f"/proc/{pid}").st_uid != os.geteuid():
             return False

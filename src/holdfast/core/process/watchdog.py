@@ -1,9 +1,9 @@
-"""A small shell that outlives this process for one purpose: to end the children which a crash would leave behind.
+"""A small shell process that kills the children of this process if it crashes.
 
 Invariants
-- It is told all living groups in one line, so the last whole line is the truth; the end of its input is our end.
-- Only this process holds the writing end. An orderly close leaves an empty line behind, and nothing is killed.
-- Parent-death signals would reach only the leader of a group, and cost a launcher on every start."""
+- Each line it reads lists all living groups, so only the last line counts; end of input means that this process ended.
+- Only this process has the writing end. After an orderly close the last line is empty, and nothing is killed.
+- Parent-death signals are not used: they reach only the group leader, and need a launcher for every start."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import os
 import subprocess
 
 MARKER = "HOLDFAST_PROCESS"
-FAREWELL_SECONDS = 2.0
+CLOSE_SECONDS = 2.0
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ done
 
 
 class Watchdog:
-    """`token` begins the marker of every child it answers for."""
+    """`token` is the prefix of the marker of every watched child."""
 
     def __init__(self, token: str) -> None:
         self._token = token
@@ -53,9 +53,9 @@ class Watchdog:
         assert shell.stdin is not None
         shell.stdin.close()
         try:
-            await asyncio.to_thread(shell.wait, FAREWELL_SECONDS)
+            await asyncio.to_thread(shell.wait, CLOSE_SECONDS)
         except subprocess.TimeoutExpired:
-            log.warning("the watchdog has not ended; it will, with nothing left to do")
+            log.warning("the watchdog has not exited yet; it exits by itself and kills nothing")
 
     def _tell(self) -> None:
         line = (" ".join(map(str, sorted(self._living))) + "\n").encode()
@@ -85,7 +85,7 @@ class Watchdog:
 
 
 def _write(shell: subprocess.Popen[bytes], line: bytes) -> bool:
-    """Short lines, and a reader that does nothing else: the write neither blocks nor splits."""
+    """Does not block or split: lines are short and the shell reads them at once."""
     assert shell.stdin is not None
     try:
         shell.stdin.write(line)

@@ -1,9 +1,9 @@
-"""Copies of a project: further working trees of its repository, each on a branch of its own. They belong to the same
-project, so that a Session can be moved into one.
+"""Copies of a project: additional worktrees of its repository, each on its own branch. They belong to the same project,
+so that a Session can be moved into one.
 
-Files of a copy are written and compared in a git directory of ours, without the repository's configuration: no filter
-runs, so that content which a filter would have to fetch (as Git LFS does) stays the pointer that was committed. Only
-branches and the list of working trees are changed in the repository itself; no hook runs for that."""
+Files of a copy are written and compared with a git directory of our own, without the repository's configuration: no
+filter runs, so content that a filter would fetch (as Git LFS does) stays the committed pointer. Only branches and the
+list of worktrees change in the repository itself; no hook runs for that."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ProjectCopies:
         self._ids = ids
 
     async def create(self, strategy: str, directory: str, name: str | None) -> Path:
-        """A new one below a directory, at the commit that is checked out here. Without a name it gets one."""
+        """Create a copy below a directory, at the commit that is checked out here. Without a name, one is generated."""
         if strategy != WORKTREE:
             raise CopyFailed(NO_STRATEGY.format(strategy))
         self._require_repository()
@@ -71,7 +71,7 @@ class ProjectCopies:
         return target.resolve()
 
     async def remove(self, directory: str, *, force: bool) -> None:
-        """One of ours, never the project itself. What is not committed in it needs `force`; its branch stays."""
+        """Remove a copy, never the project itself. Uncommitted changes need `force`; the branch stays."""
         self._require_repository()
         self._require_place(directory)
         wanted = os.path.realpath(directory)
@@ -84,11 +84,11 @@ class ProjectCopies:
             raise CopyFailed(UNAVAILABLE.format(directory))
         if not force and os.path.isdir(wanted) and not await self._is_clean(Path(wanted)):
             raise CopyFailed(NOT_CLEAN.format(wanted), force_required=True)
-        # git's own check would look for changes with the filters of the repository, and of those below it.
+        # `--force` skips git's own check for changes, which would run filters of this and nested repositories.
         await self._run("worktree", "remove", "--force", "--", wanted)
 
     async def refresh(self) -> None:
-        """Forget those whose directories are gone."""
+        """Unregister copies whose directories no longer exist."""
         if self._project.store is not None:
             await self._run("worktree", "prune")
 
@@ -111,7 +111,7 @@ class ProjectCopies:
                 return False
             shutil.copyfile(copy.git_directory / "index", folder / "index")
             run = partial(self._git.run, git_dir=folder, work_tree=directory, index=folder / "index")
-            with suppress(GitFailed):  # says which are changed
+            with suppress(GitFailed):  # fails if files changed
                 await run("update-index", "-q", "--refresh", "--ignore-submodules")
             excludes = {"core.excludesFile": await self._git.user_excludes(folder)}
             staged = await run("diff-index", "--cached", "--name-only", "--ignore-submodules=all", head)
@@ -120,7 +120,7 @@ class ProjectCopies:
             return not (staged or changed or new or _with_submodules(await run("ls-files", "-s", "-z"), directory))
 
     async def _worktrees(self) -> list[str]:
-        """The repository's own first."""
+        """The main worktree first."""
         listed = await self._run("worktree", "list", "--porcelain")
         lines = os.fsdecode(listed).split("\n")
         return [os.path.realpath(line.removeprefix("worktree ")) for line in lines if line.startswith("worktree ")]
@@ -134,7 +134,7 @@ class ProjectCopies:
             raise CopyFailed(NO_SOURCE.format(self._project.directory))
 
     async def _run(self, *arguments: str) -> bytes:
-        """In the repository itself."""
+        """Run git in the repository itself."""
         repository = repository_at(self._project.directory)
         with self._failures():
             return await self._git.run(*arguments, git_dir=repository.git_directory, work_tree=repository.root)
@@ -148,7 +148,7 @@ class ProjectCopies:
 
 
 def _with_submodules(entries: bytes, directory: Path) -> bool:
-    """Whether one of the submodules in the index has files."""
+    """Whether a submodule in the index has files."""
     paths = [entry.partition(b"\t")[2] for entry in entries.split(b"\0") if entry.startswith(b"160000 ")]
     folders = [directory / os.fsdecode(path) for path in paths]
     return any(folder.is_dir() and any(folder.iterdir()) for folder in folders)

@@ -1,4 +1,4 @@
-"""One spelling for one directory, so that one directory is one Location."""
+"""Canonical directory paths, so that one directory is one Location."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import os
 
 
 def canonical_directory(directory: str) -> str:
-    """Absolute, without links, `.`, `..` or a slash at the end. A directory that is not there stays as it is written:
-    Sessions that lived in it are still found under its name."""
+    """Absolute, without links, `.`, `..` or a trailing slash. The path of a missing directory is returned unchanged, so
+    that its Sessions are still found."""
     try:
         return os.path.realpath(directory, strict=True)
     except (OSError, ValueError):

@@ -1,11 +1,10 @@
-"""Which project a directory belongs to, from its git repository.
+"""Finds the project that a directory belongs to, from its git repository.
 
 Invariants
-- Opening a directory executes nothing of it. The id comes from files of the repository; only the first commit of a
-  repository without a remote is asked of git, in a git directory of ours.
-- A repository that belongs to another user is not used, as if it were not there, unless the user's own configuration of
-  git lists it under `safe.directory`.
-- The id is a claim of the repository. It groups Sessions, and nothing is permitted because of it."""
+- Opening a directory executes nothing in it. The id comes from files of the repository; git is run only for the first
+  commit of a repository without a remote, with a git directory of our own.
+- A repository of another user is ignored, unless the user's own git configuration lists it under `safe.directory`.
+- The repository chooses its id. The id groups Sessions; it never grants a permission."""
 
 from __future__ import annotations
 
@@ -40,19 +39,19 @@ log = logging.getLogger(__name__)
 class Project(Frozen):
     id: str
     directory: Path
-    """The worktree's root; without a repository, the directory of the Location itself."""
+    """The root of the worktree; without a repository, the directory of the Location."""
     store: Path | None = None
-    """The git directory that all worktrees share."""
+    """The git directory shared by all worktrees; None without a repository."""
 
     @property
     def listed_directory(self) -> Path:
-        """What the API calls the project's directory: all directories without a repository are one project there, at
-        the filesystem's root (API-032). Nothing is looked for in it."""
+        """The project's directory in the API: all directories without a repository are one project at the filesystem's
+        root (API-032). It is never read."""
         return FILESYSTEM if self.store is None else self.directory
 
 
 def subpath(directory: str, root: Path) -> str:
-    """Where a directory lies in its project, with forward slashes; empty at the root, and outside."""
+    """The path of a directory relative to its project's root; empty at the root and outside."""
     try:
         path = Path(directory).relative_to(root).as_posix()
     except ValueError:
@@ -63,14 +62,14 @@ def subpath(directory: str, root: Path) -> str:
 async def find_project(
     directory: Path, known: str | None = None, *, environment: Mapping[str, str] | None = None
 ) -> Project:
-    """`known` is the id that this worktree had before, which spares asking git."""
+    """`known` is the id that this worktree had before; it avoids running git."""
     if (root := find_root(directory)) is None:
         return Project(GLOBAL, directory)
     repository = repository_at(root)
     git = Git(os.environ if environment is None else environment, seconds=FIRST_COMMIT_SECONDS)
     if not await _is_trusted(git, repository, calling_user(environment or os.environ)):
         return Project(GLOBAL, directory)
-    # A repository seen before its first commit was global; that is not worth remembering.
+    # Not the id of a repository that was opened before its first commit.
     known = known if known != GLOBAL else None
     id = _from_remote(repository) or _cached(repository) or known or await _first_commit(git, repository)
     return Project(id or GLOBAL, root, repository.store)
@@ -89,12 +88,12 @@ async def _is_trusted(git: Git, repository: Repository, sudo_uid: int | None) ->
 
 
 def _from_remote(repository: Repository) -> str | None:
-    place = _place(repository.setting("remote", "origin", "url"))
-    return hashlib.sha1(f"git-remote:{place}".encode()).hexdigest() if place else None
+    remote = _host_and_path(repository.setting("remote", "origin", "url"))
+    return hashlib.sha1(f"git-remote:{remote}".encode()).hexdigest() if remote else None
 
 
-def _place(address: str) -> str | None:
-    """`host/path` of a URL or scp-like address, without `.git`."""
+def _host_and_path(address: str) -> str | None:
+    """`host/path` of a URL or an scp-like address, without `.git`."""
     if not address or address.startswith("file:"):
         return None
     if "://" in address:

@@ -1,5 +1,5 @@
-"""The user's repository, as far as it is read without git. Its files are data that anyone may have written: reads are
-bounded, and only regular files count."""
+"""Reads the user's repository without git. Its files are untrusted: reads are bounded, and only regular files are
+read."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ _REF = pattern(rb"refs/[^\0-\x20\x7f~^:?*\[\\]+")
 
 class Repository(Frozen):
     root: Path
-    """Of the worktree."""
+    """The root of the worktree."""
     git_directory: Path
-    """Of the worktree: HEAD and the index are here."""
+    """The git directory of the worktree, with HEAD and the index."""
     store: Path
-    """The git directory that all worktrees share: configuration, branches and objects are here."""
+    """The git directory shared by all worktrees, with configuration, branches and objects."""
 
     def setting(self, section: str, subsection: str, key: str) -> str:
-        """The last value in the repository's own configuration file, included files aside; empty without one."""
+        """The last value in the repository's configuration file, without included files; empty if not set."""
         return _setting(read_small(self.store / "config").decode("utf-8", "replace"), section, subsection, key)
 
     def head(self) -> str | None:
-        """The commit that is checked out, from files; None before the first."""
+        """The commit that is checked out, read from files; None before the first commit."""
         name = b"HEAD"
         for _ in range(SYMBOLIC_REFS):
             value = self._ref(name)
@@ -55,7 +55,7 @@ class Repository(Frozen):
 
     @contextmanager
     def scratch(self) -> Iterator[Path]:
-        """A git directory of ours in which the objects of this repository are found."""
+        """A temporary git directory of our own that reads the objects of this repository."""
         with scratch_git_directory(
             self.store / "objects",
             sha256=self.setting("extensions", "", "objectFormat").lower() == "sha256",
@@ -65,7 +65,7 @@ class Repository(Frozen):
             yield folder
 
     def foreign(self, *, uid: int, sudo_uid: int | None) -> str | None:
-        """The first of its folders that belongs to another user, and to whom."""
+        """The first of its folders that another user owns, and the owner; None if there is none."""
         for path in (self.root, self.root / ".git", self.git_directory, self.store):
             if reason := foreign_owner(path, uid=uid, sudo_uid=sudo_uid):
                 return f"{path} {reason}"
@@ -78,7 +78,7 @@ class Repository(Frozen):
 
 
 async def head_commit(git: Git, repository: Repository) -> str | None:
-    """The commit that is checked out; None before the first. Raises GitFailed."""
+    """The commit that is checked out; None before the first commit. Raises GitFailed."""
     if repository.setting("extensions", "", "refStorage").lower() != "reftable":
         return repository.head()
     ask = ("rev-parse", "--verify", "--quiet", "HEAD")
@@ -87,7 +87,7 @@ async def head_commit(git: Git, repository: Repository) -> str | None:
 
 
 def find_root(directory: Path) -> Path | None:
-    """The nearest folder from here up that has a `.git`."""
+    """The directory or its nearest parent that has a `.git`."""
     return next((folder for folder in (directory, *directory.parents) if os.path.exists(folder / ".git")), None)
 
 
@@ -105,8 +105,8 @@ def repository_at(root: Path) -> Repository:
 
 
 def shares_store(repository: Repository) -> bool:
-    """Whether the store knows this worktree too. Any folder can point at a repository; only the repository's own
-    files can point back."""
+    """Whether the store lists this worktree. Any folder can point to a repository; only the repository's own files can
+    point back."""
     marker = repository.root / ".git"
     try:
         kind = os.lstat(marker).st_mode
@@ -122,9 +122,9 @@ def shares_store(repository: Repository) -> bool:
 
 
 def read_small(path: Path, limit: int = SMALL_BYTES) -> bytes:
-    """The content of a regular file; nothing if it is none, too large, or out of reach."""
+    """The content of a regular file; empty if it is missing, too large or not a regular file."""
     try:
-        # Non-blocking, so that opening a pipe returns and can be refused.
+        # Non-blocking, so that opening a pipe returns.
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError):
         return b""

@@ -1,9 +1,9 @@
-"""A child process behind a pseudo-terminal of its own.
+"""A child process with its own pseudo-terminal.
 
 Invariants
-- The child leads a session whose controlling terminal is the slave; it inherits descriptors 0 to 2 only.
-- The leader is reaped after the last signal to its session, never before: until then its number cannot be another's.
-- Starting is one step without an await; from there on a supervising task owns the child until it is reaped.
+- The child leads a session whose controlling terminal is the slave; it inherits only descriptors 0 to 2.
+- The leader is reaped only after the last signal to its session, so its pid cannot be reused before.
+- Starting is one step without an await; then a supervising task owns the child until it is reaped.
 - `exited` is called once, after the last `output`."""
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ POLL_SECONDS = 0.05
 READ_BYTES = 64 * 1024
 LAST_READS = 1024
 INPUT_BYTES = 256 * 1024
-"""Typed and not yet read by the terminal; beyond it, whoever types waits."""
+"""How much unread input is buffered; beyond it, `write` waits."""
 ROWS, COLUMNS = 24, 80
 
-# A session leader that opens a terminal gets it as its controlling one. Doing that between fork and exec would run
-# Python in a forked copy of a process with threads, so a shell does it and then becomes the command.
+# A session leader that opens a terminal gets it as its controlling terminal. A shell does this and then executes the
+# command: Python code between fork and exec is unsafe in a process with threads.
 _TAKE_TERMINAL = ': <>"$0" && exec "$@"'
 
 log = logging.getLogger(__name__)
 
 
 class PtyProcess:
-    """Raises OSError, or ValueError for text that no program can be given."""
+    """Raises OSError, or ValueError for arguments with NUL characters."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class PtyProcess:
         self._supervisor = self._loop.create_task(self._supervise(), name=f"pty {self.pid}")
 
     async def write(self, data: bytes) -> None:
-        """Type. Waits while the terminal has too much unread; what nobody will read any more is dropped."""
+        """Send input. Waits while too much is unread; input after the end of the process is dropped."""
         if self._open:
             self._input += data
             self._flush()
@@ -96,7 +96,7 @@ class PtyProcess:
         fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
 
     async def kill(self) -> None:
-        """Hang up, then kill, the whole session; returns once the child is reaped."""
+        """Send SIGHUP and then SIGKILL to the whole session; returns once the child is reaped."""
         if not self._unwanted.done():
             self._unwanted.set_result(None)
         await asyncio.wait({self._supervisor})
@@ -108,7 +108,7 @@ class PtyProcess:
             if self._unwanted.done():
                 await self._end_session()
         except asyncio.CancelledError:
-            # The loop is being torn down: there is no time left to be polite.
+            # The loop is shutting down: kill at once.
             self._signal(signal.SIGKILL)
             with suppress(subprocess.TimeoutExpired):
                 self._popen.wait(KILL_SECONDS)
@@ -133,8 +133,8 @@ class PtyProcess:
                 os.killpg(group, number)
 
     def _groups(self) -> set[int]:
-        """The session's living process groups: an interactive shell gives each job one. What began a session of its
-        own, as a multiplexer's server does, was meant to stay. Without /proc, the leader's group stands for all."""
+        """The session's living process groups; an interactive shell creates one per job. Processes in other sessions,
+        such as the server of a terminal multiplexer, are left alone. Without /proc, only the leader's group."""
         found = set() if self._exit.done.done() else {self.pid}
         with suppress(FileNotFoundError):
             for name in os.listdir("/proc"):
@@ -153,8 +153,7 @@ class PtyProcess:
         self._loop.add_reader(self._master, self._read)
 
     def _read(self) -> None:
-        """A terminal that nobody holds open fails to be read, until one of its session opens it again, which nothing
-        tells."""
+        """Reading fails while no process has the terminal open. There is no event for reopening it, so poll."""
         chunk = self._chunk()
         if chunk:
             self._output(chunk)
@@ -163,7 +162,7 @@ class PtyProcess:
             self._again = self._loop.call_later(POLL_SECONDS, self._listen)
 
     def _read_rest(self) -> None:
-        """What the child said before it ended. Those it left behind may go on writing: there is a bound."""
+        """Read the remaining output of the child; bounded, because background processes may continue to write."""
         for _ in range(LAST_READS):
             chunk = self._chunk()
             if not chunk:
@@ -171,7 +170,7 @@ class PtyProcess:
             self._output(chunk)
 
     def _chunk(self) -> bytes | None:
-        """Nothing right now is empty; None is a terminal that nobody holds open."""
+        """Empty if there is no output now; None if no process has the terminal open."""
         try:
             return os.read(self._master, READ_BYTES) or None
         except (BlockingIOError, InterruptedError):
@@ -207,7 +206,7 @@ class PtyProcess:
 
 
 def _group(pid: str, session: int) -> int | None:
-    """Of a living process in this session."""
+    """The group of a living process in this session; None for others."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as stat:
             state, _, group, its_session = stat.read().rpartition(b")")[2].split()[:4]

@@ -1,4 +1,4 @@
-"""The terminals of one Location, in memory. They end with it."""
+"""The terminals of one Location, in memory. They end when the Location closes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from holdfast.core.clock import Ids
-    from holdfast.core.pty.terminal import Attachment, Replay
+    from holdfast.core.pty.terminal import Attachment, TerminalReplay
     from holdfast.schema.location import Location
     from holdfast.schema.pty import PtySize
     from holdfast.schema.record import Record
@@ -34,9 +34,9 @@ FORCED = {"TERM": "xterm-256color", "OPENCODE_TERMINAL": "1"}
 class PtySettings(Frozen):
     shell: str | None = None
     external_paths: Literal["ask", "deny"] = "ask"
-    """Whoever may open a terminal may do anything in it, so nobody is asked; a host can deny all the same."""
+    """`ask` allows: a client that may open a terminal can do anything in it. A host can still set `deny`."""
     passed: tuple[str, ...] = ()
-    """Variables of the host that terminals get beyond the usual ones."""
+    """Host variables that terminals get in addition to the allow-list."""
 
 
 class Ptys:
@@ -49,7 +49,7 @@ class Ptys:
         announce: Callable[[Record], None],
         settings: Callable[[], PtySettings] = PtySettings,
     ) -> None:
-        """`environment` is the runtime's own; `settings` is asked at each creation."""
+        """`environment` is the runtime's own; `settings` is called at each creation."""
         self._location = location
         self._environment = environment
         self._ids = ids
@@ -62,7 +62,7 @@ class Ptys:
 
     @property
     def busy(self) -> bool:
-        """Whether a process runs: its Location is in use, though nobody may be looking."""
+        """Whether a process is running, so that the Location is in use even without clients."""
         return bool(self._processes)
 
     def create(
@@ -74,7 +74,7 @@ class Ptys:
         title: str | None = None,
         env: Mapping[str, str] | None = None,
     ) -> Pty:
-        """`env` goes over the host's variables and under the forced ones."""
+        """`env` overrides the host's variables, but not the forced ones."""
         if self._closed:
             raise PtyNotStarted("its Location was closed")
         if len(self._processes) >= RUNNING_LIMIT:
@@ -100,7 +100,7 @@ class Ptys:
         return terminal.info
 
     def working_directory(self, cwd: str | None) -> str:
-        """Where a terminal asked for with this `cwd` would start."""
+        """The directory in which a terminal with this `cwd` starts; raises PtyNotStarted."""
         if not cwd:
             return self._location.directory
         directory = os.path.normpath(os.path.join(self._location.directory, cwd))
@@ -111,7 +111,7 @@ class Ptys:
         return directory
 
     def list(self) -> tuple[Pty, ...]:
-        """In the order of their creation, exited ones included."""
+        """All terminals in order of creation, including exited ones."""
         return tuple(terminal.info for terminal in self._terminals.values())
 
     def get(self, id: str) -> Pty:
@@ -127,7 +127,7 @@ class Ptys:
         return terminal.info
 
     async def remove(self, id: str) -> None:
-        """Forgotten at once; returns when its processes have ended."""
+        """Remove it at once; returns when its processes have ended."""
         terminal = self._find(id)
         self._forget(id)
         await terminal.process.kill()
@@ -136,10 +136,10 @@ class Ptys:
         await self._find(id).process.write(text.encode("utf-8", "replace"))
 
     def attach(self, id: str, notify: Callable[[], None], *, cursor: int | None = None) -> Attachment:
-        """Raises PtyExited once there is nothing to follow; `replay` still has what was retained."""
+        """Raises PtyExited after the process ended; `replay` still returns the retained output."""
         return self._find(id).attach(cursor, notify)
 
-    def replay(self, id: str, cursor: int | None = None) -> Replay:
+    def replay(self, id: str, cursor: int | None = None) -> TerminalReplay:
         return self._find(id).replay(cursor)
 
     async def close(self) -> None:
@@ -187,7 +187,7 @@ class Ptys:
         return terminal
 
     def _inherited(self, settings: PtySettings) -> dict[str, str]:
-        """What the host's environment may give away. Somebody sits here, so answers for an absent person stay out."""
+        """The allowed host variables, without those for unattended commands."""
         found = child_environment(self._environment, passed=settings.passed)
         return {name: value for name, value in found.items() if name not in UNATTENDED or name in settings.passed}
 

@@ -1,9 +1,9 @@
-"""One terminal and those who watch it.
+"""One terminal and its attached clients.
 
 Invariants
-- An attachment is a cursor into the retained output, not a queue of its own: replay and what follows cannot overlap or
-  leave a gap, and a watcher who falls behind costs nothing.
-- Attaching takes its replay and its place in one step. Nobody who watches can hold the terminal up."""
+- An attachment is a cursor into the retained output, not a queue: replay and later output have no overlap and no gap,
+  and a slow client costs no memory.
+- Attaching reads the replay and sets the cursor in one step. A client cannot block the terminal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from holdfast.core.pty.errors import PtyExited
-from holdfast.core.pty.output import Output
+from holdfast.core.pty.output import TerminalOutput
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -29,28 +29,28 @@ log = logging.getLogger(__name__)
 
 
 class End(Frozen):
-    """Without a code when the terminal was removed under its watchers."""
+    """The end of the output; without a code if the terminal was removed while it ran."""
 
     exit_code: int | None = None
 
 
 class Behind(Frozen):
-    """Output between this cursor and what is retained was dropped before it was taken."""
+    """The client was too slow: output after this cursor is no longer retained."""
 
     cursor: int
 
 
-class Replay(NamedTuple):
+class TerminalReplay(NamedTuple):
     text: str
     cursor: int
-    """After the text."""
+    """The position after the text."""
 
 
 class Terminal:
     def __init__(self, info: Pty, process: PtyProcess) -> None:
         self.info = info
         self.process = process
-        self.output = Output()
+        self.output = TerminalOutput()
         self.end: End | None = None
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._attachments: dict[Attachment, None] = {}
@@ -66,16 +66,16 @@ class Terminal:
         self.finish(End(code))
 
     def finish(self, end: End) -> None:
-        """Once; later ends change nothing."""
+        """Only the first call has an effect."""
         if self.end is None:
             self.end = end
             self._notify()
             self._attachments.clear()
 
-    def replay(self, cursor: int | None) -> Replay:
-        """What is retained from a cursor on; all of it without one."""
+    def replay(self, cursor: int | None) -> TerminalReplay:
+        """The retained output from a cursor on; all of it without a cursor."""
         start = self.output.end if cursor == NO_REPLAY else self.output.place(cursor or 0)
-        return Replay(*self.output.read(start))
+        return TerminalReplay(*self.output.read(start))
 
     def attach(self, cursor: int | None, notify: Callable[[], None]) -> Attachment:
         if self.end is not None:
@@ -93,9 +93,9 @@ class Terminal:
 
 
 class Attachment:
-    """One watcher. `notify` is called when there may be something to take; one that raises is dropped, alone."""
+    """One client. `notify` is called when there may be new output; if it raises, the client is detached."""
 
-    def __init__(self, terminal: Terminal, replay: Replay, notify: Callable[[], None]) -> None:
+    def __init__(self, terminal: Terminal, replay: TerminalReplay, notify: Callable[[], None]) -> None:
         self._terminal = terminal
         self._notify = notify
         self._active = False
@@ -103,15 +103,15 @@ class Attachment:
         self.replay, self.cursor = replay
 
     def activate(self) -> None:
-        """From now on `take` goes on where the replay ended."""
+        """Start following: `take` continues where the replay ended."""
         if not self._active and not self._detached:
             self._active = True
-            self.replay = ""  # not held for as long as somebody watches
+            self.replay = ""  # release the memory
             if self._terminal.end is not None or self.cursor < self._terminal.output.end:
                 self.wake()
 
     def take(self, limit: int | None = None) -> str | End | Behind | None:
-        """The next output, at most `limit` units; None if there is none yet, an End once there will be none."""
+        """The next output, at most `limit` units; None if there is none yet, End if there will be none."""
         if not self._active or self._detached:
             return None
         output = self._terminal.output
@@ -121,7 +121,7 @@ class Attachment:
         return text or self._terminal.end
 
     async def write(self, text: str) -> None:
-        """Type into the terminal, at the pace at which it reads."""
+        """Send input to the terminal; waits if it does not read fast enough."""
         await self._terminal.process.write(text.encode("utf-8", "replace"))
 
     def detach(self) -> None:

@@ -1,4 +1,4 @@
-"""Which variables a process can be given."""
+"""Validates environment variables for a terminal."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 
 def check_variables(given: Any) -> dict[str, str]:
-    """The same as a dictionary of its own. Raises ValueError for what no process can be started with."""
+    """A copy as a dictionary. Raises ValueError for names or values that no process can have."""
     variables: dict[str, str] = msgspec.convert(dict(given), dict[str, str])
     for name, value in variables.items():
         if not name or "=" in name or "\0" in name:

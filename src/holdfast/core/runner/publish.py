@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from holdfast.core.clock import Clock, Ids
     from holdfast.core.event.log import EventLog
     from holdfast.core.runner.outbox import Outbox
-    from holdfast.core.tool.tool import ToolOutput
+    from holdfast.core.tool.tool import CallOutput
     from holdfast.llm.request import ProviderMetadata
     from holdfast.schema.ids import MessageID
     from holdfast.schema.location import Location
@@ -154,7 +154,7 @@ class TurnPublisher:
         for id in list(self._inputs):
             self._end_input(id)
 
-    def succeed(self, call_id: str, output: ToolOutput) -> None:
+    def succeed(self, call_id: str, output: CallOutput) -> None:
         if self.unsettled.pop(call_id, None) is not None:
             self._stage(
                 ev.ToolSuccess,

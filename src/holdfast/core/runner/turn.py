@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from holdfast.core.session.interrupt import Interrupt
     from holdfast.core.tool.builtin.authorize import Authorizer
     from holdfast.core.tool.registry import Materialized
-    from holdfast.core.tool.tool import ToolOutput
+    from holdfast.core.tool.tool import CallOutput
     from holdfast.llm.event import Event, ToolCall
     from holdfast.llm.pace import Pace
     from holdfast.llm.route.retry import Retry
@@ -306,7 +306,7 @@ class Turn:
                 log.error("tool %s failed (%s)", call.name, reference, exc_info=error)
                 publisher.fail_call(call.id, f"Tool execution failed: {type(error).__name__} ({reference})")
 
-    async def _execute(self, call: ToolCall) -> tuple[ToolOutput, list[Record]]:
+    async def _execute(self, call: ToolCall) -> tuple[CallOutput, list[Record]]:
         publisher = self._publisher
         assert publisher.message_id is not None
         context = ToolContext(self._of.session_id, self._of.agent, publisher.message_id, call.id)

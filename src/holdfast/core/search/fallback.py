@@ -1,5 +1,5 @@
-"""A search engine in plain Python for hosts without ripgrep. It is a program of its own, so that an expression which
-never ends can be killed; it prints what ripgrep would, in the order of paths."""
+"""A search engine in Python for hosts without ripgrep. A separate program, so that a search that never ends can be
+killed; it prints the same records as ripgrep, in path order."""
 
 from __future__ import annotations
 
@@ -45,17 +45,16 @@ def main(arguments: list[str]) -> int:
         for record in search_file(path, expression, explicit=query.name is not None):
             found = True
             _print(msgspec.json.encode(record) + b"\n")
-        # The next file may be the one that never ends.
+        # Flush now: the search of the next file may never end.
         sys.stdout.buffer.flush()
     _print(b'{"type":"summary"}\n')
     return 0 if found else 1
 
 
 class Rules(Frozen):
-    """What the ignore files of one kind say, the deepest directory first."""
+    """The ignore files of one kind, each with its directory, the deepest first."""
 
     files: tuple[tuple[str, IgnoreFile], ...] = ()
-    """Each with its directory."""
 
     def ignores(self, path: str, *, directory: bool) -> bool | None:
         for root, file in self.files:
@@ -70,7 +69,7 @@ class Ignored(Frozen):
     in_repository: bool
 
     def below(self, directory: str) -> Ignored:
-        """With the ignore files of this directory added; a repository begins anew with git's own."""
+        """Add the ignore files of this directory. At the root of a repository, git's rules from outside are dropped."""
         kinds = dict(self.kinds)
         in_repository = self.in_repository
         if os.path.exists(os.path.join(directory, ".git")):
@@ -91,7 +90,7 @@ class Ignored(Frozen):
 
 
 def walk(hidden: bool) -> Iterator[str]:
-    """Files below the working directory, by their relative paths. Links are not followed."""
+    """Relative paths of files below the working directory. Does not follow links."""
     here = os.getcwd()
     ignored = Ignored({}, in_repository=False)
     ancestors = [here]
@@ -145,7 +144,7 @@ def search_file(path: str, expression: re.Pattern[str], *, explicit: bool) -> It
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         data = data.decode("utf-16", "replace").encode()
     elif not explicit and b"\0" in data:
-        # What follows a zero byte is no text; with one near the beginning, nothing is.
+        # Search only the lines before the first NUL; none if it is near the beginning.
         zero = data.index(b"\0")
         data = b"" if zero < SNIFF_BYTES else data[: data.rindex(b"\n", 0, zero) + 1 if b"\n" in data[:zero] else 0]
     offset = 0

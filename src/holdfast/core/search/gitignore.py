@@ -1,8 +1,8 @@
-"""Ignore files, read and matched as git does it.
+"""Parses and matches ignore files as git does.
 
-A pattern becomes a regular expression over bytes: git compares bytes, so `?` is one byte and a set has ranges of bytes.
-The literal beginning of a pattern is compared first, and only what follows it is a glob, because `**` counts as a whole
-name at the beginning of that rest too (`a**/b` finds `ax/y/b`)."""
+A pattern becomes a regular expression over bytes: git compares bytes, so `?` is one byte and sets are byte ranges. The
+literal prefix of a pattern is compared first and only the rest is a glob, because `**` at the start of that rest also
+counts as a whole name (`a**/b` matches `ax/y/b`)."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ CLASSES = {
 class Pattern(NamedTuple):
     expression: re.Pattern[bytes]
     ignores: bool
-    """False for a pattern with `!`, which takes back what earlier ones ignore."""
+    """False for a pattern with `!`, which negates earlier ones."""
     directories_only: bool
     names: bool
-    """Without a slash it is compared with the last name of a path alone."""
+    """A pattern without a slash is compared with the last component only."""
 
 
 class IgnoreFile:
@@ -45,7 +45,7 @@ class IgnoreFile:
         self._patterns = tuple(_patterns(content))[::-1]
 
     def ignores(self, path: bytes, *, directory: bool) -> bool | None:
-        """The verdict on a path relative to this file's directory; None: it has no say."""
+        """Whether a path relative to this file's directory is ignored; None if no pattern matches."""
         name = path.rpartition(b"/")[2]
         for pattern in self._patterns:
             if pattern.directories_only and not directory:
@@ -71,7 +71,7 @@ def _patterns(content: bytes) -> Iterator[Pattern]:
 
 
 def _without_trailing_spaces(line: bytes) -> bytes:
-    """A space after a backslash stays, and so do other kinds of white space."""
+    """Keeps spaces after a backslash, and other kinds of white space."""
     end = position = 0
     while position < len(line):
         byte = line[position : position + 1]
@@ -90,14 +90,14 @@ def _expression(glob: bytes) -> bytes:
 
 
 class _Translation:
-    """Of one glob, from left to right."""
+    """Translates one glob from left to right."""
 
     def __init__(self, glob: bytes) -> None:
         self._glob = glob
         self._at = 0
 
     def expression(self) -> bytes | None:
-        """None: it can match nothing."""
+        """None if the glob cannot match anything."""
         parts: list[bytes] = []
         while self._at < len(self._glob):
             part = self._next()
@@ -132,7 +132,7 @@ class _Translation:
         return rb".*" if whole_name else rb"[^/]*"
 
     def _set(self) -> bytes | None:
-        """A set never matches a slash. One without an end matches nothing, and neither does an unknown class."""
+        """A set never matches a slash. A set without an end or with an unknown class matches nothing."""
         negated = self._peek() in (b"!", b"^")
         self._at += negated
         members: list[bytes] = []
@@ -169,7 +169,7 @@ class _Translation:
         return byte if byte != b"\\" else self._take() or None
 
     def _class_name(self) -> bytes | None:
-        """Of `[:name:]`, after its first bracket; None if it is an ordinary bracket."""
+        """The name in `[:name:]`, after the first bracket; None if it is an ordinary bracket."""
         if self._peek() != b":":
             return None
         end = self._glob.find(b"]", self._at + 1)
@@ -189,5 +189,5 @@ class _Translation:
 
 
 def _range(first: bytes, last: bytes) -> bytes:
-    """Empty, and so no member, if it runs backwards."""
+    """Empty if the range is reversed."""
     return re.escape(first) + b"-" + re.escape(last) if first <= last else b""

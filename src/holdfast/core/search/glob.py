@@ -1,9 +1,9 @@
-"""Globs as ripgrep reads them, matched in linear time: `*` and `?` within one part of a path, `**` across parts,
-`[…]`, `{a,b}`. A glob without a slash is about the file's name, one with a slash about its whole path.
+"""Globs with ripgrep's syntax, matched in linear time: `*` and `?` within one path component, `**` across components,
+`[…]`, `{a,b}`. A glob without a slash matches the file name, one with a slash the whole path.
 
 Invariants
-- Names that begin with a dot are matched only by a part that begins with one, unless `dots` are wanted.
-- Once a star has found the first place for what follows it, no later place is tried: that one is always as good."""
+- Names that begin with a dot match only components that begin with one, unless `dots` is set.
+- After a star, only the first match of what follows is tried: a later one can never succeed where the first fails."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Glob:
             if form.startswith(("!", "/")) or ".." in form.split("/"):
                 raise InvalidGlob("it must be relative, without `..` and without `!` at its beginning")
         self.hidden = any(part.startswith(".") for form in forms for part in form.split("/"))
-        """Whether it selects hidden files."""
+        """Whether the glob can match hidden files."""
         self._expression = re.compile("|".join(f"(?:{_translate(form, dots)})" for form in forms), re.DOTALL)
 
     def matches(self, path: str) -> bool:
-        """A path relative to where the search began, with forward slashes."""
+        """`path` is relative to the searched directory."""
         return self._expression.fullmatch(path) is not None
 
 
@@ -40,7 +40,7 @@ def _translate(form: str, dots: bool) -> str:
         parts.insert(0, "**")
     if parts[-1:] == ["**"]:
         parts.append("*")
-    # Between two `**` stands a run of parts with a fixed count: the first place where it fits is good enough.
+    # Between two `**` is a fixed number of components: its first match is sufficient.
     runs: list[list[str]] = [[]]
     for part in parts:
         if part == "**":
@@ -62,7 +62,7 @@ _STAR = "*"
 
 
 def _part(part: str, dots: bool) -> str:
-    """One part of a path; stars are lazy and final, except the last one, which takes what the end leaves."""
+    """Translate one path component. Stars are lazy and atomic, except the last one."""
     tokens = _tokens(part)
     dot = "" if dots or part.startswith(".") else r"(?!\.)"
     if _STAR not in tokens:
@@ -110,7 +110,7 @@ def _class(negated: str, body: str) -> str:
 
 
 def _alternatives(pattern: str) -> list[str]:
-    """Every way to choose from its braces."""
+    """Expand the braces of a pattern."""
     forms, finished = [pattern], []
     while forms:
         form = forms.pop()

@@ -1,4 +1,4 @@
-"""The engine's stream of JSON records, read into bounded matches as it arrives."""
+"""Parses the search engine's stream of JSON records into bounded matches."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Submatch(NamedTuple):
 
 
 class Match(NamedTuple):
-    """Positions are bytes: `offset` of the line in the file, those of submatches in the line."""
+    """Positions are in bytes: `offset` of the line in the file, positions of submatches in the line."""
 
     path: str
     line: int
@@ -39,17 +39,17 @@ class Match(NamedTuple):
 
     @property
     def order(self) -> tuple[list[str], int]:
-        """As the engine walks: part by part of the path, then by line."""
+        """Sort key in the engine's order: by path components, then by line."""
         return self.path.split("/"), self.line
 
 
 class MatchReader:
-    """A sink for a process. It answers False once it has `most` matches or has read too much to hold."""
+    """An output sink for `Processes.run`. Returns False once it has `most` matches or `most_bytes` of text."""
 
     def __init__(self, keep: Callable[[str], bool], most: int, most_bytes: int) -> None:
         self.matches: list[Match] = []
         self.complete = False
-        """Whether the engine came to its end; it says so whether or not it had trouble on the way."""
+        """Whether the engine printed its summary, which it does at the end, even after errors."""
         self.enough = False
         self._keep = keep
         self._most = most
@@ -98,7 +98,7 @@ class MatchReader:
         return self._kept[path]
 
 
-class _Text(msgspec.Struct):
+class _EngineText(msgspec.Struct):
     text: str | None = None
     bytes: str | None = None
 
@@ -109,21 +109,21 @@ class _Text(msgspec.Struct):
 
 
 class _Submatch(msgspec.Struct):
-    match: _Text
+    match: _EngineText
     start: int
     end: int
 
 
-class _Data(msgspec.Struct):
-    path: _Text
-    lines: _Text
+class _MatchData(msgspec.Struct):
+    path: _EngineText
+    lines: _EngineText
     line_number: int
     absolute_offset: int
     submatches: list[_Submatch]
 
 
 class _Record(msgspec.Struct):
-    data: _Data
+    data: _MatchData
 
 
 _MATCH = b'{"type":"match"'
@@ -146,7 +146,7 @@ def _match(record: bytes) -> Match | None:
 
 
 class _Overlong:
-    """A record that is not held as a whole: its beginning, and the place of the match when it comes by."""
+    """A record that is too long to keep: only its beginning and the match position are kept."""
 
     def __init__(self, beginning: bytes) -> None:
         self._beginning = beginning
@@ -163,12 +163,12 @@ class _Overlong:
         head = _HEAD.match(self._beginning)
         if head is None or self._place is None:
             return None
-        path = msgspec.json.decode(head[1], type=_Text).decode()
+        path = msgspec.json.decode(head[1], type=_EngineText).decode()
         text = _beginning_of(head[2] == b"bytes", self._beginning[head.end() :])
         return Match(_relative(path), int(self._place[1]), int(self._place[2]), _line(text), ())
 
 
-# A quote inside the engine's strings is always escaped, so neither can be forged by what is in a file.
+# Quotes inside the engine's strings are escaped, so file content cannot imitate these patterns.
 _HEAD = pattern(
     rb'\{"type":"match","data":\{"path":(\{"(?:text|bytes)":"(?:[^"\\]|\\.)*"\}),"lines":\{"(text|bytes)":"'
 )
@@ -178,9 +178,9 @@ _BASE64 = pattern(rb"(?:[A-Za-z0-9+/]{4}|[A-Za-z0-9+/]{2,3}={1,2})*")
 
 
 def _beginning_of(is_base64: bool, encoded: bytes) -> str:
-    """As much as is needed of a string whose end is missing."""
+    """Decode the available part of a string whose end is missing."""
     if is_base64:
-        # The line may be short after all, and the record long by its submatches.
+        # The line may be short: submatches can make the record long.
         quads = _BASE64.match(encoded, 0, 8 * LINE_CHARACTERS)
         assert quads is not None
         return base64.b64decode(quads[0]).decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""What an engine is asked."""
+"""The query for a search engine."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import msgspec
 
 
 class Query(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One run of an engine in a directory. Without a pattern it lists files."""
+    """One search in a directory. Without a pattern, files are listed."""
 
     pattern: str | None = None
     name: str | None = None
-    """Only this file of the directory."""
+    """Search only this file of the directory."""
     hidden: bool = False
     ordered: bool = False
     names: str | None = None
-    """A glob for file names that the engine may use to look at fewer files."""
+    """A glob for file names, with which the engine can skip files."""

@@ -1,9 +1,9 @@
-"""Searching a directory: files by a glob, newest first; lines by a regular expression, in the order of their paths.
+"""Searches a directory: files by a glob, newest first; lines by a regular expression, in path order.
 
 Invariants
-- The engine decides what is ignored; a caller's glob is applied to what it found, so it only ever narrows.
-- A result does not depend on the engine's threads. A search with very many matches is begun again in path order, where
-  the first of them come at once."""
+- The engine decides what is ignored; the caller's glob filters its results, so it never adds files.
+- Results do not depend on the engine's threads. A search with very many matches is repeated in path order, which gives
+  the first matches quickly."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from holdfast.core.process.process import Ended, Processes
+    from holdfast.core.process.process import Processes, ProcessExit
     from holdfast.core.search.glob import Glob
     from holdfast.core.search.match import Match
 
@@ -43,21 +43,21 @@ class SearchFailed(Exception):
     """The engine could not search at all."""
 
 
-class Files(NamedTuple):
+class FileResults(NamedTuple):
     paths: list[str]
     total: int
     partial: bool
-    """Whether time ran out before everything was looked at."""
+    """Whether the search timed out."""
 
 
-class Lines(NamedTuple):
+class LineResults(NamedTuple):
     matches: list[Match]
     cut: bool
     partial: bool
 
 
 class Search:
-    """`ripgrep` is the binary's path, or None for the Python engine."""
+    """Runs ripgrep, or the Python engine if `ripgrep`, the path of the binary, is None."""
 
     def __init__(
         self,
@@ -72,12 +72,12 @@ class Search:
         self._ripgrep = ripgrep
         self._timeout = timeout
 
-    async def files(self, directory: Path, glob: Glob, limit: int) -> Files:
+    async def files(self, directory: Path, glob: Glob, limit: int) -> FileResults:
         reader = _FileReader(directory, glob, limit)
         ended, error = await self._run(Query(hidden=glob.hidden), directory, reader)
         if ended.cause == "exit" and ended.code not in (0, 1) and not reader.seen:
             raise SearchFailed(error)
-        return Files(reader.newest(), reader.total, ended.cause == "timeout")
+        return FileResults(reader.newest(), reader.total, ended.cause == "timeout")
 
     async def lines(
         self,
@@ -88,8 +88,8 @@ class Search:
         name: str | None = None,
         include: str | None = None,
         keep: Callable[[str], bool],
-    ) -> Lines:
-        """`keep` is asked once per file with matches."""
+    ) -> LineResults:
+        """`keep` is called once per file with matches and tells whether to return them."""
         query = Query(pattern=pattern, name=name, hidden=True, names=_file_names(include))
         reader = MatchReader(keep, MOST_RESULTS, MOST_BYTES)
         ended = await self._match(query, directory, reader)
@@ -98,9 +98,9 @@ class Search:
             ended = await self._match(msgspec.structs.replace(query, ordered=True), directory, reader)
         matches = sorted(reader.matches, key=lambda match: match.order)
         cut = len(matches) > limit or reader.enough
-        return Lines(matches[:limit], cut, ended.cause == "timeout")
+        return LineResults(matches[:limit], cut, ended.cause == "timeout")
 
-    async def _match(self, query: Query, directory: Path, reader: MatchReader) -> Ended:
+    async def _match(self, query: Query, directory: Path, reader: MatchReader) -> ProcessExit:
         ended, error = await self._run(query, directory, reader)
         if ended.cause == "exit" and not (reader.complete or reader.enough):
             if re.search(r"regex parse error|error parsing|regex could not|compiled regex exceeds", error):
@@ -108,7 +108,7 @@ class Search:
             raise SearchFailed(error.strip() or f"it ended with code {ended.code}")
         return ended
 
-    async def _run(self, query: Query, directory: Path, reader: Callable[[bytes], bool]) -> tuple[Ended, str]:
+    async def _run(self, query: Query, directory: Path, reader: Callable[[bytes], bool]) -> tuple[ProcessExit, str]:
         command = _fallback(query) if self._ripgrep is None else _ripgrep(self._ripgrep, query, directory)
         errors = Capture(ERROR_BYTES)
         try:
@@ -126,7 +126,7 @@ class Search:
 
 
 def find_ripgrep(environment: Mapping[str, str]) -> str | None:
-    """The one that was installed with this package, else one on the path. Nothing is ever fetched."""
+    """The binary installed with this package, or one in PATH. Never downloads it."""
     beside = which("rg", os.path.dirname(sys.executable))
     return beside or which("rg", environment.get("PATH"))
 
@@ -138,7 +138,7 @@ def _ripgrep(binary: str, query: Query, directory: Path) -> Sequence[str]:
     if query.hidden:
         command.append("--hidden")
     if query.names is not None:
-        # A type narrows what ignore rules leave; a glob would overrule them.
+        # `--type` respects ignore rules; `--glob` would override them.
         command += [f"--type-add=named:{query.names}", "--type=named"]
     if query.ordered:
         command.append("--sort=path")
@@ -154,12 +154,12 @@ def _fallback(query: Query) -> Sequence[str]:
 
 
 def _file_names(include: str | None) -> str | None:
-    """The glob, if it is about names alone and means the same to the engine."""
+    """The glob, if it matches names only and has the same meaning in the engine."""
     return include if include is not None and re.fullmatch(r"[\w.*?{},-]+", include) else None
 
 
 class _FileReader:
-    """A sink for NUL-separated paths that keeps the newest."""
+    """An output sink for NUL-separated paths that keeps the newest files."""
 
     def __init__(self, directory: Path, glob: Glob, limit: int) -> None:
         self.seen = 0

@@ -1,10 +1,10 @@
-"""What must be allowed before a command may run, and which approvals could be kept for the next time.
+"""Computes the permission resources that a shell command needs, and the approvals that can be saved.
 
-Every simple command is one resource, so `git status *` says nothing about what follows a semicolon. Beside the text as
-it is written stands its plain form, so that a rule against `rm *` also meets `"rm" -r`, `/bin/rm` and `X=1 rm`.
+Every simple command is one resource, so `git status *` does not cover what follows a semicolon. Each is listed as
+written and in a normalised form, so that a rule for `rm *` also matches `"rm" -r`, `/bin/rm` and `X=1 rm`.
 
 Invariants
-- What is approved for good, unless a person chooses more, is this one text and no other: not its parts, not a pattern.
+- Unless the user chooses more, a saved approval covers exactly this text: not its parts, and no pattern.
 - The resources of a command are bounded in number and in size."""
 
 from __future__ import annotations
@@ -35,39 +35,39 @@ WRAPPERS = {
     **dict.fromkeys(_PLAIN_WRAPPERS.split(), 0),
     **dict.fromkeys(("chroot", "chrt", "flock", "setarch", "taskset", "timeout"), 1),
 }
-"""Commands that run their arguments as a command, and how many operands come before it."""
+"""Commands that run their arguments as a command, and the number of operands before it."""
 ASSIGNING = frozenset({"doas", "env", "sudo", "time"})
-"""Those of them that take assignments first, to variables of any name."""
+"""Wrappers that accept variable assignments before the command."""
 
-OBEYING = frozenset({"ed", "ex", "mysql", "psql", "sqlite3", "ssh"})
-"""Commands that carry out what they read."""
-PROGRAMMED = frozenset({"awk", "gawk", "sed"})
-FINAL = frozenset({"dd", "find", "mkfs", "rm", "rsync", "shred"})
-ANYTHING = SHELLS | EVALUATORS | DECLARATIONS | WRAPPERS.keys() | OBEYING | PROGRAMMED | FINAL
-"""A prefix of one of these, or of an interpreter, would approve anything, or what cannot be taken back."""
+READS_COMMANDS = frozenset({"ed", "ex", "mysql", "psql", "sqlite3", "ssh"})
+"""Programs that execute commands from their input."""
+SCRIPTED = frozenset({"awk", "gawk", "sed"})
+DESTRUCTIVE = frozenset({"dd", "find", "mkfs", "rm", "rsync", "shred"})
+NO_PREFIX = SHELLS | EVALUATORS | DECLARATIONS | WRAPPERS.keys() | READS_COMMANDS | SCRIPTED | DESTRUCTIVE
+"""No prefix pattern is offered for these and for interpreters: it would approve arbitrary or destructive commands."""
 READABLE_DEVICES = frozenset({"/dev/null", "/dev/stdin"})
 
 
 class Approval(NamedTuple):
     resources: tuple[str, ...]
-    """All of them must be allowed."""
+    """All must be allowed."""
     save: tuple[str, ...]
-    """What may be approved for good: this command as a whole first, then patterns that cover more."""
+    """Approvals that can be saved: the exact command first, then broader patterns."""
 
 
 def approval(script: Script) -> Approval:
     digest = hashlib.sha256(script.text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-    inner = [wrapped(one.words) for one in script.commands]
+    inner = [nested_commands(one.words) for one in script.commands]
     started = [words for found in inner if found is not None for words in found]
     resources = list(dict.fromkeys(_resources(script, started)))
     if sum(map(len, resources)) > MOST_CHARACTERS:
         resources = []
-    obeyed = script.fed and any(
-        _name(words) in OBEYING for words in (*(one.words for one in script.commands), *started)
+    runs_input = script.has_inline_input and any(
+        _name(words) in READS_COMMANDS for words in (*(one.words for one in script.commands), *started)
     )
-    opaque = script.opaque or obeyed or None in inner or not 0 < len(resources) <= MOST_RESOURCES
+    opaque = script.opaque or runs_input or None in inner or not 0 < len(resources) <= MOST_RESOURCES
     if opaque:
-        # No pattern but `*` matches all of these lines: none other matches the digest.
+        # Only the pattern `*` matches all of these, because of the digest.
         resources = [script.text, *resources[:MOST_RESOURCES], f"{OPAQUE}{digest}"]
     whole = f"{EXACT}{digest}" if _NOT_LITERAL.search(script.text) else script.text
     prefixes = () if opaque else filter(None, map(_prefix, script.commands))
@@ -86,14 +86,14 @@ def _resources(script: Script, started: Sequence[Sequence[Word]]) -> Iterator[st
 
 
 def _is_readable(target: Word) -> bool:
-    """Whether opening it does nothing else. In bash `/dev/tcp/host/port` is a connection; other devices act as well."""
+    """Whether opening the file has no side effect. In bash `/dev/tcp/host/port` connects; other devices act too."""
     if target.value is None:
         return target.source.startswith("<(")
     return not target.value.startswith("/dev") or target.value in READABLE_DEVICES
 
 
-def wrapped(words: Sequence[Word]) -> list[Sequence[Word]] | None:
-    """The commands that these words start in their turn, each with its own; None if they cannot be told."""
+def nested_commands(words: Sequence[Word]) -> list[Sequence[Word]] | None:
+    """The commands that this command starts, recursively; None if they are unknown."""
     found: list[Sequence[Word]] = []
     waiting = [words]
     while waiting:
@@ -109,7 +109,7 @@ def wrapped(words: Sequence[Word]) -> list[Sequence[Word]] | None:
 
 
 def _behind(wrapper: str, words: Sequence[Word]) -> Sequence[Word]:
-    """The command that a wrapper runs, or the option that would have to be understood first."""
+    """The words of the command that a wrapper runs; they begin with an option if it has one that is not understood."""
     start = 1
     while wrapper in ASSIGNING and start < len(words) and "=" in (words[start].value or words[start].source):
         start += 1
@@ -120,7 +120,7 @@ def _behind(wrapper: str, words: Sequence[Word]) -> Sequence[Word]:
 
 
 def _executed(words: Sequence[Word]) -> Iterator[Sequence[Word]]:
-    """What `find` runs: the words between `-exec` and its end."""
+    """The commands that `find` runs: the words between `-exec` and its terminator."""
     start: int | None = None
     for index, word in enumerate(words):
         if start is None and word.value in ("-exec", "-execdir", "-ok", "-okdir"):
@@ -141,7 +141,7 @@ def _forms(command: SimpleCommand) -> Iterator[str]:
 
 
 def _plain(words: Sequence[Word]) -> str:
-    """One blank between words, no path before the name, no quotes in the words that say what it does."""
+    """The normalised form: single spaces, the name without its path, and no quotes in the subcommand words."""
     if not words:
         return ""
     if words[0].value is None:
@@ -153,17 +153,18 @@ def _plain(words: Sequence[Word]) -> str:
 
 
 def _prefix(command: SimpleCommand) -> str | None:
-    """The words that say what it does, if they are all there and say it plainly; an option among them would not."""
+    """A pattern for the command and subcommand words; None if they are incomplete, contain an option, or are not
+    literal."""
     values = [word.value or "" for word in command.words]
     beginning = values[: arity(values)]
     if command.assignments or not beginning or len(beginning) < arity(values):
         return None
     name = _name(command.words)
-    if name in ANYTHING or is_interpreter(name) or not all(map(_PLAIN_WORD.fullmatch, beginning)):
+    if name in NO_PREFIX or is_interpreter(name) or not all(map(_PLAIN_WORD.fullmatch, beginning)):
         return None
     return " ".join([*beginning, "*"])
 
 
 _PLAIN_WORD = pattern(r"[\w./:@+][\w./:@+-]*")
-# As a saved approval such a text would be a pattern for more than itself, or stand for another command.
+# A saved approval of such a text would match other texts too.
 _NOT_LITERAL = pattern(rf"[*?]|\A{EXACT}")

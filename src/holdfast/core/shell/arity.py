@@ -1,4 +1,5 @@
-"""How many words of a command say what it does: `git status` takes two, `npm run build` three, most take one."""
+"""The number of words that identify a command with its subcommand: `git status` has two, `npm run build` three, most
+commands one."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ _LONGEST = max(map(len, _WORDS))
 
 
 def arity(words: Sequence[str]) -> int:
-    """By the longest beginning that the table knows."""
+    """Uses the longest known prefix of the words."""
     for size in range(_LONGEST, 0, -1):
         if (count := _WORDS.get(tuple(words[:size]))) is not None:
             return count

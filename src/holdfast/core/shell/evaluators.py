@@ -1,4 +1,4 @@
-"""Commands that run, or evaluate, text which is not part of the script that starts them."""
+"""Recognises commands that run or evaluate text from outside the parsed script."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ EVALUATORS = frozenset(
     setopt shopt source su trap unsetopt watch
     """.split()  # noqa: SIM905 - a list of words reads best as words
 )
-"""Commands whose arguments are shell text, or change how the shell reads or finds what comes after them."""
+"""Commands whose arguments are shell code, or that change how the shell parses or finds later commands."""
 INTERPRETERS = frozenset({"bun", "deno", "lua", "node", "perl", "php", "python", "ruby", "tclsh"})
-"""Without a program to run they read one."""
+"""Without a file argument they read a program from their input."""
 DECLARATIONS = frozenset({"declare", "export", "getopts", "local", "read", "readonly", "typeset", "unset", "wait"})
-"""Commands whose arguments are names of variables, in which bash evaluates a subscript."""
+"""Commands whose arguments are variable names, in which bash evaluates subscripts."""
 
 
 def evaluates(words: Sequence[Word]) -> bool:
-    """Whether this runs text that is not part of the script, or a program whose name cannot be read."""
+    """Whether the command runs text from outside the script, or a program with an unknown name."""
     if not words:
         return False
     name = words[0].value
@@ -41,12 +41,12 @@ def evaluates(words: Sequence[Word]) -> bool:
     if name in ("test", "["):
         return not _is_plain_test(arguments)
     if name == "printf":
-        # `-v name` assigns.
+        # `printf -v name` assigns a variable.
         return not arguments or arguments[0].value is None or arguments[0].value.startswith("-")
     if name == "set":
         return not all(_SET_OPTION.fullmatch(word.value or "") for word in arguments)
     if name in SHELLS:
-        # As good as any program while it runs a file; told `-c`, or nothing, it runs text from elsewhere.
+        # Running a script file is like running any program; with `-c` or no argument it runs other text.
         first = next((word.value for word in arguments if word.value is None or not word.value.startswith("+")), None)
         return first is None or first.startswith(("-", "/dev/", "/proc/"))
     if is_interpreter(name):
@@ -59,18 +59,18 @@ def evaluates(words: Sequence[Word]) -> bool:
 
 
 def is_interpreter(name: str) -> bool:
-    """Whatever its version."""
+    """Whether it is an interpreter, of any version."""
     return name.rstrip("0123456789.") in INTERPRETERS
 
 
 def has_subscript(value: str) -> bool:
-    """Where a shell takes text for the name of a variable, it runs the substitutions in its subscript."""
+    """Whether a subscript in the text has a substitution. A shell that reads the text as a variable name runs it."""
     _, bracket, rest = value.partition("[")
     return bool(bracket) and ("$(" in rest or "`" in rest)
 
 
 def _is_plain_test(arguments: Sequence[Word]) -> bool:
-    """Whether the operators are known, and none of them takes the name of a variable."""
+    """Whether all operators are known and none takes a variable name."""
     values = [word.value for word in arguments]
     if "-v" in values or "-R" in values:
         return False

@@ -1,13 +1,11 @@
-"""A shell command taken apart: the simple commands in it, wherever they stand, what they are redirected into, and
-whether there may be more to it than that.
+"""Parses a shell command into its simple commands, redirections, and whether it may do more than these show.
 
-This is no complete shell grammar. It is the part of the language that dash and bash read in the same way, written as a
-list of what is accepted. Any other text makes the script opaque.
+The grammar covers only the part of the language that dash and bash parse alike. Any other text makes the script opaque.
 
 Invariants
-- Unless a script is opaque, every simple command that a shell would run for it is in `commands`, every file that it
-  would open by a redirection is in `outputs` or `inputs`, and nothing else in it sets a variable that has a meaning.
-- Text above a limit is opaque. Reading takes time in proportion to the length."""
+- Unless a script is opaque, every simple command that a shell would run is in `commands`, every file that a redirection
+  would open is in `outputs` or `inputs`, and nothing else sets a variable that affects shells or programs.
+- Text above a limit is opaque. Parsing takes linear time."""
 
 from __future__ import annotations
 
@@ -28,13 +26,14 @@ LOOP_VARIABLES = frozenset(
     w word x y z
     """.split()  # noqa: SIM905 - a list of words reads best as words
 )
-"""Names without a meaning to shells and programs. A `for` loop sets its variable unasked, so `PATH` must not be one."""
+"""Variable names that no shell or program interprets. A `for` loop may only set these: setting `PATH`, for example,
+would change which programs run."""
 
 
 def parse(command: str) -> Script:
     if len(command) > LONGEST_BYTES or len(command.encode("utf-8", "surrogatepass")) > LONGEST_BYTES:
         return Script(command, tuple(guessed_commands(command, MOST_COMMANDS)), opaque=True)
-    found = _Found()
+    found = _ScriptParts()
     parser = _Parser(Cursor(command), found)
     try:
         if _UNREADABLE.search(command) is not None:
@@ -48,7 +47,7 @@ def parse(command: str) -> Script:
         tuple(found.commands),
         tuple(found.outputs),
         tuple(found.inputs),
-        found.fed,
+        found.has_inline_input,
         opaque=found.opaque or any(map(_is_opaque, found.commands)),
     )
 
@@ -57,12 +56,12 @@ def _is_opaque(command: SimpleCommand) -> bool:
     return evaluates(command.words) or any(has_subscript(word.value or "") for word in command.words)
 
 
-class _Found:
+class _ScriptParts:
     def __init__(self) -> None:
         self.commands: list[SimpleCommand] = []
         self.outputs: list[Word] = []
         self.inputs: list[Word] = []
-        self.fed = False
+        self.has_inline_input = False
         self.opaque = False
 
 
@@ -73,8 +72,8 @@ class _HereDocument(Frozen):
 
 
 class _Parser:
-    def __init__(self, cursor: Cursor, found: _Found, level: int = 0, *, nested: bool = False) -> None:
-        """`nested` is the inside of a substitution, which older shells search for its end without parsing it."""
+    def __init__(self, cursor: Cursor, found: _ScriptParts, level: int = 0, *, nested: bool = False) -> None:
+        """`nested`: inside a substitution, whose end older shells find without parsing it."""
         self._cursor = cursor
         self._found = found
         self._level = level
@@ -82,11 +81,10 @@ class _Parser:
         self._words = WordReader(cursor, self._read_substitution)
         self._heredoc: _HereDocument | None = None
         self.begun = 0
-        """Where the latest simple command begins."""
+        """The start of the last simple command."""
 
     def commands(self, *ends: str) -> str:
-        """Read commands up to the first of `ends`, step over it and return it. An empty string is the end of the
-        text."""
+        """Read commands up to the first of `ends`, consume it and return it. An empty string is the end of the text."""
         self._level += 1
         if self._level > DEEPEST:
             raise Unclear
@@ -116,10 +114,8 @@ class _Parser:
                 case _:
                     self._simple()
 
-    # -- between commands ----------------------------------------------------------------------------------------
-
     def _skip_separators(self) -> None:
-        """Which of them it is makes no difference: any may or may not run what follows."""
+        """All separators are treated alike: what follows may or may not run."""
         cursor = self._cursor
         while True:
             self._skip_lines()
@@ -144,8 +140,8 @@ class _Parser:
                     return
 
     def _redirect_both(self) -> None:
-        """`&>file` redirects both outputs in bash. In dash `&` ends the command, and words behind the file are the next
-        one."""
+        """`&>file` redirects both outputs in bash. In dash `&` ends the command, and words after the file are the next
+        command."""
         self._cursor.take(_BLANKS)
         self._add_output(self._words.read())
         self._expect_command_end()
@@ -154,8 +150,6 @@ class _Parser:
         self._cursor.take(_BLANKS)
         if self._cursor.peek() not in _COMMAND_END:
             raise Unclear
-
-    # -- compound commands ---------------------------------------------------------------------------------------
 
     def _compound(self, reserved: str) -> None:
         match reserved:
@@ -183,7 +177,7 @@ class _Parser:
     def _subshell(self) -> None:
         self._cursor.position += 1
         if self._cursor.peek() == "(":
-            raise Unclear  # arithmetic, to some shells
+            raise Unclear  # some shells read it as arithmetic
         self.commands(")")
         self._after_compound()
 
@@ -223,8 +217,6 @@ class _Parser:
             self._cursor.take(_BLANKS)
         self._expect_command_end()
 
-    # -- simple commands -----------------------------------------------------------------------------------------
-
     def _simple(self) -> None:
         cursor, found = self._cursor, self._found
         self.begun = start = cursor.position
@@ -261,7 +253,7 @@ class _Parser:
         redirection = cursor.take(_REDIRECTION)
         if redirection is None:
             if cursor.take(_DESCRIPTOR) is not None:
-                raise Unclear  # one with two digits is an argument to dash
+                raise Unclear  # dash reads a number with two digits as an argument
             return False
         operator = redirection[1]
         cursor.take(_BLANKS)
@@ -270,7 +262,7 @@ class _Parser:
             return True
         target = self._words.read()
         if operator == "<<<":
-            self._found.fed = True
+            self._found.has_inline_input = True
         elif operator in ("<&", ">&") and _OPEN_DESCRIPTOR.fullmatch(target.source) is not None:
             pass
         elif operator in ("<", "<&"):
@@ -286,14 +278,12 @@ class _Parser:
     def _read_substitution(self, cursor: Cursor) -> None:
         _Parser(cursor, self._found, self._level, nested=True).commands(")")
 
-    # -- here-documents ------------------------------------------------------------------------------------------
-
     def _begin_heredoc(self, *, indented: bool) -> None:
         delimiter = self._cursor.take(_DELIMITER)
         rest = _REST_OF_LINE.match(self._cursor.text, self._cursor.position)
         if delimiter is None or rest is None or (self._nested and (not delimiter[1] or ")" in rest[0])):
             raise Unclear
-        self._found.fed = True
+        self._found.has_inline_input = True
         self._heredoc = _HereDocument(delimiter[2], bool(delimiter[1]), indented)
 
     def _read_heredoc(self, heredoc: _HereDocument) -> None:
@@ -313,9 +303,9 @@ class _Parser:
 
 _NOT_FILES = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"})
 _COMMAND_END = frozenset(("", "\n", ";", "&", "|", ")", "#"))
-# Control characters, halves of characters, and what a shell in another encoding would take for a part of a character.
+# Control characters, surrogates, and sequences that a shell in another encoding would read as one character.
 _UNREADABLE = pattern(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]|[^\x00-\x7f][\\`]")
-# Elsewhere than behind a blank, a continued line joins the words around it.
+# A line continuation separates words only after a blank; elsewhere it joins them.
 _BLANKS = pattern(r"(?:[ \t]+(?:\\\n|[ \t])*+)?")
 _COMMENT = pattern(r"#[^\n]*+")
 _SEPARATOR = pattern(r"&&|\|\||\|(?!&)|&|;(?![;&])")
@@ -338,8 +328,8 @@ _REDIRECTION = pattern(r"[0-9]?(<<<|<<-|<<|<>|<&|<(?!\()|>>|>&|>\||>(?!\())")
 _DESCRIPTOR = pattern(r"[0-9]+(?=[<>])")
 _OPEN_DESCRIPTOR = pattern(r"[0-9]|-")
 _DELIMITER = pattern(r"(['\"]?)([A-Za-z0-9_][A-Za-z0-9_.-]*+)\1(?![^ \t\n;&|)<>])")
-# Nothing that could carry the line on, nor a second here-document.
+# No quote or escape that could continue the line, and no second here-document.
 _REST_OF_LINE = pattern(r"[^'\"`\\(<#\n]*+\n")
 _LINE = pattern(r"([^\n]*+)(?:\n|(?<=[^\n])\Z)")
-# What a shell that only looks for the closing parenthesis of a substitution would count.
+# Characters that matter to shells that find the end of a substitution without parsing it.
 _MARKED = pattern(r"['\"`()\\]")

@@ -1,4 +1,4 @@
-"""Commands in text that the grammar does not accept: a guess, good for rules that deny, never for those that allow."""
+"""Guesses the commands in text that the grammar does not accept. Used to match deny rules, never allow rules."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from holdfast.core.shell.script import SimpleCommand, Word
 from holdfast.schema.pattern import pattern
 
 LONGEST_GUESS = 128 * 1024
-"""Longer than any command that can be started."""
+"""Longer than the system's limit for one argument."""
 
 
 def guessed_commands(text: str, most: int) -> list[SimpleCommand]:

@@ -1,12 +1,12 @@
-"""Which directories outside the working directory a command names: advice for the person who approves it, never a
-check, for a command can reach any file without naming it."""
+"""Finds directories outside the working directory that a command names. Advice for the person who approves it, not a
+security check: a command can access files without naming them."""
 
 from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING
 
-from holdfast.core.filesystem.location_path import below
+from holdfast.core.filesystem.canonical import contains
 from holdfast.core.shell.grammar import LONGEST_BYTES
 from holdfast.schema.pattern import pattern
 
@@ -21,17 +21,17 @@ LONGEST_PATH = 4096
 
 
 def external_directories(script: Script, workdir: Path, home: str) -> tuple[str, ...]:
-    """In the order of their mention, each once. Of an opaque script only the beginning is searched."""
+    """In order of appearance, without duplicates. Only the beginning of an opaque script is searched."""
     found: dict[str, None] = {}
     for text, is_directory in (*_mentions(script), *(_tokens(script.text) if script.opaque else ())):
         path = _absolute(text, home)
-        if path is not None and not below(path, str(workdir)):
+        if path is not None and not contains(str(workdir), path):
             found[path if is_directory else os.path.dirname(path)] = None
     return tuple(found)[:MOST_DIRECTORIES]
 
 
 def _mentions(script: Script) -> Iterator[tuple[str, bool]]:
-    """What may be a path, and whether it must be a directory then."""
+    """Words that may be paths, and whether they must be directories."""
     for one in script.commands:
         enters = bool(one.words) and one.words[0].value in ("cd", "pushd")
         for word in one.words[1:]:
@@ -48,7 +48,7 @@ def _unquoted(word: Word) -> str:
 
 
 def _tokens(text: str) -> Iterator[tuple[str, bool]]:
-    """For what the grammar cannot read."""
+    """Words of text that the grammar does not accept."""
     for token in _TOKEN.findall(text[:LONGEST_BYTES]):
         yield token.rstrip(";,|&").strip("\"'"), False
 

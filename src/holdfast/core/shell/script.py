@@ -1,4 +1,4 @@
-"""What is known about a shell command after it was read."""
+"""The result of parsing a shell command."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from holdfast.schema.frozen import Frozen
 class Word(Frozen):
     source: str
     value: str | None
-    """What the shell makes of it; None if that is known only when it runs."""
+    """The word after quote removal; None if an expansion decides it at run time."""
 
 
 class SimpleCommand(Frozen):
     source: str
-    """As it is written, with assignments before it and without redirections."""
+    """The text with assignments and without redirections."""
     assignments: tuple[Word, ...]
     words: tuple[Word, ...]
-    """The name and its arguments; none for a statement that only assigns."""
+    """The name and its arguments; empty if the command only assigns variables."""
 
 
 class Script(Frozen):
     text: str
     commands: tuple[SimpleCommand, ...] = ()
     outputs: tuple[Word, ...] = ()
-    """Files that something is redirected into."""
+    """Files that output is redirected to."""
     inputs: tuple[Word, ...] = ()
-    fed: bool = False
-    """Whether text of the script is the input of one of its commands."""
+    has_inline_input: bool = False
+    """Whether a here-document or here-string is the input of a command."""
     opaque: bool = False
-    """Whether it may do more than its commands and outputs say."""
+    """Whether it may do more than the other fields show."""

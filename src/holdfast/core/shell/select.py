@@ -1,4 +1,4 @@
-"""Which shell runs a command, and which one a terminal opens."""
+"""Selects the shell that runs commands, and the shell of a terminal."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 STANDARD = "/bin/sh"
 LOGIN = frozenset({"bash", "dash", "fish", "ksh", "sh", "zsh"})
 OTHER_LANGUAGE = frozenset({"fish", "nu"})
-"""Shells in which a POSIX command means something else, or nothing."""
+"""Shells that do not understand POSIX commands."""
 
 
 class TerminalShell(Frozen):
     path: str
     login: bool
-    """Whether it knows `-l`."""
+    """Whether it supports `-l`."""
 
 
 def command_shell(configured: str | None, environment: Mapping[str, str]) -> str:
-    """For `<shell> -c <command>`. What does not resolve, or speaks another language, gives way to the standard one."""
+    """The shell for `<shell> -c <command>`: the configured one, or `/bin/sh` if that is missing or not POSIX."""
     found = _resolve(configured, environment)
     return STANDARD if found is None or name_of(found) in OTHER_LANGUAGE else found
 

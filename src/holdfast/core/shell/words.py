@@ -1,7 +1,7 @@
-"""Words of a shell command: quotes, escapes, expansions and substitutions.
+"""Parses the words of a shell command: quotes, escapes, expansions and substitutions.
 
-Only what dash and bash read in the same way is accepted; anything else raises `Unclear`. Commands inside a
-substitution are handed to a callback, so that a word is never accepted with commands in it that nobody has seen."""
+Only syntax that dash and bash parse alike is accepted; anything else raises `Unclear`. Commands inside a substitution
+are passed to a callback, so that no command in a word is overlooked."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Cursor:
         return self.text[self.position : self.position + count]
 
     def take(self, expression: re.Pattern[str]) -> re.Match[str] | None:
-        """Step over what matches here."""
+        """Consume a match at the current position."""
         found = expression.match(self.text, self.position)
         if found is not None:
             self.position = found.end()
@@ -39,7 +39,7 @@ class Cursor:
 
 class WordReader:
     def __init__(self, cursor: Cursor, read_commands: Callable[[Cursor], None]) -> None:
-        """`read_commands` reads the commands of a substitution at the cursor and steps over the `)` behind them."""
+        """`read_commands` reads the commands of a substitution at the cursor and consumes the closing `)`."""
         self._cursor = cursor
         self._read_commands = read_commands
 
@@ -53,8 +53,8 @@ class WordReader:
         return Word(cursor.text[start : cursor.position], value)
 
     def read_quoted(self, end: str) -> str | None:
-        """Text in which only `$` and `\\` have a meaning, up to `end`: the rest of a double-quoted string, or with an
-        empty `end` a line of a here-document. Returns its value."""
+        """Read text in which only `$` and `\\` are special, up to `end`: the rest of a double-quoted string, or a line
+        of a here-document if `end` is empty. Returns its value."""
         cursor = self._cursor
         parts: list[str | None] = []
         while cursor.peek() != end:
@@ -78,9 +78,9 @@ class WordReader:
             self._read_commands(cursor)
             return None
         if (braced := cursor.take(_BRACED)) is not None:
-            # With anything else in the same word, brace expansion could join a `$` to what makes an expansion of it.
+            # Only literal text may be in the same word: brace expansion could join a `$` with a name.
             if cursor.peek() in ("<", ">"):
-                raise Unclear  # `{name}>file` assigns to the variable
+                raise Unclear  # `{name}>file` assigns a variable
             return None if _EXPANDING.search(braced[0]) else braced[0]
         parts: list[str | None] = []
         while cursor.peek() not in _WORD_END:
@@ -137,16 +137,16 @@ _QUOTED = pattern(r'[^"\\$`]+')
 _LINE = pattern(r"[^\\$`]+")
 _QUOTED_ESCAPE = pattern(r"\\([^\n])")
 _ESCAPABLE = frozenset('"\\$`')
-# A substitution in the old form is read twice, and its escapes with it: only without quotes, escapes and expansions.
+# Backquoted commands are unescaped before parsing, so quotes, escapes and expansions are not accepted in them.
 _BACKQUOTED = pattern(r"`([^`'\"\\$#<>()\n]*+)`")
-# A lone dollar sign stands for itself where nothing follows that could make more of it.
+# A dollar sign is literal if nothing follows that could make it an expansion.
 _LONE_DOLLAR = pattern(r"\$(?=[ \t\n|);]|\Z)")
-# zsh takes a bracket behind a name for a subscript. Text in the form of `$$(…)` is not left to luck.
+# zsh reads a bracket after a name as a subscript; `$$(…)` is ambiguous.
 _VARIABLE = pattern(r"\$(?:[A-Za-z_][A-Za-z0-9_]*+(?!\[)|[0-9@*#?$!-](?![({\[]))")
-# Without operators that assign, evaluate, or expand a value once more.
+# Excludes operators that assign, evaluate, or expand a value again.
 _PARAMETER = pattern(
     r"\$\{(?:#?[A-Za-z_][A-Za-z0-9_]*+|[0-9]++|[@*?]|"
     r"(?:[A-Za-z_][A-Za-z0-9_]*+|[0-9]++)(?::?[-+]|%%?|##?)[A-Za-z0-9_./:,@%+=~*?-]*+)\}"
 )
-# Names in arithmetic are evaluated again and again, and in bash the subscripts in their values run substitutions.
+# Names in arithmetic are evaluated recursively, and bash runs substitutions in subscripts of their values.
 _NUMBERS = pattern(r"\$\(\([0-9 \t+*/%-]*+\)\)")

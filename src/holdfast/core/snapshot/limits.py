@@ -1,9 +1,9 @@
-"""Which files belong to a snapshot, decided before git reads any of them.
+"""Limits of snapshots: which files are excluded, decided before git reads them.
 
 Invariants
-- A file above the limit is neither read nor stored, nor touched by a revert: what was left out of a tree is recorded
-  beside it, and counts as unchanged.
-- The number of files that git is given is bounded."""
+- A file above the limit is not read, stored or reverted: files excluded from a tree are recorded next to it and count
+  as unchanged.
+- The number of files passed to git is bounded."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-LEFT_OUT = 1_000
-"""Files that may be left out of one tree: git compares every path with each of them."""
+MOST_EXCLUDED = 1_000
+"""The maximum number of excluded files per tree: git compares every path with each of them."""
 SETTINGS = "holdfast.snapshot"
 ENTRY_COUNT = slice(8, 12)
-"""Of an index file: how many entries it has, after the signature and the version."""
+"""The bytes of an index file with its number of entries."""
 
 
 class SnapshotLimits(Frozen):
     file_bytes: int = 16 * 1024 * 1024
-    """Larger files are left out."""
+    """Larger files are excluded."""
     files: int = 100_000
     """A project with more files has no snapshots."""
 
@@ -36,20 +36,22 @@ class TooMuch(Exception):
     """The project is too large for snapshots; the text says in what way, and which setting changes it."""
 
 
-def left_out(worktree: Path, changed: Iterable[str], limits: SnapshotLimits) -> list[str]:
-    """Of paths that are new or changed, those that are too large. Sparse files count with their full size, which is
-    what git would read. Raises TooMuch."""
+def files_too_large(worktree: Path, changed: Iterable[str], limits: SnapshotLimits) -> list[str]:
+    """The paths in `changed` that are too large. Sparse files count with their full size, which git would read. Raises
+    TooMuch."""
     paths = sorted(set(changed))
     if len(paths) > limits.files:
         raise TooMuch(f"more than {limits.files} of its files are new or changed ({SETTINGS}.files)")
     found = [path for path in paths if _size(worktree / path) > limits.file_bytes]
-    if len(found) > LEFT_OUT:
-        raise TooMuch(f"more than {LEFT_OUT} files are larger than {limits.file_bytes} bytes ({SETTINGS}.file_bytes)")
+    if len(found) > MOST_EXCLUDED:
+        raise TooMuch(
+            f"more than {MOST_EXCLUDED} files are larger than {limits.file_bytes} bytes ({SETTINGS}.file_bytes)"
+        )
     return found
 
 
 def check_entries(index: Path, limits: SnapshotLimits) -> None:
-    """Raises TooMuch when the index has more entries than a snapshot may have files."""
+    """Raises TooMuch if the index has more entries than the limit."""
     try:
         with open(index, "rb") as file:
             count = int.from_bytes(file.read(ENTRY_COUNT.stop)[ENTRY_COUNT], "big")
@@ -59,8 +61,8 @@ def check_entries(index: Path, limits: SnapshotLimits) -> None:
         raise TooMuch(f"it has {count} files, more than {limits.files} ({SETTINGS}.files)")
 
 
-class LeftOut:
-    """What was left out of each tree, one file per tree. The same tree may be taken several times: all count."""
+class ExcludedFiles:
+    """The files excluded from each tree, stored in one file per tree. Repeated captures of a tree add up."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -87,5 +89,5 @@ def _size(path: Path) -> int:
     try:
         status = path.lstat()
     except OSError:
-        return 0  # gone, or nobody may look: git says so itself
+        return 0  # missing or inaccessible: git reports it
     return status.st_size if stat.S_ISREG(status.st_mode) else 0

@@ -1,13 +1,14 @@
-"""Trees of a project's files, in a git directory of our own: the user's repository and index are never touched.
+"""Snapshots of a project's files as git trees in a git directory of our own; the user's repository and index are never
+touched.
 
 Invariants
-- A tree is content: taking one changes no file, and two equal states give the same tree.
-- Every path that is restored lies inside the worktree; git itself refuses anything else.
-- Nothing of the repository's or the user's configuration is read: no filter runs and no line ending changes, so that
-  what is restored is byte for byte what was there. Repositories below the worktree are no part of a tree.
-- The store is shared by every Location and process that works on the project; an index is not.
-- Taking a tree is bounded in file size, number of files and time; a project beyond that has no snapshots, and a person
-  is told."""
+- Capturing a tree changes no file, and equal states give the same tree.
+- Restored paths are inside the worktree; git refuses others.
+- The repository's and the user's configuration are not read: no filter runs and no line ending changes, so files are
+  restored byte for byte. Nested repositories are not part of a tree.
+- The store is shared by all Locations and processes of the project; an index is not.
+- A capture is bounded in file size, number of files and time; a project beyond the limits has no snapshots, and a
+  diagnostic says so."""
 
 from __future__ import annotations
 
@@ -22,10 +23,10 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.core.process.git import Git, GitFailed, literal, names
+from holdfast.core.process.git import Git, GitFailed, literal_pathspecs, split_nul
 from holdfast.core.process.git_directory import create_git_directory
 from holdfast.core.snapshot.errors import Operation, SnapshotError
-from holdfast.core.snapshot.limits import LeftOut, SnapshotLimits, TooMuch, check_entries, left_out
+from holdfast.core.snapshot.limits import ExcludedFiles, SnapshotLimits, TooMuch, check_entries, files_too_large
 from holdfast.core.snapshot.selection import select_files
 from holdfast.schema.pattern import pattern
 
@@ -39,25 +40,25 @@ if TYPE_CHECKING:
 PATCH_LIMIT = 256 * 1024
 PATCHES_LIMIT = 4 * 1024 * 1024
 PATCHED_FILES = 500
-"""Of one comparison: the files after that are counted and not shown."""
+"""How many files of a comparison get a patch; the others only get line counts."""
 FROM_INPUT = ("--pathspec-from-file=-", "--pathspec-file-nul")
 PATCH = ("diff-tree", "-p", "--no-renames", "--no-ext-diff", "--no-textconv")
-TAKE_IN = ("update-index", "--add", "--remove", "--replace", "-z", "--stdin")
-LEAVE_OUT = ("update-index", "--force-remove", "-z", "--stdin")
+ADD_TO_INDEX = ("update-index", "--add", "--remove", "--replace", "-z", "--stdin")
+REMOVE_FROM_INDEX = ("update-index", "--force-remove", "-z", "--stdin")
 UNUSABLE_FILES = 8
-"""Files that may fail while they are taken in, because they are being written at that moment."""
+"""How many files may fail in one capture, because they are being written at that moment."""
 KEPT_INDEX = "kept-index"
-"""What git knows of the files, for the next process."""
+"""The index file that the next process starts from."""
 OLD_INDEX = "index"
-"""The same of earlier versions, which recorded repositories below."""
+"""The index file of earlier versions, which included nested repositories."""
 ATTRIBUTES = "* -text !filter !ident !working-tree-encoding\n"
-"""In our git directory: they outweigh those of the project, and leave content as it is."""
+"""Attributes in our git directory; they override the project's and disable all conversions."""
 GITLINK = b"160000"
 LEFT_SECONDS = 24 * 60 * 60
-"""After which an index that nobody used was left by a process that died."""
+"""An unused index older than this was left by a killed process."""
 SLOW_SECONDS = 5.0
 SLOW_CAPTURES = 2
-"""In a row that failed or were given up after SLOW_SECONDS; then there are no more."""
+"""After so many consecutive captures that failed or were cancelled after SLOW_SECONDS, snapshots are disabled."""
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +73,7 @@ class FileChange(NamedTuple):
 
 
 class Snapshots:
-    """Of one project, for one Location. Its captures take turns."""
+    """The snapshots of one project, for one Location. Captures and restores run one at a time."""
 
     def __init__(
         self,
@@ -90,9 +91,9 @@ class Snapshots:
         self._turn = asyncio.Lock()
         self._ready = False
         self._tree: str | None = None
-        """Of the index as it is."""
+        """The tree of the current index; None if unknown."""
         self._limits = limits
-        self._left_out = LeftOut(self._store / "left-out")
+        self._left_out = ExcludedFiles(self._store / "left-out")
         self._slow = 0
         self._off: SnapshotLimits | None = None
         """The limits that the project exceeds."""
@@ -100,11 +101,11 @@ class Snapshots:
 
     @property
     def possible(self) -> bool:
-        """Without a repository there is no saying which files matter. Other limits are another chance."""
+        """Whether snapshots are available: they need a repository, and limits that the project did not exceed."""
         return self._available and self._off != self._limits()
 
     def diagnostics(self) -> tuple[Diagnostic, ...]:
-        """Why this project has no snapshots, as far as this process or an earlier one has found out."""
+        """Why this project has no snapshots, as found by this process or an earlier one."""
         from holdfast.core.diagnostic import Diagnostic
 
         try:
@@ -113,7 +114,7 @@ class Snapshots:
             return ()
 
     async def capture(self) -> str:
-        """The tree of everything that git does not ignore and can read, right now, without files that are too large."""
+        """The tree of all current files that are readable, not ignored and not too large."""
         async with self._turn:
             limits, began = self._limits(), time.monotonic()
             try:
@@ -135,13 +136,13 @@ class Snapshots:
             return self._tree
 
     async def files(self, before: str, after: str) -> list[str]:
-        """Paths that differ, relative to the worktree. What was left out of either tree counts as unchanged."""
+        """Paths that differ, relative to the worktree. Files excluded from either tree count as unchanged."""
         out = await self._git("files", "diff-tree", "-r", "-z", "--no-renames", "--name-only", before, after)
         hidden = await asyncio.to_thread(self._left_out.of, before, after)
-        return [name for name in names(out) if name not in hidden]
+        return [name for name in split_nul(out) if name not in hidden]
 
     async def diff(self, before: str, after: str, paths: Sequence[str]) -> list[FileChange]:
-        """Of these paths, those that differ."""
+        """The changes of those paths that differ."""
         if not paths:
             return []
         asked = set(paths)
@@ -164,7 +165,7 @@ class Snapshots:
         return changes
 
     async def restore(self, tree: str, paths: Sequence[str]) -> None:
-        """Bring these files back to what they were in the tree; those it does not have are removed."""
+        """Restore these files from the tree; files that are not in the tree are removed."""
         if not paths:
             return
         async with self._turn:
@@ -175,33 +176,33 @@ class Snapshots:
             below = {os.fsdecode(path) for kind, _, path in entries if kind.startswith(GITLINK)}
             known = {os.fsdecode(path) for _, _, path in entries}
             below |= await asyncio.to_thread(self._left_out.of, tree)
-            paths = [path for path in paths if path not in below]  # repositories were recorded by an earlier version
+            paths = [path for path in paths if path not in below]  # earlier versions recorded nested repositories
             present = [path for path in paths if path in known]
             if present:
-                await self._git("restore", "checkout", tree, *FROM_INPUT, given=as_input(present))
+                await self._git("restore", "checkout", tree, *FROM_INPUT, stdin=pathspec_input(present))
             for path in paths:
                 if path not in known:
                     await asyncio.to_thread(self._remove, path)
 
     def close(self) -> None:
-        """What git knows of the files' times spares the next process from reading them all."""
+        """Keep the index: with its file times the next process does not have to read all files."""
         if self._index.exists():
             os.replace(self._index, self._store / KEPT_INDEX)
 
     async def _patch(self, before: str, after: str, path: str) -> str:
-        patch = await self._git("diff", *PATCH, before, after, "--", *literal([path]))
+        patch = await self._git("diff", *PATCH, before, after, "--", *literal_pathspecs([path]))
         return patch.decode("utf-8", "replace") if len(patch) <= PATCH_LIMIT else ""
 
     def _remove(self, path: str) -> None:
         target = self._worktree / path
-        # The folder is resolved, the name is not: a link is removed, never what it points to.
+        # Only the folder is resolved: a link is removed itself, not its target.
         folder = target.parent.resolve()
         if folder != self._worktree and self._worktree not in folder.parents:
             raise SnapshotError("restore", f"{path} leads outside the project")
         try:
             (folder / target.name).unlink(missing_ok=True)
         except (IsADirectoryError, NotADirectoryError):
-            return  # something else is in its place, or in its folder's: it is gone
+            return  # replaced by a directory, or its folder by a file: already gone
         except OSError as error:
             raise SnapshotError("restore", f"{path}: {error.strerror}") from error
 
@@ -224,7 +225,7 @@ class Snapshots:
         self._ready = True
 
     def _create(self) -> None:
-        """Beside its place, and then there at once: another Location or process may be doing the same."""
+        """Create the store under a temporary name and rename it, because other processes may do the same."""
         import shutil
 
         self._store.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -234,7 +235,7 @@ class Snapshots:
             os.rename(draft, self._store)
         except OSError:
             shutil.rmtree(draft, ignore_errors=True)
-            if not (self._store / "HEAD").exists():  # half of one, by a process that died
+            if not (self._store / "HEAD").exists():  # incomplete, left by a killed process
                 create_git_directory(self._store)
 
     def _write_attributes(self) -> None:
@@ -244,33 +245,33 @@ class Snapshots:
             path.write_text(ATTRIBUTES, encoding="ascii")
 
     def _remove_leftovers(self) -> None:
-        """Losing one that is in use costs its owner another look at all files, no more."""
+        """Remove old index files. If one is in use, its owner only has to read all files again."""
         for left in self._store.glob("index.*"):
             with suppress(OSError):
                 if left.stat().st_mtime < time.time() - LEFT_SECONDS:
                     left.unlink()
 
     async def _update_index(self, limits: SnapshotLimits) -> list[str]:
-        """Bring the index up to date; the files that were too large for that. Raises TooMuch."""
+        """Update the index; returns the files that were too large. Raises TooMuch."""
         selection = await select_files(partial(self._git, "capture"), self._worktree)
-        large = await asyncio.to_thread(left_out, self._worktree, selection.changed, limits)
+        large = await asyncio.to_thread(files_too_large, self._worktree, selection.changed, limits)
         hidden = frozenset(large)
         changed = [path for path in selection.changed if path not in hidden]
-        if selection.gone or changed or not self._index.exists():
+        if selection.deleted or changed or not self._index.exists():
             self._tree = None
-        if selection.gone:
-            await self._git("capture", *LEAVE_OUT, given=separated(selection.gone))
+        if selection.deleted:
+            await self._git("capture", *REMOVE_FROM_INDEX, stdin=nul_terminated(selection.deleted))
         if changed:
-            await self._take_in(changed)
+            await self._add_to_index(changed)
             check_entries(self._index, limits)
         return large
 
-    async def _take_in(self, paths: Sequence[str]) -> None:
-        """git stops at a file that fails; the others are taken in without it."""
+    async def _add_to_index(self, paths: Sequence[str]) -> None:
+        """git stops at a file that fails; retry without that file."""
         left = dict.fromkeys(paths)
         for attempt in range(UNUSABLE_FILES + 1):
             try:
-                await self._git("capture", *TAKE_IN, given=separated(left))
+                await self._git("capture", *ADD_TO_INDEX, stdin=nul_terminated(left))
                 return
             except SnapshotError as error:
                 failed = _FAILED.search(error.message)
@@ -297,7 +298,7 @@ class Snapshots:
     def _problem_file(self) -> Path:
         return self._store / "problem"
 
-    async def _git(self, operation: Operation, *arguments: str, given: bytes = b"") -> bytes:
+    async def _git(self, operation: Operation, *arguments: str, stdin: bytes = b"") -> bytes:
         try:
             return await self._runner.run(
                 *arguments,
@@ -305,7 +306,7 @@ class Snapshots:
                 work_tree=self._worktree,
                 index=self._index,
                 settings=self._settings,
-                given=given,
+                stdin=stdin,
             )
         except GitFailed as error:
             raise SnapshotError(operation, str(error)) from error
@@ -314,12 +315,12 @@ class Snapshots:
 _FAILED = pattern(r"^fatal: Unable to process path (.+)$", re.MULTILINE)
 
 
-def as_input(paths: Sequence[str]) -> bytes:
-    """Exactly these paths for FROM_INPUT; as arguments, many of them would be more than a command line holds."""
-    return b"\0".join(map(os.fsencode, literal(paths)))
+def pathspec_input(paths: Sequence[str]) -> bytes:
+    """Exactly these paths as input for FROM_INPUT: too many would not fit into a command line."""
+    return b"\0".join(map(os.fsencode, literal_pathspecs(paths)))
 
 
-def separated(paths: Iterable[str]) -> bytes:
+def nul_terminated(paths: Iterable[str]) -> bytes:
     return b"".join(os.fsencode(path) + b"\0" for path in paths)
 
 
@@ -329,9 +330,9 @@ def _with(command: tuple[str, ...], *options: str) -> tuple[str, ...]:
 
 def _pairs(out: bytes) -> dict[str, str]:
     words = [word for word in out.split(b"\0") if word]
-    names = {b"A": "added", b"D": "deleted"}
+    kinds = {b"A": "added", b"D": "deleted"}
     return {
-        os.fsdecode(path): names.get(kind[:1], "modified") for kind, path in zip(words[::2], words[1::2], strict=False)
+        os.fsdecode(path): kinds.get(kind[:1], "modified") for kind, path in zip(words[::2], words[1::2], strict=False)
     }
 
 

@@ -1,10 +1,10 @@
-"""Carrying uncommitted changes from one checkout to another: captured, applied there, and only then discarded here.
+"""Moves uncommitted changes from one checkout to another: capture, apply there, then discard here.
 
 Invariants
-- The user's index is left as it is in both places, and nothing of the repository's configuration is read: git works
-  in a git directory of ours, which finds the repository's objects.
-- Filters do not run, so a changed file that passes through one cannot be carried; that is said, and nothing is moved.
-- Repositories below the directory stay where they are."""
+- The user's index is unchanged in both places, and the repository's configuration is not read: git works in a git
+  directory of our own that reads the repository's objects.
+- Filters do not run, so a changed file with a filter cannot be moved; then the transfer fails and nothing is moved.
+- Nested repositories are not moved."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from holdfast.core.process.git import Git, GitFailed, literal, names
+from holdfast.core.process.git import Git, GitFailed, literal_pathspecs, split_nul
 from holdfast.core.process.git_directory import scratch_git_directory
 from holdfast.core.project.repository import head_commit, repository_at
 from holdfast.core.snapshot.errors import TransferError
 from holdfast.core.snapshot.selection import select_files
-from holdfast.core.snapshot.snapshot import FROM_INPUT, LEAVE_OUT, TAKE_IN, as_input, separated
+from holdfast.core.snapshot.snapshot import ADD_TO_INDEX, FROM_INPUT, REMOVE_FROM_INDEX, nul_terminated, pathspec_input
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ UNFILTERED = ("unspecified", "unset")
 
 
 class Changes(Frozen):
-    """Everything below a directory that differs from the last commit, untracked files included."""
+    """All differences from the last commit below a directory, including untracked files."""
 
     root: Path
     patch: bytes
@@ -47,21 +47,21 @@ class Changes(Frozen):
 
 async def capture(git: Git, root: Path, directory: Path) -> Changes:
     below = os.path.relpath(directory, root)
-    spec = literal(["" if below == "." else below])
+    spec = literal_pathspecs(["" if below == "." else below])
     repository = repository_at(root)
     try:
         with _scratch(git, repository) as run:
             head = await _read_head(git, repository, run)
             selection = await select_files(run, root, spec)
             await _refuse_filtered(run, selection.known)
-            if selection.gone:
-                await run(*LEAVE_OUT, given=separated(selection.gone))
+            if selection.deleted:
+                await run(*REMOVE_FROM_INDEX, stdin=nul_terminated(selection.deleted))
             if selection.changed:
-                await run(*TAKE_IN, given=separated(selection.changed))
+                await run(*ADD_TO_INDEX, stdin=nul_terminated(selection.changed))
             compare = ("diff-index", "--cached", "--no-renames", "--ignore-submodules=all", head)
             patch = await run(*compare, "--binary", "-p", "--no-ext-diff", "--no-textconv", "--", *spec)
-            added = names(await run(*compare, "--diff-filter=A", "-z", "--name-only", "--", *spec))
-            changed = names(await run(*compare, "--diff-filter=a", "-z", "--name-only", "--", *spec))
+            added = split_nul(await run(*compare, "--diff-filter=A", "-z", "--name-only", "--", *spec))
+            changed = split_nul(await run(*compare, "--diff-filter=a", "-z", "--name-only", "--", *spec))
     except (GitFailed, OSError) as error:
         raise TransferError("capture", str(directory), str(error)) from error
     return Changes(root, patch, tuple(added), tuple(changed))
@@ -73,7 +73,7 @@ async def apply(git: Git, changes: Changes, root: Path) -> None:
     try:
         with scratch_git_directory() as folder:
             command = ("apply", "--binary", "--whitespace=nowarn")
-            await git.run(*command, git_dir=folder, work_tree=root, given=changes.patch)
+            await git.run(*command, git_dir=folder, work_tree=root, stdin=changes.patch)
     except (GitFailed, OSError) as error:
         raise TransferError("apply", str(root), str(error)) from error
 
@@ -84,7 +84,7 @@ async def discard(git: Git, changes: Changes) -> None:
         if changes.changed:
             with _scratch(git, repository) as run:
                 head = await _read_head(git, repository, run)
-                await run("checkout", head, *FROM_INPUT, given=as_input(changes.changed))
+                await run("checkout", head, *FROM_INPUT, stdin=pathspec_input(changes.changed))
         for path in changes.added:
             await asyncio.to_thread((changes.root / path).unlink, missing_ok=True)
     except (GitFailed, OSError) as error:
@@ -93,27 +93,27 @@ async def discard(git: Git, changes: Changes) -> None:
 
 @contextmanager
 def _scratch(git: Git, repository: Repository) -> Iterator[Run]:
-    """Runs git on the files of a worktree, with an index of its own that begins as a copy of the user's: what git knows
-    of the files' times spares reading them all, and running filters to see that nothing changed."""
+    """A function that runs git on the worktree with a copy of the user's index. Its file times avoid reading all files,
+    and running filters to see that nothing changed."""
     with repository.scratch() as folder:
         _copy_index(repository.git_directory / "index", folder / "index")
         yield partial(git.run, git_dir=folder, work_tree=repository.root, index=folder / "index")
 
 
 async def _read_head(git: Git, repository: Repository, run: Run) -> str:
-    """The index becomes that of the last commit."""
+    """Set the index to the last commit and return the commit."""
     if (head := await head_commit(git, repository)) is None:
         raise GitFailed(NO_COMMIT)
     try:
         await run("read-tree", "-m", head)
-    except GitFailed:  # a merge that is not finished, or an index in two parts: begin with an empty one
+    except GitFailed:  # an unfinished merge or a split index: start with an empty index
         await run("read-tree", "--empty")
         await run("read-tree", head)
     return head
 
 
 async def _refuse_filtered(run: Run, paths: Iterable[str]) -> None:
-    listed = names(await run("check-attr", "-z", "--stdin", "filter", given=separated(sorted(paths))))
+    listed = split_nul(await run("check-attr", "-z", "--stdin", "filter", stdin=nul_terminated(sorted(paths))))
     for path, value in zip(listed[::3], listed[2::3], strict=True):
         if value not in UNFILTERED:
             raise GitFailed(FILTERED.format(path, value))

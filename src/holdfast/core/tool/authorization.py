@@ -1,4 +1,4 @@
-"""The permissions of a Location, as its tools ask for them."""
+"""Asks the Location's permissions on behalf of a tool call."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from holdfast.core.tool.tool import ToolContext
 
 
-class Authorization:
+class PermissionAuthorizer:
+    """The `Authorizer` of a Location: turns a refusal into a failure that the model reads."""
+
     def __init__(self, permissions: Permissions) -> None:
         self._permissions = permissions
 

@@ -1,5 +1,5 @@
-"""How a tool's types meet JSON: a schema for the model, strict decoding of what it sent, validated encoding of what
-came out. Structs, dataclasses, TypedDicts and anything else that msgspec knows; pydantic models; plain JSON Schemas."""
+"""Converts between a tool's types and JSON: a schema for the model, strict decoding of the input, validated encoding of
+the output. Supports every type msgspec supports, pydantic models and bare JSON Schemas."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ class Unencodable(Mismatch):
 
 
 class JsonSchema(Frozen, eq=False):
-    """In place of a type, for tools that come with a schema of their own. Their values stay plain JSON."""
+    """A JSON Schema in place of a Python type. Values stay JSON values: dict, list, str, numbers."""
 
     schema: dict[str, Any]
 
 
-class Codec(Frozen):
+class JsonCodec(Frozen):
     schema: dict[str, Any]
     decode: Callable[[Any], Any]
-    """From JSON to the type; raises `Mismatch`."""
+    """Converts a JSON value to the type; raises `Mismatch`."""
     encode: Callable[[Any], Any]
-    """From what an executor returned to JSON that fits the type; raises `Mismatch`."""
+    """Converts an executor's return value to JSON that fits the schema; raises `Mismatch`."""
 
 
-def codec_of(kind: Any) -> Codec:
-    """Raises TypeError for a type that JSON cannot describe."""
+def codec_of(kind: Any) -> JsonCodec:
+    """Raises TypeError for a type that has no JSON Schema."""
     if isinstance(kind, JsonSchema):
         return _of_schema(kind.schema)
     if isinstance(kind, type) and hasattr(kind, "model_validate_json"):
@@ -49,15 +49,15 @@ def codec_of(kind: Any) -> Codec:
     return _of_type(kind)
 
 
-def plain(value: Any) -> Any:
-    """The value as JSON has it; raises `Unencodable`."""
+def json_value(value: Any) -> Any:
+    """Convert to dict, list, str, int, float, bool or None; raises `Unencodable`."""
     try:
-        return msgspec.to_builtins(value, str_keys=True, enc_hook=_foreign)
+        return msgspec.to_builtins(value, str_keys=True, enc_hook=_encode_pydantic)
     except (TypeError, ValueError, RecursionError) as error:
         raise Unencodable(str(error)) from error
 
 
-def _of_type(kind: Any) -> Codec:
+def _of_type(kind: Any) -> JsonCodec:
     schema = schema_of(kind)
 
     def decode(value: Any) -> Any:
@@ -66,20 +66,20 @@ def _of_type(kind: Any) -> Codec:
         except msgspec.ValidationError as error:
             raise Mismatch(_hinted(str(error), null="got `null`" in str(error))) from error
 
-    # A constructor of msgspec checks nothing, so what an executor returned is read back before it is believed.
-    return Codec(schema, decode, lambda value: plain(decode(plain(value))))
+    # msgspec constructors do not validate, so the return value is decoded again to check it.
+    return JsonCodec(schema, decode, lambda value: json_value(decode(json_value(value))))
 
 
-def _of_schema(schema: dict[str, Any]) -> Codec:
+def _of_schema(schema: dict[str, Any]) -> JsonCodec:
     def decode(value: Any) -> Any:
         if (wrong := violation(schema, value)) is not None:
             raise Mismatch(_hinted(wrong, null=wrong.endswith("got null")))
         return value
 
-    return Codec(schema, decode, lambda value: decode(plain(value)))
+    return JsonCodec(schema, decode, lambda value: decode(json_value(value)))
 
 
-def _of_pydantic(kind: Any) -> Codec:
+def _of_pydantic(kind: Any) -> JsonCodec:
     schema = open_root(kind.model_json_schema())
     schema.pop("title", None)
 
@@ -90,22 +90,22 @@ def _of_pydantic(kind: Any) -> Codec:
             raise Mismatch(_pydantic_message(error)) from error
 
     def to_json(value: Any) -> Any:
-        return plain(value if isinstance(value, kind) else decode(plain(value)))
+        return json_value(value if isinstance(value, kind) else decode(json_value(value)))
 
-    return Codec(schema, decode, to_json)
+    return JsonCodec(schema, decode, to_json)
 
 
 def _pydantic_message(error: Any) -> str:
     first = error.errors(include_url=False, include_context=False)[0]
-    place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in first["loc"])
-    return _hinted(f"{first['msg']} - at `${place}`", null=first["input"] is None)
+    path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in first["loc"])
+    return _hinted(f"{first['msg']} - at `${path}`", null=first["input"] is None)
 
 
 def _hinted(message: str, *, null: bool) -> str:
     return f"{message} ({NULL_HINT})" if null else message
 
 
-def _foreign(value: Any) -> Any:
+def _encode_pydantic(value: Any) -> Any:
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json", by_alias=True)
     raise TypeError(f"objects of type {type(value).__name__} have no JSON form")

@@ -1,9 +1,10 @@
-"""The output of one command: kept whole while it is small; later its head and tail, and the rest in a managed file.
+"""Collects the output of one command: all of it up to `KEPT_BYTES`, then only its head and tail in memory and the whole
+output in a managed file.
 
 Invariants
-- At most `KEPT_BYTES` and one chunk are in memory, however much a command writes.
-- The file is opened before the first byte would be lost, and begins with the first byte.
-- `lost` means that some byte is neither in the text nor in the file."""
+- Memory use is at most `KEPT_BYTES` plus one chunk.
+- The file is opened before the first byte is dropped, and starts with the first byte of the output.
+- `lost` is true if some byte is neither in the text nor in the file."""
 
 from __future__ import annotations
 
@@ -27,16 +28,17 @@ DISCARDED = "... {size} bytes discarded ..."
 CAPTURE_LIMIT = "[capture limit reached: output beyond it was discarded]"
 
 
-class Shown(NamedTuple):
+class CommandText(NamedTuple):
     text: str
-    """For the model: without terminal codes, progress lines in their last state."""
+    """Shown to the model: no escape sequences, and of overwritten lines only the last state."""
     truncated: bool
-    """Whether more was written than is kept in memory."""
+    """Whether the command wrote more than is kept in memory."""
     path: str | None
+    """The managed file with the whole output."""
 
 
 class CommandOutput:
-    """A sink for a process. `finish` is called once, whatever became of the command."""
+    """An output sink for `Processes.run`. Call `finish` exactly once, also after a failure."""
 
     def __init__(self, store: OutputStore | None = None) -> None:
         self._store = store
@@ -56,17 +58,17 @@ class CommandOutput:
         room = HALF - len(self._head)
         self._head += chunk[:room]
         self._tail += chunk[room:]
-        # Cut rarely: each cut moves what is left.
+        # Deleting from the front copies the rest, so the tail may grow to twice its size first.
         if self._overflowed and len(self._tail) > 2 * HALF:
             del self._tail[:-HALF]
         return True
 
     def last(self, size: int) -> str:
-        """The newest output, at most so many bytes of it."""
+        """The newest output, at most `size` bytes."""
         newest = bytes((self._tail if len(self._tail) >= size else self._head + self._tail)[-size:])
         return BINARY_OUTPUT.format(size=self.size) if self._is_binary() else clean(_decode_tail(newest))
 
-    def finish(self) -> Shown:
+    def finish(self) -> CommandText:
         binary = self._is_binary()
         if binary and not self._overflowed:
             self._open()
@@ -74,7 +76,7 @@ class CommandOutput:
         path = str(saved.path) if saved is not None else None
         lost = self._overflowed and not (saved is not None and saved.complete)
         text = BINARY_OUTPUT.format(size=self.size) if binary else self._text(path)
-        return Shown(f"{text}\n\n{CAPTURE_LIMIT}" if lost else text, self._overflowed, path)
+        return CommandText(f"{text}\n\n{CAPTURE_LIMIT}" if lost else text, self._overflowed, path)
 
     def _open(self) -> None:
         if self._store is not None:
@@ -84,7 +86,7 @@ class CommandOutput:
     def _text(self, path: str | None) -> str:
         if not self._overflowed:
             return clean((self._head + self._tail).decode("utf-8", "replace")) or NO_OUTPUT
-        # With a file to look into a glance is enough; without one this is all there will ever be.
+        # With a file the model can read more later; without one, everything in memory is returned.
         head, tail = bytes(self._head), bytes(self._tail[-HALF:])
         if path is not None:
             head, tail = _first_lines(head[: SHOWN_BYTES // 2]), _last_lines(tail[-SHOWN_BYTES // 2 :])
@@ -97,7 +99,7 @@ class CommandOutput:
 
 
 def clean(text: str) -> str:
-    """What a terminal would show in the end: no escape sequences, of an overwritten line only its last state."""
+    """Remove escape sequences, and keep only the last state of lines overwritten with carriage returns."""
     if "\x1b" in text:
         text = _ESCAPES.sub("", text)
     if "\r" not in text:
@@ -105,7 +107,7 @@ def clean(text: str) -> str:
     return "\n".join(_last_state(line) for line in text.split("\n"))
 
 
-# Each alternative stops at the next escape, so that no input is looked at twice.
+# Each alternative stops at the next escape character, so matching takes linear time.
 _ESCAPES = pattern(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]P^_X][^\x07\x1b\n]*(?:\x07|\x1b\\)|[ -/]*[0-~])?")
 
 
@@ -122,7 +124,7 @@ def _last_lines(data: bytes) -> bytes:
 
 
 def _decode_head(data: bytes) -> str:
-    """Without the beginning of a character that the cut has split."""
+    """Decode bytes that may end inside a character, which is dropped."""
     for back in range(1, min(4, len(data)) + 1):
         lead = data[-back]
         if lead >= 0xC0:

@@ -1,5 +1,5 @@
-"""The files in a tool's result, in a form that every later request can hold: images decoded and made to fit, text as
-text, anything else a note that names it. A tool's success stays a success."""
+"""Normalises the files in a tool's result so that providers accept them in every later request: images are decoded and
+resized, text becomes text, anything else becomes a note. An unusable file never turns success into failure."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from holdfast.schema.session_message import FileContent, TextContent
 
 if TYPE_CHECKING:
     from holdfast.core.filesystem.image import ImageLimits
-    from holdfast.core.tool.tool import ToolOutput
+    from holdfast.core.tool.tool import CallOutput
     from holdfast.schema.session_message import ToolContent
 
-SECONDS = 10.0
-"""For each file."""
-AT_ONCE = 2
+FILE_SECONDS = 10.0
+CONCURRENT_RESULTS = 2
 
 
-async def normalise_media(output: ToolOutput, limits: ImageLimits, slots: asyncio.Semaphore) -> ToolOutput:
-    """`slots` bounds how many results are worked on at once: decoding an image may take hundreds of megabytes."""
+async def normalise_media(output: CallOutput, limits: ImageLimits, slots: asyncio.Semaphore) -> CallOutput:
+    """`slots` limits concurrent work: decoding one image can take hundreds of megabytes."""
     if not any(isinstance(item, FileContent) for item in output.content):
         return output
     async with slots:
@@ -33,12 +32,12 @@ async def _normalised(item: ToolContent, limits: ImageLimits) -> ToolContent:
         return item
     name = item.name or item.mime
     try:
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(FILE_SECONDS):
             content = await asyncio.to_thread(_examined, item, name, limits)
     except Unusable as error:
         return TextContent(text=left_out(name, str(error)))
     except TimeoutError:
-        return TextContent(text=left_out(name, f"it could not be read within {SECONDS:g} s"))
+        return TextContent(text=left_out(name, f"it could not be read within {FILE_SECONDS:g} s"))
     match content.kind:
         case "text":
             return TextContent(text=f"[file: {name}]\n{content.value}")

@@ -1,9 +1,9 @@
-"""Model Tool Output: one limit for all text of a settlement, and managed files with what did not fit.
+"""Bounds Model Tool Output: one limit for all text of a settlement, and managed files that hold the complete text.
 
 Invariants
-- A success stays a success: what goes wrong with a file is told to operators, and the preview says that it is lossy.
-- A file appears under its name only when it is complete; its owner alone can read it; no name is used twice.
-- `structured` is never shortened and never holds a managed path."""
+- A failure to save never fails the call: it is logged, and the preview says that text was lost.
+- A file gets its final name only when it is complete; only its owner can read it; no name is used twice.
+- `structured` is never shortened and never contains a managed path."""
 
 from __future__ import annotations
 
@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
 from holdfast.core.filesystem.staged import write_all
 from holdfast.core.tool.preview import LOST, PARTLY_SAVED, SAVED, blocks, fits, pretty, preview, sample, scrub
-from holdfast.core.tool.tool import ToolOutput
+from holdfast.core.tool.tool import CallOutput
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.session_message import FileContent, TextContent
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator
     from pathlib import Path
-    from types import TracebackType
 
     from holdfast.core.clock import Clock, Ids
     from holdfast.core.tool.preview import OutputLimits
@@ -50,22 +49,20 @@ class StorageError(Exception):
         self.cause = cause
 
 
-async def bound(output: ToolOutput, limits: OutputLimits, store: OutputStore | None) -> ToolOutput:
-    """The output itself if its text fits, else a preview of it. Without a store, what is cut is lost."""
-    if fits(_measured(output), limits):
+async def bound(output: CallOutput, limits: OutputLimits, store: OutputStore | None) -> CallOutput:
+    """Return the output if its text fits, else a preview. Without a store, the omitted text is lost."""
+    if fits(_text_of(output), limits):
         return output.replace(content=tuple(map(_scrubbed, output.content)))
-    taken = await asyncio.to_thread(sample, _measured(output), limits)
-    saved = await store.save(_measured(output)) if store is not None else None
-    text = preview(taken, limits, saved.marker if saved is not None else LOST)
-    return ToolOutput(
-        output.structured,
-        (TextContent(text=text), *(part for part in output.content if isinstance(part, FileContent))),
-        tuple(dict.fromkeys((*output.output_paths, *((str(saved.path),) if saved is not None else ())))),
-    )
+    sampled = await asyncio.to_thread(sample, _text_of(output), limits)
+    saved = await store.save(_text_of(output)) if store is not None else None
+    marker, paths = (LOST, ()) if saved is None else (saved.marker, (str(saved.path),))
+    text = TextContent(text=preview(sampled, limits, marker))
+    files = (part for part in output.content if isinstance(part, FileContent))
+    return CallOutput(output.structured, (text, *files), tuple(dict.fromkeys((*output.output_paths, *paths))))
 
 
-def _measured(output: ToolOutput) -> Iterator[str]:
-    """What counts: the text parts as one text, or the structured value when there is no content."""
+def _text_of(output: CallOutput) -> Iterator[str]:
+    """The text that counts towards the limits: the text parts, or the structured value when there is no content."""
     if not output.content:
         return pretty(output.structured)
     return (part.text for part in output.content if isinstance(part, TextContent))
@@ -77,7 +74,7 @@ def _scrubbed(part: TextContent | FileContent) -> TextContent | FileContent:
     return TextContent(text=text)
 
 
-class Saved(Frozen):
+class SavedOutput(Frozen):
     path: Path
     complete: bool
 
@@ -87,7 +84,7 @@ class Saved(Frozen):
 
 
 class OutputStore:
-    """The managed directory, one per process and data directory."""
+    """The directory of managed files. Use one per process and data directory."""
 
     def __init__(
         self,
@@ -105,17 +102,17 @@ class OutputStore:
         self._quota = quota
         self._largest = largest
         self._deadline = deadline
-        self._late: set[asyncio.Task[Saved | None]] = set()
+        self._late: set[asyncio.Task[SavedOutput | None]] = set()
         self._accounting = threading.Lock()
         self._used: int | None = None
-        """Bytes in the directory, as far as this process knows."""
+        """Bytes in the directory as counted by this process; None before the first count."""
 
     def open_managed(self) -> ManagedFile:
-        """A file that a tool fills itself. Nothing is created before the first write."""
+        """A new file for a tool to write to. It is created by the first write."""
         return ManagedFile(self.directory / self._ids.of("tool"), self._largest, self._account)
 
-    async def save(self, pieces: Iterable[str]) -> Saved | None:
-        """A new managed file with this text; None when it could not be had in time."""
+    async def save(self, pieces: Iterable[str]) -> SavedOutput | None:
+        """Write the text to a new managed file; None if that fails or takes longer than the deadline."""
         file, given_up = self.open_managed(), threading.Event()
         writing = asyncio.ensure_future(asyncio.to_thread(_write, file, pieces, given_up))
         await asyncio.wait({writing}, timeout=self._deadline)
@@ -124,11 +121,11 @@ class OutputStore:
         given_up.set()
         log.error("%s", StorageError("write", TimeoutError(f"not done after {self._deadline} s")))
         self._late.add(writing)
-        writing.add_done_callback(self._drop)
+        writing.add_done_callback(self._discard_late)
         return None
 
     def is_managed(self, path: Path) -> bool:
-        """Whether this is one of our files: directly in the directory, by its name, and no link."""
+        """Whether the path is a managed file: a regular file directly in the directory, with our prefix."""
         if not path.name.startswith(PREFIX) or path.name.endswith(UNFINISHED):
             return False
         try:
@@ -138,32 +135,32 @@ class OutputStore:
             return False
 
     async def sweep_hourly(self, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep) -> None:
-        """Until cancelled. Run it once per process."""
+        """Run `sweep` every hour until cancelled."""
         while True:
             await asyncio.to_thread(self.sweep)
             await sleep(SWEEP_SECONDS)
 
     def sweep(self) -> None:
-        """Remove what is older than the retention, then the oldest beyond the quota."""
+        """Remove files older than the retention, then the oldest ones until the quota is met."""
         oldest = self._clock.now() / 1000 - RETENTION_SECONDS
         with self._accounting:
             self._trim([entry for entry in self._entries() if not (entry.changed < oldest and _remove(entry.path))])
 
-    def _drop(self, writing: asyncio.Task[Saved | None]) -> None:
-        """It finished after all, when its call was already settled without it."""
+    def _discard_late(self, writing: asyncio.Task[SavedOutput | None]) -> None:
+        """Remove a file that was finished after its call was settled without it."""
         self._late.discard(writing)
         if not writing.cancelled() and writing.exception() is None and (saved := writing.result()) is not None:
             _remove(str(saved.path))
 
     def _account(self, size: int) -> None:
-        """After each new file. The directory is read again only when it may be over the quota."""
+        """Add a new file's size. The directory is listed only when the quota may be exceeded."""
         with self._accounting:
             if self._used is not None:
                 self._used += size
             if self._used is None or self._used > self._quota:
                 self._trim(self._entries())
 
-    def _trim(self, entries: list[_Entry]) -> None:
+    def _trim(self, entries: list[_StoredFile]) -> None:
         used = sum(entry.size for entry in entries)
         finished = [entry for entry in entries if not entry.name.endswith(UNFINISHED)]
         for entry in finished[:-1]:  # the newest stays, whatever its size
@@ -173,26 +170,26 @@ class OutputStore:
                 used -= entry.size
         self._used = used
 
-    def _entries(self) -> list[_Entry]:
-        """Ours alone, oldest first."""
+    def _entries(self) -> list[_StoredFile]:
+        """Managed files, oldest first."""
         found = []
         with suppress(OSError), os.scandir(self.directory) as scan:
             for item in scan:
                 if item.name.startswith(PREFIX):
                     with suppress(OSError):
                         status = item.stat(follow_symlinks=False)
-                        found.append(_Entry(status.st_mtime, item.name, status.st_size, item.path))
+                        found.append(_StoredFile(status.st_mtime, item.name, status.st_size, item.path))
         return sorted(found)
 
 
 class ManagedFile:
-    """A bounded writer which never raises: what cannot be written is dropped, and `keep` says so. Leaving it without
-    `keep` removes what was written. Its methods block for the time of the disk."""
+    """A bounded writer that never raises: bytes that cannot be written are dropped, and `keep` reports it. Leaving the
+    context without `keep` removes the file. Methods block on disk I/O."""
 
     def __init__(self, path: Path, largest: int, account: Callable[[int], None]) -> None:
         self.path = path
         self.complete = True
-        """Whether everything that was written is in it."""
+        """Whether the file contains all written bytes."""
         self._partial = path.with_name(path.name + UNFINISHED)
         self._largest = largest
         self._account = account
@@ -215,8 +212,8 @@ class ManagedFile:
         except OSError as error:
             self._fail(error)
 
-    def keep(self) -> Saved | None:
-        """Give it its name. None when there is nothing to name: something failed, or nothing was written."""
+    def keep(self) -> SavedOutput | None:
+        """Move the file to its final name. None if nothing was written or a write failed."""
         if self._handle is None:
             return None
         try:
@@ -228,7 +225,7 @@ class ManagedFile:
             return None
         self._unnamed = False
         self._account(self._size)
-        return Saved(self.path, self.complete)
+        return SavedOutput(self.path, self.complete)
 
     def discard(self) -> None:
         self._broken = True
@@ -243,9 +240,7 @@ class ManagedFile:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.discard()
 
     def _fail(self, error: OSError) -> None:
@@ -254,14 +249,14 @@ class ManagedFile:
         self.discard()
 
 
-class _Entry(NamedTuple):
+class _StoredFile(NamedTuple):
     changed: float
     name: str
     size: int
     path: str
 
 
-def _write(file: ManagedFile, pieces: Iterable[str], given_up: threading.Event) -> Saved | None:
+def _write(file: ManagedFile, pieces: Iterable[str], given_up: threading.Event) -> SavedOutput | None:
     with file:
         for block in blocks(pieces):
             file.write(block.encode())
@@ -282,7 +277,7 @@ def _create(path: Path) -> int:
 
 
 def _publish(partial: Path, path: Path) -> None:
-    """A rename that never takes the place of another file, where the filesystem has links."""
+    """Rename without replacing an existing file, on filesystems that have hard links."""
     try:
         os.link(partial, path)
     except FileExistsError:

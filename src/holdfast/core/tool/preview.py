@@ -1,9 +1,9 @@
-"""What the model is shown of a text that is too long: its head, a marker, its tail. Pure functions over pieces of text.
+"""Previews of texts that exceed the output limits: head, marker, tail. Pure functions over pieces of text.
 
 Invariants
-- A preview keeps to both limits, begins with a prefix of the text and ends with a suffix of it, unless the limits leave
-  room for the marker alone.
-- Time grows with the text; memory does not: pieces are taken in blocks, and only two windows of `max_bytes` stay."""
+- A preview stays within both limits, begins with a prefix of the text and ends with a suffix of it. If there is room
+  only for the marker, it is the marker.
+- Time is linear in the text; memory is constant: text is read in blocks, and two windows of `max_bytes` are kept."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LOST = "... output truncated; complete content could not be saved ..."
 
 BLOCK = 64 * 1024
 CLUSTER = 32
-"""How many characters a cut may move to spare one that consists of several code points."""
+"""How many characters a cut may move to avoid splitting a grapheme cluster."""
 ESCAPE_REACH = 256
 GROUP = 256
 FEW = 16
@@ -42,14 +42,14 @@ _PLAIN = frozenset((type(None), bool, int, float))
 
 
 class OutputLimits(Frozen):
-    """Of one settlement as a whole; whichever is reached first applies."""
+    """Limits for all text of one settlement."""
 
     max_lines: int = 2000
     max_bytes: int = 50 * 1024
 
 
 class Sample(Frozen):
-    """What a preview is made from: the first and the last `max_bytes` characters, and how many lines there are."""
+    """The first and the last `max_bytes` characters of a text, and its number of lines."""
 
     head: str
     tail: str
@@ -57,12 +57,12 @@ class Sample(Frozen):
 
 
 def bounded_text(text: str, limits: OutputLimits) -> str:
-    """The text itself if it fits, else a preview of what is not kept anywhere."""
+    """Return the text if it fits, else a preview; the rest is not saved."""
     return scrub(text) if fits([text], limits) else preview(sample([text], limits), limits, LOST)
 
 
 def fits(pieces: Iterable[str], limits: OutputLimits) -> bool:
-    """Looks at no more than the limits allow."""
+    """Stops reading once a limit is exceeded."""
     lines, size = 1, 0
     for block in blocks(pieces):
         lines += block.count("\n")
@@ -98,12 +98,12 @@ def preview(of: Sample, limits: OutputLimits, marker: str) -> str:
 
 
 def scrub(text: str) -> str:
-    """Without lone surrogates, which no encoder takes."""
+    """Replace lone surrogates, which cannot be encoded as UTF-8."""
     return text if text.isascii() else _SURROGATES.sub("\ufffd", text)
 
 
 def blocks(pieces: Iterable[str]) -> Iterator[str]:
-    """The same text in blocks of at most two times `BLOCK` characters, scrubbed; none is tiny but the last."""
+    """Regroup the text into scrubbed blocks of `BLOCK` to two times `BLOCK` characters; the last may be shorter."""
     waiting: list[str] = []
     size = 0
     for piece in pieces:
@@ -119,7 +119,7 @@ def blocks(pieces: Iterable[str]) -> Iterator[str]:
 
 
 def pretty(value: Any, margin: str = "\n") -> Iterator[str]:
-    """JSON with an indent of two, in pieces: as long as the whole, but never whole in memory."""
+    """JSON indented by two, in pieces, so that the whole text is never in memory."""
     inner = f"{margin}  "
     match value:
         case dict() if value:
@@ -162,7 +162,7 @@ def _groups(items: Iterable[Item]) -> Iterator[list[Item]]:
 
 
 def _flat(container: dict[Any, Any] | list[Any], items: list[Any], margin: str) -> str | None:
-    """Small items at once, without the brackets around them: far quicker than one by one."""
+    """Format a group of small items in one call, without the surrounding brackets; None if an item is too large."""
     if not all(map(_is_small, items)):
         return None
     try:
@@ -173,7 +173,7 @@ def _flat(container: dict[Any, Any] | list[Any], items: list[Any], margin: str) 
 
 
 def _is_small(item: Any) -> bool:
-    """A short value, or a few of them together."""
+    """A short value, or a container of at most `FEW` short values."""
     if type(item) is dict:
         return len(item) <= FEW and all(map(_is_short, item.values()))
     if type(item) is list:
@@ -183,9 +183,6 @@ def _is_small(item: Any) -> bool:
 
 def _is_short(item: Any) -> bool:
     return len(item) <= SHORT if type(item) is str else type(item) in _PLAIN
-
-
-# -- cuts ----------------------------------------------------------------------------------------------------------
 
 
 def _first_lines(text: str, count: int) -> str:
@@ -207,7 +204,7 @@ def _last_lines(text: str, count: int) -> str:
 
 
 def _prefix(text: str, room: int) -> str:
-    """The longest prefix within so many bytes that ends between two whole characters."""
+    """The longest prefix of at most `room` bytes that splits no grapheme cluster and no escape sequence."""
     data = text[:room].encode()
     end = room
     if len(data) > room:
@@ -231,14 +228,14 @@ def _suffix(text: str, room: int) -> str:
 
 
 def _escape_at(text: str, cut: int) -> re.Match[str] | None:
-    """The terminal escape sequence that a cut would tear."""
+    """The terminal escape sequence that a cut at this position would split."""
     start = text.rfind("\x1b", max(cut - ESCAPE_REACH, 0), cut)
     found = _ESCAPE.match(text, start) if start >= 0 and cut < len(text) else None
     return found if found is not None and found.end() > cut else None
 
 
 def _joined(text: str, at: int) -> bool:
-    """Whether the characters on both sides belong together: a line end, an accent, an emoji of several parts."""
+    """Whether the characters on both sides form one unit: CRLF, a combining mark, an emoji sequence."""
     if not 0 < at < len(text):
         return False
     before, after = text[at - 1], text[at]

@@ -1,8 +1,8 @@
-"""Durable checkpoints of a running call: a tool reports what it has so far, the runner says where that goes.
+"""Progress reports of a running tool call, passed on as durable checkpoints.
 
 Invariants
-- At most one checkpoint per `EVERY` seconds reaches the sink, the newest, and none carries more than the limits here.
-- A call that fails or is cut keeps its newest report. One that succeeds does not: its result takes that place."""
+- The sink receives at most one report per `EVERY` seconds, the newest, bounded by the limits below.
+- A call that fails or is interrupted keeps its newest report. A successful call does not; its result replaces it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from holdfast.schema.codec import decode_any, encode
 from holdfast.schema.session_message import TextContent, ToolContent
 
 Sink = Callable[[dict[str, Any], tuple[ToolContent, ...]], None]
-"""Called on the loop. It may stage an event, not wait for one."""
+"""Called on the event loop; must not block."""
 
 EVERY = 0.5
 STRUCTURED_BYTES = 64 * 1024
@@ -30,14 +30,14 @@ log = logging.getLogger(__name__)
 
 
 def report(structured: dict[str, Any], content: Sequence[ToolContent] = ()) -> None:
-    """Where the call stands, in place of what was reported before; from any thread. Nobody may be listening."""
+    """Replace the running call's progress report. Works from any thread; does nothing outside `reporting`."""
     if (checkpoints := _checkpoints.get()) is not None:
         checkpoints.take(structured, tuple(content))
 
 
 @contextmanager
 def reporting(sink: Sink, every: float = EVERY) -> Iterator[None]:
-    """Let what is called inside report to the sink. Enter it in the task that may be cancelled."""
+    """Send `report` calls made inside to the sink. Enter it in the task that executes the call."""
     checkpoints = _Checkpoints(sink, every)
     token = _checkpoints.set(checkpoints)
     failed = True
@@ -88,13 +88,13 @@ class _Checkpoints:
 
 
 def _bounded(structured: dict[str, Any]) -> dict[str, Any]:
-    """A copy of all of it, or nothing: half of a value means something else."""
+    """A copy, or an empty value if it is too large: a part of a structured value would be misleading."""
     data = encode(structured)
     copy: dict[str, Any] = decode_any(data) if len(data) <= STRUCTURED_BYTES else {}
     return copy
 
 
 def _bounded_content(content: tuple[ToolContent, ...]) -> tuple[ToolContent, ...]:
-    """Text alone: media waits for the result."""
+    """The text parts only; media is part of the final result."""
     text = "".join(part.text for part in content if isinstance(part, TextContent))
     return (TextContent(text=bounded_text(text, LIMITS)),) if text else ()

@@ -1,14 +1,14 @@
-"""One tool under one name: its definition, derived once, and the part of a settlement that may be cut."""
+"""One tool under one name: its definition for the model, and the execution of calls with validated input and output."""
 
 from __future__ import annotations
 
 import logging
 from typing import TYPE_CHECKING, Any
 
-from holdfast.core.tool.codec import Mismatch, Unencodable, codec_of, plain
+from holdfast.core.tool.codec import Mismatch, Unencodable, codec_of, json_value
 from holdfast.core.tool.output import StorageError
 from holdfast.core.tool.preview import pretty
-from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure, ToolOutput
+from holdfast.core.tool.tool import CallOutput, Tool, ToolContext, ToolFailure
 from holdfast.llm.request import ToolDefinition
 from holdfast.schema.codec import decode_any, encode
 from holdfast.schema.pattern import pattern
@@ -17,7 +17,7 @@ from holdfast.schema.session_message import FileContent, TextContent
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from holdfast.core.tool.codec import Codec
+    from holdfast.core.tool.codec import JsonCodec
     from holdfast.schema.session_message import ToolContent
 
 NAME = pattern(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
@@ -42,7 +42,7 @@ class RegistrationError(Exception):
 
 
 class Registration:
-    """Compared by identity: a call is answered by the registration that was advertised, or not at all."""
+    """Compared by identity: a call runs only on the registration that was advertised to the model."""
 
     def __init__(self, name: str, tool: Tool[Any, Any]) -> None:
         if NAME.fullmatch(name) is None:
@@ -57,7 +57,7 @@ class Registration:
             raise RegistrationError(name, f"Invalid types of tool {name}: the input must be an object")
         self._tool = tool
         self.action = tool.action or name
-        self.looks_only = tool.looks_only
+        self.read_only = tool.read_only
         self.definition = ToolDefinition(
             name=name,
             description=tool.description,
@@ -65,8 +65,9 @@ class Registration:
             output_schema=_advertised_output(tool, self._output, self._structured),
         )
 
-    async def execute(self, arguments: Any, context: ToolContext) -> ToolOutput:
-        """Decode, execute, validate, project. Raises ToolFailure for what the model may know; a defect passes."""
+    async def execute(self, arguments: Any, context: ToolContext) -> CallOutput:
+        """Decode the input, execute, validate the output. Raises ToolFailure for expected failures; other exceptions
+        propagate."""
         try:
             given = self._input.decode(arguments)
         except Mismatch as error:
@@ -75,12 +76,12 @@ class Registration:
         try:
             value = self._output.encode(result)
         except Unencodable:
-            value = result  # what the model reads may still be projected from it
+            value = result  # the tool's `content` may still turn it into text
         except Mismatch as error:
             raise ToolFailure(INVALID_OUTPUT.format(detail=error)) from error
         return self._project(given, value)
 
-    def _project(self, given: Any, value: Any) -> ToolOutput:
+    def _project(self, given: Any, value: Any) -> CallOutput:
         tool = self._tool
         content: tuple[ToolContent, ...] = (TextContent(text=value),) if isinstance(value, str) else ()
         if tool.content is not None:
@@ -88,25 +89,26 @@ class Registration:
         _check_media(content)
         structured = self._storable(self._structure(given, value), content)
         paths = tuple(tool.output_paths(given, value)) if tool.output_paths is not None else ()
-        return ToolOutput(structured if isinstance(structured, dict) else {"value": structured}, content, paths)
+        return CallOutput(structured if isinstance(structured, dict) else {"value": structured}, content, paths)
 
     def _structure(self, given: Any, value: Any) -> Any:
         if self._tool.structured is None:
             return value
         structured = self._tool.structured(given, value)
         try:
-            return self._structured.encode(structured) if self._structured is not None else plain(structured)
+            return self._structured.encode(structured) if self._structured is not None else json_value(structured)
         except Unencodable:
             return structured
         except Mismatch as error:
             raise ToolFailure(INVALID_OUTPUT.format(detail=error)) from error
 
     def _storable(self, structured: Any, content: tuple[ToolContent, ...]) -> Any:
-        """What the log can take. The model does not read it beside content, so there it may be missing."""
+        """A value that the event log can encode. With content, an unencodable value becomes empty: the model reads the
+        content only."""
         try:
             encode(structured)
         except UnicodeEncodeError:
-            return decode_any("".join(pretty(structured)))  # the same without lone surrogates
+            return decode_any("".join(pretty(structured)))  # replaces lone surrogates
         except (TypeError, ValueError, RecursionError) as error:
             log.error("tool %s: %s", self.definition.name, StorageError("encode", error))
             if not content:
@@ -115,7 +117,7 @@ class Registration:
         return structured
 
 
-def _advertised_output(tool: Tool[Any, Any], output: Codec, structured: Codec | None) -> dict[str, Any] | None:
+def _advertised_output(tool: Tool[Any, Any], output: JsonCodec, structured: JsonCodec | None) -> dict[str, Any] | None:
     if structured is not None:
         return structured.schema
     return output.schema if tool.structured is None and output.schema else None
@@ -128,7 +130,7 @@ def _check_media(content: Iterable[ToolContent]) -> None:
 
 
 def _decoded_size(uri: str) -> int:
-    """Of what the address itself holds."""
+    """The size of a `data:` URI's content; 0 for other URIs."""
     start = uri.find(",") + 1
     if not uri.startswith("data:") or not start:
         return 0

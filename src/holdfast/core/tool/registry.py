@@ -1,10 +1,10 @@
-"""Which tools there are, and what one turn was shown of them. The registry offers; only a turn's catalog executes.
+"""The registered tools of a Location, and the tools that one turn may call.
 
 Invariants
-- Of one name the newest live registration counts, in a Location before those of the application.
-- A call is answered by the very registration that was advertised to the model. If another one has its name by now, or
-  none, nothing runs.
-- While nothing changes, the same rules give the same definitions: the same objects, in the same order."""
+- The newest live registration of a name wins; a Location's tools win over the application's.
+- A call runs on the registration that was advertised to the model. If the name now has another registration, or none,
+  the call fails.
+- While no registration changes, equal rules give the same definition objects in the same order."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 from holdfast.core.filesystem.image import ImageLimits
 from holdfast.core.permission.rules import wholly_denied
 from holdfast.core.state import Batches, Phase, State
-from holdfast.core.tool.media import AT_ONCE, normalise_media
+from holdfast.core.tool.media import CONCURRENT_RESULTS, normalise_media
 from holdfast.core.tool.output import bound
 from holdfast.core.tool.preview import OutputLimits, bounded_text
 from holdfast.core.tool.registration import Registration
-from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure, ToolOutput
+from holdfast.core.tool.tool import CallOutput, Tool, ToolContext, ToolFailure
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -34,17 +34,18 @@ UNKNOWN = "Unknown tool: {name}"
 STALE = "Stale tool call: {name}"
 LAST_STEP = "Tools are disabled after the maximum agent steps"
 
-REMEMBERED = 64
+CACHED_RULE_SETS = 64
 
 
 class ToolPlacement:
-    """Live registrations of one place."""
+    """The live registrations of the application or of one Location."""
 
     def __init__(self, batches: Batches | None = None) -> None:
         self._state: State[dict[str, Registration]] = State(dict, batches or Batches())
 
     def register(self, tools: Mapping[str, Tool[Any, Any]], scope: Scope) -> Callable[[], None]:
-        """All of them until the scope closes, or none: raises RegistrationError. What is returned ends it early."""
+        """Register all tools until the scope closes, or none: raises RegistrationError. The returned function
+        unregisters them early."""
         registrations = {name: Registration(name, tool) for name, tool in tools.items()}
         if not registrations:
             return lambda: None
@@ -52,12 +53,12 @@ class ToolPlacement:
 
     @property
     def current(self) -> Mapping[str, Registration]:
-        """Another object after each change."""
+        """A new object after each change."""
         return self._state.value
 
 
 class ApplicationTools(ToolPlacement):
-    """What a host offers in every Location of its process. Nobody asks before they run; they ask themselves."""
+    """Tools that the host offers in every Location. They run without permission checks of the runtime."""
 
 
 class ToolRegistry:
@@ -72,18 +73,18 @@ class ToolRegistry:
         images: Callable[[], ImageLimits] = ImageLimits,
         batches: Batches | None = None,
     ) -> None:
-        """`limits` and `images` are asked at each settlement, as configuration may change. Without a store, what is cut
-        is lost."""
+        """`limits` and `images` are called at each settlement, as configuration may change. Without a store, omitted
+        output is lost."""
         self._application = application or ApplicationTools()
         self._own = ToolPlacement(batches)
         self._store = store
         self._limits = limits
         self._images = images
-        self._media_slots = asyncio.Semaphore(AT_ONCE)
+        self._media_slots = asyncio.Semaphore(CONCURRENT_RESULTS)
         self._catalog = _Catalog({}, {})
 
     def register(self, tools: Mapping[str, Tool[Any, Any]], scope: Scope) -> Callable[[], None]:
-        """All of them until the scope closes, or none: raises RegistrationError. What is returned ends it early."""
+        """See `ToolPlacement.register`."""
         return self._own.register(tools, scope)
 
     def materialize(
@@ -94,8 +95,8 @@ class ToolRegistry:
         without: frozenset[str] = frozenset(),
         last_step: bool = False,
     ) -> Materialized:
-        """What an agent with these rules is shown in one turn, less what the request does without."""
-        shown = NOTHING if last_step else self._current().shown(tuple(rules), tuple(fences), without)
+        """The tools that an agent with these rules may call in one turn, except the names in `without`."""
+        shown = NO_TOOLS if last_step else self._current().shown(tuple(rules), tuple(fences), without)
         return Materialized(self, shown, last_step=last_step)
 
     def _current(self) -> _Catalog:
@@ -106,16 +107,16 @@ class ToolRegistry:
 
 
 class Materialized:
-    """The advertised definitions, and the only way to execute a call of theirs. One per turn."""
+    """The tools of one turn: the definitions sent to the model, and the execution of its calls."""
 
-    def __init__(self, registry: ToolRegistry, shown: _Shown, *, last_step: bool) -> None:
+    def __init__(self, registry: ToolRegistry, shown: _VisibleTools, *, last_step: bool) -> None:
         self._registry = registry
         self._shown = shown
         self._last_step = last_step
         self.definitions = shown.definitions
 
-    async def execute(self, name: str, arguments: Any, context: ToolContext) -> ToolOutput:
-        """The part that may be cut: resolve, decode, authorize and execute, validate, project, normalise media."""
+    async def execute(self, name: str, arguments: Any, context: ToolContext) -> CallOutput:
+        """Execute a call up to its normalised output. This part may be interrupted."""
         try:
             output = await self._resolve(name).execute(arguments, context)
             return await normalise_media(output, self._registry._images(), self._registry._media_slots)
@@ -123,14 +124,14 @@ class Materialized:
             failure.args = (bounded_text(str(failure), self._registry._limits()),)
             raise
 
-    async def bound(self, output: ToolOutput) -> ToolOutput:
-        """The part that may not: keep the aggregate limit, and the whole text in a managed file."""
+    async def bound(self, output: CallOutput) -> CallOutput:
+        """Apply the output limits and save the complete text. This part must not be interrupted."""
         return await bound(output, self._registry._limits(), self._registry._store)
 
     def look_only(self, names: Iterable[str]) -> bool:
-        """Whether none of these could have changed a file. What was not advertised did not run."""
+        """Whether none of these tools can change project files. Tools that were not advertised did not run."""
         shown = self._shown.registrations
-        return all(name not in shown or shown[name].looks_only for name in names)
+        return all(name not in shown or shown[name].read_only for name in names)
 
     def _resolve(self, name: str) -> Registration:
         if self._last_step:
@@ -143,24 +144,24 @@ class Materialized:
         return advertised
 
 
-class _Shown(Frozen):
+class _VisibleTools(Frozen):
     registrations: Mapping[str, Registration]
     definitions: tuple[ToolDefinition, ...]
 
 
-NOTHING = _Shown({}, ())
+NO_TOOLS = _VisibleTools({}, ())
 
 
 class _Catalog:
-    """All tools between two changes, and which of them each set of rules sees."""
+    """All tools between two changes of the registrations; caches which of them each set of rules allows."""
 
     def __init__(self, application: Mapping[str, Registration], own: Mapping[str, Registration]) -> None:
         self.application = application
         self.own = own
         self.registrations = {**application, **own}
-        self._seen: dict[tuple[tuple[Rule, ...], Fences, frozenset[str]], _Shown] = {}
+        self._seen: dict[tuple[tuple[Rule, ...], Fences, frozenset[str]], _VisibleTools] = {}
 
-    def shown(self, rules: tuple[Rule, ...], fences: Fences, without: frozenset[str]) -> _Shown:
+    def shown(self, rules: tuple[Rule, ...], fences: Fences, without: frozenset[str]) -> _VisibleTools:
         key = (rules, fences, without)
         if (known := self._seen.get(key)) is not None:
             return known
@@ -169,8 +170,8 @@ class _Catalog:
             for name, registration in self.registrations.items()
             if name not in without and not wholly_denied(rules, registration.action, fences)
         }
-        shown = _Shown(visible, tuple(registration.definition for registration in visible.values()))
-        if len(self._seen) >= REMEMBERED:
+        shown = _VisibleTools(visible, tuple(registration.definition for registration in visible.values()))
+        if len(self._seen) >= CACHED_RULE_SETS:
             self._seen.clear()
         self._seen[key] = shown
         return shown

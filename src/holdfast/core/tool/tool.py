@@ -1,5 +1,5 @@
-"""What a tool is: a description, an input type, an output type and one executor. Its name comes from where it is
-registered, and nothing outside this package calls its executor."""
+"""The definition of a tool: description, input type, output type and executor. The name is given at registration; only
+this package calls the executor."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ToolFailure(Exception):
 
 
 class ToolContext(Frozen):
-    """Who calls. Everything else a tool needs, it got when it was made."""
+    """The Session, agent, message and call that an execution belongs to."""
 
     session_id: str
     agent: str
@@ -33,27 +33,27 @@ class ToolContext(Frozen):
 class Tool(Frozen, Generic[In, Out], eq=False):
     description: str
     input: type[In] | JsonSchema
-    """Whatever msgspec can convert to: a Struct, a dataclass, a TypedDict; or a pydantic model; or a bare schema."""
+    """A type msgspec can convert to (Struct, dataclass, TypedDict), a pydantic model, or a JSON Schema."""
     output: type[Out] | JsonSchema
     execute: Callable[[In, ToolContext], Awaitable[Out]]
     content: Callable[[In, Any], Sequence[ToolContent]] | None = None
-    """What the model reads: pure, from the decoded input and the encoded output. None: the structured value, or the
-    text itself when the output is a string."""
+    """Pure function from the decoded input and the encoded output to what the model reads. Default: the structured
+    value, or the text if the output is a string."""
     structured: Callable[[In, Any], Any] | None = None
-    """What Session consumers read, when that is not the whole encoded output: pure, as `content`."""
+    """Pure function to what API clients read. Default: the encoded output."""
     structured_type: type[Any] | JsonSchema | None = None
-    """Of what `structured` returns."""
+    """The type that `structured` returns."""
     output_paths: Callable[[In, Any], Sequence[str]] | None = None
     """Managed files that the tool wrote itself."""
     action: str | None = None
-    """The permission action that hides it from an agent; None is its registered name."""
-    looks_only: bool = False
-    """It changes no file of the project, so that no tree has to be taken after it."""
+    """The permission action that hides the tool from an agent if denied. Default: the registered name."""
+    read_only: bool = False
+    """The tool changes no project file, so no snapshot is taken after it."""
 
 
-class ToolOutput(Frozen):
-    """What one execution gave, validated and projected. `structured` is for Session consumers; `content`, when there
-    is any, is what the model reads instead."""
+class CallOutput(Frozen):
+    """The validated output of one call. API clients read `structured`; the model reads `content`, or `structured` if
+    there is no content."""
 
     structured: dict[str, Any]
     content: tuple[ToolContent, ...] = ()

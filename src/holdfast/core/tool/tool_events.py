@@ -1,5 +1,4 @@
-"""Events that belong to a call's settlement: what a tool brings to light beside its result is recorded in the same
-commit, or not at all."""
+"""Extra events that a tool emits, committed together with its result."""
 
 from __future__ import annotations
 
@@ -12,11 +11,11 @@ if TYPE_CHECKING:
 
     from holdfast.schema.record import Record
 
-_events: ContextVar[list[Record] | None] = ContextVar("beside", default=None)
+_events: ContextVar[list[Record] | None] = ContextVar("tool_events", default=None)
 
 
 def record_with_call(event: Record) -> bool:
-    """Have it recorded with the settlement of the call that is running. False when there is none."""
+    """Add an event to the settlement of the running call. False if no call is running."""
     if (events := _events.get()) is None:
         return False
     events.append(event)
@@ -25,7 +24,7 @@ def record_with_call(event: Record) -> bool:
 
 @contextmanager
 def collecting() -> Iterator[list[Record]]:
-    """What is called inside may add to the list. Enter it in the task that executes the call."""
+    """Collect the events that code inside records. Enter it in the task that executes the call."""
     events: list[Record] = []
     token = _events.set(events)
     try:

@@ -34,8 +34,8 @@ def tool(function: Callable[..., Any]) -> Tool[Any, Any]:
     """Parameters become the input, the return annotation the output, the docstring's first paragraph the description.
 
     A parameter is described by `Annotated[..., msgspec.Meta(description=...)]` or by a line `name: text` in the
-    docstring. One that is annotated `ToolContext` is told who calls. A function that is not asynchronous runs in a
-    thread; it cannot be cut, so an interruption waits for it."""
+    docstring. A parameter annotated `ToolContext` receives the call's context. A synchronous function runs in a thread,
+    which cannot be cancelled; an interruption waits for it."""
     named = function.__name__
     hints = _hints(function)
     description, described = _documentation(function)
@@ -56,7 +56,6 @@ def tool(function: Callable[..., Any]) -> Tool[Any, Any]:
         passed = {name: getattr(given, name) for name in given.__struct_fields__}
         passed = {name: value for name, value in passed.items() if value is not msgspec.UNSET}
         work = partial(function, **passed, **dict.fromkeys(receives_context, context))
-        # A thread cannot be cut, and its caller must not go on while it still acts.
         return await (work() if inspect.iscoroutinefunction(function) else run_to_completion(asyncio.to_thread(work)))
 
     return Tool(description=description, input=given_type, output=hints.get("return", Any), execute=execute)
@@ -64,7 +63,7 @@ def tool(function: Callable[..., Any]) -> Tool[Any, Any]:
 
 def _field(name: str, hint: Any, default: Any, description: str | None) -> tuple[str, Any] | tuple[str, Any, Any]:
     if default is not inspect.Parameter.empty and not isinstance(default, _CONSTANTS):
-        # Left out unless given: then the function's own default counts, which no schema could show.
+        # A schema cannot show this default, so the argument is optional and omitted from the call if not given.
         hint, default = hint | msgspec.UnsetType, msgspec.UNSET
     if description is not None and not _has_description(hint):
         hint = Annotated[hint, msgspec.Meta(description=description)]
@@ -84,7 +83,7 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _documentation(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
-    """The first paragraph, and the lines after it that describe something by name."""
+    """The first paragraph, and the parameter descriptions in the rest."""
     first, _, rest = (inspect.getdoc(function) or "").strip().partition("\n\n")
     if not first:
         raise TypeError(f"{function.__name__}: a tool needs a docstring, as that is what the model reads of it")

@@ -1,9 +1,9 @@
-"""Tools of plugins, which ask for nothing themselves: the runtime asks before each of their calls.
+"""Permission checks for plugin tools, which do none themselves.
 
 Invariants
-- Without a rule of the user or of a trusted project, a call is asked for: the rule that says so follows the rules of
-  built-in agents and of plugins, and comes before everything that is configured.
-- The rule never loosens anything: an agent that is denied the tool, or is asked already, gets none."""
+- A call needs approval unless a rule of the user or of a trusted project allows it: the default `ask` rule follows the
+  rules of built-in agents and plugins, and precedes all configured rules.
+- The default rule never loosens anything: agents whose rules already deny or ask do not get it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast.core.permission.rules import evaluate
-from holdfast.core.tool.codec import plain
+from holdfast.core.tool.codec import json_value
 from holdfast.schema.permission import Rule
 
 if TYPE_CHECKING:
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 EVERYTHING = ("*",)
 INPUT_CHARACTERS = 2_000
-"""Of a call's arguments in its permission request."""
+"""How much of a call's arguments the permission request shows."""
 
 
-def asking(tool: Tool[In, Out], name: str, plugin: str, authorizer: Authorizer) -> Tool[In, Out]:
-    """The same tool behind a permission of its own name. Nothing is known of what it touches, hence one resource; the
-    request says which plugin it comes from and what it is called with."""
+def with_permission(tool: Tool[In, Out], name: str, plugin: str, authorizer: Authorizer) -> Tool[In, Out]:
+    """The same tool, checked under a permission action of its own name. The only resource is `*`, since it is unknown
+    what the tool accesses; the request shows the plugin and the arguments."""
 
     async def execute(given: In, context: ToolContext) -> Out:
         metadata = {"plugin": plugin, "tool": name, "input": _shown(given)}
@@ -41,7 +41,7 @@ def asking(tool: Tool[In, Out], name: str, plugin: str, authorizer: Authorizer) 
 
 
 def ask_by_default(names: Iterable[str]) -> Callable[[AgentDraft], None]:
-    """A transform of the agents: those that may simply use one of these tools have to ask."""
+    """An agent transform that adds an `ask` rule for each of these tools that an agent's rules allow."""
     rules = [Rule(action=name, resource="*", effect="ask") for name in names]
 
     def stricter(agent: Agent) -> Agent:
@@ -57,7 +57,7 @@ def ask_by_default(names: Iterable[str]) -> Callable[[AgentDraft], None]:
 
 def _shown(given: Any) -> str:
     try:
-        text = msgspec.json.encode(plain(given)).decode()
-    except Exception:  # noqa: BLE001 - a type of the plugin's own: how it prints is up to the plugin
+        text = msgspec.json.encode(json_value(given)).decode()
+    except Exception:  # noqa: BLE001 - the plugin's own types may raise anything
         return ""
     return text if len(text) <= INPUT_CHARACTERS else f"{text[:INPUT_CHARACTERS]}…"

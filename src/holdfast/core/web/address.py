@@ -1,8 +1,8 @@
-"""Which network addresses a request chosen by a model may reach.
+"""Checks which network addresses a request chosen by a model may reach.
 
 Invariants
-- A host is looked up once; the addresses that were judged are the ones that are connected to.
-- One address that is not public refuses the host: which of them a connection would pick is not ours to choose."""
+- A host is resolved once; connections go to the checked addresses only.
+- If one address of a host is not public, the host is refused: any of them could be used for the connection."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Resolve = Callable[[str, int], Awaitable[Collection[Address]]]
 GLOBAL_UNICAST = IPv6Network("2000::/3")
 NAT64 = IPv6Network("64:ff9b::/96")
 IPV4_COMPATIBLE = IPv6Network("::/96")
-# Protocol assignments, which not every Python counts as private, and a service that one cloud offers its own machines
-# under an address of the public range. Both have answered with credentials.
+# IETF protocol assignments, which some Python versions treat as public, and the metadata service of one cloud, which
+# has a public address. Both can return credentials.
 NOT_PUBLIC = (IPv4Network("192.0.0.0/24"), IPv4Network("168.63.129.16/32"))
 
 
@@ -33,7 +33,7 @@ async def system_resolve(host: str, port: int) -> list[Address]:
 
 
 class AddressPolicy:
-    """Public addresses only, and never a port on which this process itself listens."""
+    """Allows public addresses only, and never a port on which this process listens."""
 
     def __init__(
         self, *, resolve: Resolve = system_resolve, own_ports: Callable[[], Collection[int]] = frozenset
@@ -42,7 +42,7 @@ class AddressPolicy:
         self._own_ports = own_ports
 
     async def vet(self, host: str, port: int, *, exempt: bool) -> tuple[Address, ...]:
-        """The addresses to connect to. `exempt`: the user named this host in a rule, so it may be anywhere."""
+        """The addresses to connect to. `exempt`: a rule of the user names this host, so any address is allowed."""
         literal = parse_address(host)
         found = (literal,) if literal is not None else tuple(await self._resolve(host, port))
         if not found:
@@ -56,7 +56,7 @@ class AddressPolicy:
 
 
 def parse_address(host: str) -> Address | None:
-    """A host that is an address, in any spelling that a resolver would take for one (`0x7f.1`, `2130706433`)."""
+    """Parse a host that is an address in any notation that resolvers accept (`0x7f.1`, `2130706433`)."""
     try:
         return ip_address(host)
     except ValueError:
@@ -71,16 +71,16 @@ def parse_address(host: str) -> Address | None:
 
 
 def is_public(address: Address) -> bool:
-    """Whether it lies on the public internet, looking through IPv6 forms that carry an IPv4 address."""
+    """Whether the address, or the IPv4 address embedded in it, is on the public internet."""
     if isinstance(address, IPv6Address):
-        inner = _carried(address)
+        inner = _embedded_ipv4(address)
         if inner is not None:
             return is_public(inner)
         return address in GLOBAL_UNICAST and address.is_global
     return address.is_global and not address.is_multicast and not any(address in network for network in NOT_PUBLIC)
 
 
-def _carried(address: IPv6Address) -> IPv4Address | None:
+def _embedded_ipv4(address: IPv6Address) -> IPv4Address | None:
     if address in NAT64 or address in IPV4_COMPATIBLE:
         return IPv4Address(int(address) & 0xFFFF_FFFF)
     return address.ipv4_mapped or address.sixtofour

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.process.process import Capture, Ended, ProcessError, Processes
+from holdfast.core.process.process import Capture, ProcessError, Processes, ProcessExit
 from holdfast.core.process.sandbox.backend import (
     Backend,
     Bubblewrap,
@@ -21,7 +21,7 @@ from holdfast.core.process.sandbox.backend import (
     arguments_of,
     launched,
 )
-from holdfast.core.process.sandbox.backends import Backends, Only, probe
+from holdfast.core.process.sandbox.backends import Backends, FixedBackend, probe
 from holdfast.core.process.sandbox.confinement import Confinement, Launch, SandboxUnavailable
 
 pytestmark = [
@@ -31,7 +31,7 @@ pytestmark = [
 ENVIRONMENT = {"PATH": os.environ["PATH"], "MINE": "x", "SSH_AUTH_SOCK": "/agent", "HTTPS_PROXY": "http://p"}
 
 
-class Useless:
+class Useless(Backend):
     """Confines nothing."""
 
     name = "useless"
@@ -49,9 +49,6 @@ class Useless:
         self.launched += 1
         return Launch(tuple(command), environment)
 
-    def ended(self, launch: Launch) -> None:
-        return None
-
 
 @pytest.fixture(params=[Namespaces, LandlockAlone])
 async def backend(request: pytest.FixtureRequest) -> Backend:
@@ -63,10 +60,10 @@ async def backend(request: pytest.FixtureRequest) -> Backend:
     return made
 
 
-async def run(backend: Backend, folder: Path, command: str, **options: object) -> tuple[Ended, str]:
+async def run(backend: Backend, folder: Path, command: str, **options: object) -> tuple[ProcessExit, str]:
     (folder / "t").mkdir(exist_ok=True)
     output = Capture(100_000)
-    ended = await Processes(watched=False, sandbox=Only(backend)).run(
+    ended = await Processes(watched=False, sandbox=FixedBackend(backend)).run(
         ("sh", "-c", command),
         cwd=folder,
         environment=ENVIRONMENT,
@@ -129,10 +126,10 @@ async def test_without_a_sandbox_nothing_runs(tmp_path: Path) -> None:
 
 async def test_codes_signals_and_input(backend: Backend, tmp_path: Path) -> None:
     """TOL-374: the launcher in between cannot be seen."""
-    assert (await run(backend, tmp_path, "exit 7"))[0] == Ended(7, None, "exit")
-    assert (await run(backend, tmp_path, "kill -TERM $$"))[0] == Ended(143, "SIGTERM", "exit")
-    assert (await run(backend, tmp_path, "kill -KILL $$"))[0] == Ended(137, "SIGKILL", "exit")
-    assert (await run(backend, tmp_path, "cat", given=b"given"))[1] == "given"
+    assert (await run(backend, tmp_path, "exit 7"))[0] == ProcessExit(7, None, "exit")
+    assert (await run(backend, tmp_path, "kill -TERM $$"))[0] == ProcessExit(143, "SIGTERM", "exit")
+    assert (await run(backend, tmp_path, "kill -KILL $$"))[0] == ProcessExit(137, "SIGKILL", "exit")
+    assert (await run(backend, tmp_path, "cat", stdin=b"given"))[1] == "given"
     assert (await run(backend, tmp_path, "yes | head -n1; echo done"))[1] == "y\ndone\n"
     ended, _ = await run(backend, tmp_path, "sleep 1000", timeout=0.2)
     assert (ended.signal, ended.cause) == ("SIGTERM", "timeout")

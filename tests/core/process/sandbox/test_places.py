@@ -10,8 +10,8 @@ import pytest
 
 from holdfast.core.process.sandbox.confinement import Confinement, SandboxSettings, SandboxUnavailable
 from holdfast.core.process.sandbox.mounts import mounts
-from holdfast.core.process.sandbox.places import repository, secrets
-from holdfast.core.process.sandbox.sandbox import Surroundings, confinement
+from holdfast.core.process.sandbox.places import git_paths, secrets
+from holdfast.core.process.sandbox.sandbox import SandboxPaths, confinement
 
 
 def git(folder: Path, *arguments: str) -> None:
@@ -26,9 +26,9 @@ def root(tmp_path: Path) -> Path:
     return folder
 
 
-def workspace(root: Path, repository: Path | None = None, **settings: object) -> Confinement:
+def workspace(root: Path, git_paths: Path | None = None, **settings: object) -> Confinement:
     (root.parent / "home").mkdir(exist_ok=True)
-    around = Surroundings(root, repository, root.parent / "home", (), ())
+    around = SandboxPaths(root, git_paths, root.parent / "home", (), ())
     return confinement("workspace", "off", around, SandboxSettings("workspace", **settings), root.parent / "t")  # type: ignore[arg-type]
 
 
@@ -56,9 +56,9 @@ def test_hooks_in_the_worktree_are_protected(root: Path) -> None:
     """TOL-373: as husky keeps them; a path that leads outside is not ours to protect."""
     git(root, "init", "-q")
     git(root, "config", "core.hooksPath", ".husky/_")
-    assert root / ".husky" / "_" in repository(root).protected
+    assert root / ".husky" / "_" in git_paths(root).protected
     git(root, "config", "core.hooksPath", "/usr/share/hooks")
-    assert not any("usr" in path.parts for path in repository(root).protected)
+    assert not any("usr" in path.parts for path in git_paths(root).protected)
 
 
 def test_a_worktree_can_commit_and_its_siblings_are_closed(root: Path) -> None:
@@ -67,7 +67,7 @@ def test_a_worktree_can_commit_and_its_siblings_are_closed(root: Path) -> None:
     git(root, "commit", "-q", "--allow-empty", "-m", "x")
     for name in ("one", "two"):
         git(root, "worktree", "add", "-q", f"../{name}")
-    found = repository(root.parent / "one")
+    found = git_paths(root.parent / "one")
     assert found.writable == (root / ".git",)
     own = root / ".git" / "worktrees" / "one"
     assert root / ".git" / "worktrees" / "two" in found.protected
@@ -82,14 +82,14 @@ def test_a_forged_git_file_makes_nothing_writable(root: Path) -> None:
     victim = root.parent / "victim"
     git(root.parent, "init", "-q", "victim")
     (root / ".git").write_text(f"gitdir: {victim}/.git\n", encoding="utf-8")
-    assert repository(root).writable == ()
+    assert git_paths(root).writable == ()
     (victim / ".git" / "gitdir").write_text(f"{root}/.git\n", encoding="utf-8")
-    assert repository(root).writable == ()  # it is not laid out as the directory of a worktree
+    assert git_paths(root).writable == ()  # it is not laid out as the directory of a worktree
 
 
 def test_the_whole_disk_is_no_workspace() -> None:
     """TOL-377."""
-    around = Surroundings(Path("/"), None, Path("/root"), (), ())
+    around = SandboxPaths(Path("/"), None, Path("/root"), (), ())
     with pytest.raises(SandboxUnavailable, match="the project directory is /"):
         confinement("workspace", "off", around, SandboxSettings("workspace"), Path("/tmp/t"))
 
@@ -97,7 +97,7 @@ def test_the_whole_disk_is_no_workspace() -> None:
 def test_start_up_files_are_protected_when_the_project_is_the_home_directory(root: Path) -> None:
     """TOL-373."""
     (root / ".bashrc").write_text("", encoding="utf-8")
-    around = Surroundings(root, None, root, (), ())
+    around = SandboxPaths(root, None, root, (), ())
     found = confinement("workspace", "off", around, SandboxSettings("workspace"), root.parent / "t")
     assert root / ".bashrc" in found.protected
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.process.sandbox.proxy import HEAD_BYTES, Proxy
+from holdfast.core.process.sandbox.proxy import HEAD_BYTES, SandboxProxy
 from holdfast.core.web.address import Address
 
 pytestmark = pytest.mark.anyio
@@ -55,7 +55,7 @@ async def resolve(host: str, port: int) -> Collection[Address]:
 async def proxy(*hosts: str, **options: Any) -> AsyncIterator[Path]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "s"
-        async with Proxy(path, hosts=lambda: hosts, resolve=resolve, **options):
+        async with SandboxProxy(path, hosts=lambda: hosts, resolve=resolve, **options):
             yield path
 
 
@@ -164,7 +164,7 @@ async def test_closing_ends_connections_and_removes_the_socket(origin: Origin) -
     """TOL-378."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "s"
-        async with Proxy(path, hosts=lambda: ("a.test",), resolve=resolve):
+        async with SandboxProxy(path, hosts=lambda: ("a.test",), resolve=resolve):
             assert path.stat().st_mode & 0o777 == 0o600
             reader, writer = await asyncio.open_unix_connection(path)
             writer.write(f"CONNECT a.test:{origin.port} HTTP/1.1\r\n\r\n".encode())

@@ -1,14 +1,16 @@
-"""The mechanisms that can confine a command: each turns a command and its confinement into what to execute."""
+"""The mechanisms that confine commands: each turns a command and its confinement into a command line to execute."""
 
 from __future__ import annotations
 
+import marshal
 import os
 import sys
+from abc import ABC, abstractmethod
 from contextlib import contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from holdfast.core.process.sandbox import landlock, seccomp
 from holdfast.core.process.sandbox.confinement import Confinement, Launch, SandboxUnavailable
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 SYSTEM_FOLDERS = ("/usr/bin", "/bin", "/usr/local/bin", "/run/wrappers/bin", "/run/current-system/sw/bin")
-"""Where a program that confines others may be. Not the PATH: a command may be able to write in one of its folders."""
+"""Where bwrap is looked up. Not in PATH: confined commands may be able to write to one of its folders."""
 UNIX_GAP = "Unix sockets outside /run and /tmp can be reached"
 ABSTRACT_GAP = "with network on, abstract Unix sockets of the host can be reached"
 LANDLOCK_GAPS = (
@@ -31,21 +33,23 @@ START = "import marshal as m,posix as p;c,s=m.loads(p.read({0},1<<26));p.close({
 RELAY = "import marshal as m;exec(m.loads(bytes.fromhex({0!r})));run()"
 
 
-class Backend(Protocol):
+class Backend(ABC):
     name: str
     mounts: bool
-    """Whether commands see a file system of their own. Then `network: proxy` can be enforced, their temporary directory
-    is `/tmp`, and protected names need placeholders."""
+    """Whether commands have their own mount namespace. Then `network: proxy` can be enforced, their temporary directory
+    is `/tmp`, and missing protected names need placeholders."""
 
+    @abstractmethod
     def gaps(self) -> tuple[str, ...]:
-        """What it cannot prevent on this machine."""
+        """What the back end cannot prevent on this machine."""
 
+    @abstractmethod
     def launch(
         self, command: Sequence[str], directory: Path, environment: Mapping[str, str], confinement: Confinement
     ) -> Launch: ...
 
-    def ended(self, launch: Launch) -> None:
-        """The command is over."""
+    def ended(self, launch: Launch) -> None:  # noqa: B027 - most back ends keep no state
+        """Called after the command has ended."""
 
 
 @contextmanager
@@ -56,7 +60,7 @@ def launched(
     environment: Mapping[str, str],
     confinement: Confinement,
 ) -> Iterator[Launch]:
-    """Valid until the command has ended. Reads directories, so it belongs into a thread."""
+    """The launch is valid inside the context. Reads directories; run it in a thread."""
     with placeholders(confinement.protected) if backend.mounts else nullcontext():
         launch = backend.launch(command, directory, _inside(backend, environment, confinement), confinement)
         try:
@@ -67,8 +71,8 @@ def launched(
                 os.close(descriptor)
 
 
-class Bubblewrap:
-    """The program `bwrap`: mount, process, IPC, user and network namespaces, and a filter of system calls."""
+class Bubblewrap(Backend):
+    """The program `bwrap`: mount, process, IPC, user and network namespaces, and a system call filter."""
 
     name = "bubblewrap"
     mounts = True
@@ -106,14 +110,14 @@ class Bubblewrap:
             self._running.pop(launch.descriptors[0], None)
 
     def _steady(self, confinement: Confinement) -> Confinement:
-        """bwrap follows symbolic links, so it is given no path that a command which runs now could turn into one: what
-        that command may still change is protected from the first command on that starts after its end."""
+        """Leave out paths that a running command could replace by symbolic links, because bwrap follows links. Such a
+        path is protected only for commands that start after that command has ended."""
         protected, writable = set(confinement.protected), set(confinement.writable)
         for other in self._running.values():
             if writable & set(other.writable):
                 protected &= set(other.protected)
                 writable = {path for path in writable if path in other.writable or not writable & set(path.parents)}
-        # Only what exists: a missing path is no mount point, so it does not hold for the next one either.
+        # Existing paths only: a missing path is not a mount point, so it is not protected for later commands.
         return confinement.replace(
             protected=tuple(path for path in confinement.protected if path in protected and os.path.lexists(path)),
             writable=tuple(path for path in confinement.writable if path in writable),
@@ -121,8 +125,8 @@ class Bubblewrap:
 
 
 def arguments_of(confinement: Confinement) -> list[str]:
-    """For bwrap. Its own new session is not asked for: every command already leads one, without a terminal, and signals
-    to the group have to reach the command."""
+    """Arguments for bwrap. Without `--new-session`: every command already leads a session without a terminal, and
+    signals to the group must reach it."""
     spaces = ["user", "ipc", "pid", "uts", *([] if confinement.network == "on" else ["net"])]
     found = [*(f"--unshare-{space}" for space in spaces), "--unshare-cgroup-try", "--die-with-parent"]
     found += ["--cap-drop", "ALL", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
@@ -141,8 +145,8 @@ def arguments_of(confinement: Confinement) -> list[str]:
     return [*found, *(word for path in hidden for word in ("--remount-ro", path))]
 
 
-class Namespaces:
-    """Our launcher: the same namespaces and filter, and Landlock as a second line of defence."""
+class Namespaces(Backend):
+    """Our launcher: the same namespaces and filter, and Landlock in addition."""
 
     name = "namespaces"
     mounts = True
@@ -150,9 +154,6 @@ class Namespaces:
     def __init__(self) -> None:
         _linux_only()
         self._abi = landlock.version()
-
-    def ended(self, launch: Launch) -> None:
-        return None
 
     def gaps(self) -> tuple[str, ...]:
         return (UNIX_GAP,) if self._abi >= 6 else (UNIX_GAP, ABSTRACT_GAP)
@@ -170,8 +171,8 @@ class Namespaces:
         return _start(spec, _relayed(_absolute(command, environment), confinement), directory, environment, rules)
 
 
-class LandlockAlone:
-    """Our launcher with Landlock and the filter only, where namespaces are not allowed."""
+class LandlockAlone(Backend):
+    """Our launcher with Landlock and the filter only, for systems without user namespaces."""
 
     name = "landlock"
     mounts = False
@@ -181,9 +182,6 @@ class LandlockAlone:
         self._abi = landlock.version()
         if self._abi == 0:
             raise SandboxUnavailable("the kernel has no Landlock")
-
-    def ended(self, launch: Launch) -> None:
-        return None
 
     def gaps(self) -> tuple[str, ...]:
         return (*LANDLOCK_GAPS, *landlock.missing(self._abi))
@@ -197,7 +195,7 @@ class LandlockAlone:
         return _start(spec, _absolute(command, environment), directory, environment, rules)
 
 
-class SandboxExec:
+class SandboxExec(Backend):
     """The program `sandbox-exec` of macOS."""
 
     name = "sandbox-exec"
@@ -206,9 +204,6 @@ class SandboxExec:
     def __init__(self) -> None:
         if sys.platform != "darwin":
             raise SandboxUnavailable("sandbox-exec is a program of macOS")
-
-    def ended(self, launch: Launch) -> None:
-        return None
 
     def gaps(self) -> tuple[str, ...]:
         return ("processes of the user can be seen and signalled",)
@@ -228,8 +223,6 @@ def _start(
     environment: Mapping[str, str],
     rules: landlock.Ruleset | None,
 ) -> Launch:
-    import marshal
-
     whole = {
         **spec,
         "command": list(command),
@@ -238,17 +231,15 @@ def _start(
         "landlock": None if rules is None else (rules.filesystem, rules.network, rules.scoped, rules.rules),
     }
     handle = _memory_file(marshal.dumps((_launcher(), whole)))
-    # The launcher is not confined yet, so nothing of the command's environment may steer it.
+    # The launcher is not confined yet, so the command's environment must not influence it.
     own = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
     return Launch((_interpreter(), "-I", "-S", "-c", START.format(handle)), own, (handle,))
 
 
 def _relayed(command: Sequence[str], confinement: Confinement) -> tuple[str, ...]:
-    """With a proxy, the way to it is opened from the inside, before the command."""
+    """With a proxy, run the command through a relay that listens on a port inside the sandbox."""
     if confinement.proxy is None:
         return tuple(command)
-    import marshal
-
     text = Path(__file__).with_name("relay.py").read_text(encoding="utf-8")
     code = marshal.dumps(compile(text, "relay", "exec"))
     start = RELAY.format(code.hex())
@@ -256,20 +247,19 @@ def _relayed(command: Sequence[str], confinement: Confinement) -> tuple[str, ...
 
 
 def _inside(backend: Backend, environment: Mapping[str, str], confinement: Confinement) -> dict[str, str]:
-    """Without ways to services of the host, with places to write temporary and cached files to."""
-    names = ("SSH_AUTH_SOCK", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "DOCKER_HOST")
-    kept = {name: value for name, value in environment.items() if name not in names}
+    """The environment without variables for host services, with temporary and cache directories."""
+    services = ("SSH_AUTH_SOCK", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS", "DOCKER_HOST")
+    kept = {name: value for name, value in environment.items() if name not in services}
     folder = "/tmp" if backend.mounts else str(confinement.temporary)
     temporary = {"TMPDIR": folder, "TMP": folder, "TEMP": folder}
     caches = {"XDG_CACHE_HOME": f"{folder}/cache", "npm_config_cache": f"{folder}/cache/npm"}
-    if confinement.network == "on":
-        return {**kept, **temporary, **caches}
-    kept = {name: value for name, value in kept.items() if not name.lower().endswith("_proxy")}
-    if confinement.proxy is None:
-        return {**kept, **temporary, **caches}
-    address = f"http://127.0.0.1:{PROXY_PORT}"
-    ways = {name: address for base in ("http_proxy", "https_proxy") for name in (base, base.upper())}
-    return {**kept, **temporary, **caches, **ways}
+    proxies: dict[str, str] = {}
+    if confinement.network != "on":
+        kept = {name: value for name, value in kept.items() if not name.lower().endswith("_proxy")}
+        if confinement.proxy is not None:
+            names = ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY")
+            proxies = dict.fromkeys(names, f"http://127.0.0.1:{PROXY_PORT}")
+    return {**kept, **temporary, **caches, **proxies}
 
 
 def _absolute(command: Sequence[str], environment: Mapping[str, str]) -> tuple[str, ...]:
@@ -294,13 +284,13 @@ def _program(sockets: seccomp.Sockets, *, shared: bool) -> bytes:
 
 
 def _interpreter() -> str:
-    """Without the virtual environment around it, which may lie in a project and be written by a command."""
+    """The interpreter outside the virtual environment, which a command may be able to write to."""
     return os.path.realpath(sys.executable)
 
 
 @cache
 def _launcher() -> Any:
-    """Compiled once, and from then on independent of the file."""
+    """Compiled once per process."""
     path = Path(__file__).with_name("launcher.py")
     return compile(path.read_text(encoding="utf-8"), "launcher", "exec")
 

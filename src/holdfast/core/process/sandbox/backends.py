@@ -1,9 +1,10 @@
-"""Which back end this machine has. Each candidate has to confine a real command before it counts; that is tried once
-per process, when a sandbox is first needed."""
+"""Chooses the back end of this machine. A candidate must confine a real test command; this is tried once per process,
+when a sandbox is first needed."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -18,16 +19,16 @@ PROBE_SECONDS = 10.0
 OUTPUT_BYTES = 4096
 PROBE = 'echo allowed > "$TMPDIR/allowed" || exit 3; echo refused 2>/dev/null > "$1/refused" && exit 4; exit 0'
 ONLY = "HOLDFAST_SANDBOX_BACKEND"
-"""An environment variable that names the one back end to use."""
+"""The environment variable that names the only back end to use."""
 
 
-class Chooser(Protocol):
+class BackendChooser(Protocol):
     async def choose(self) -> Backend:
         """Raises SandboxUnavailable."""
 
 
-class Only:
-    """One that is known already."""
+class FixedBackend:
+    """Always chooses the given back end."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -84,8 +85,7 @@ def available_candidates() -> Mapping[str, Callable[[], Backend]]:
 
 
 async def probe(backend: Backend) -> None:
-    """Run a command that writes where it may and where it may not. Raises SandboxUnavailable."""
-    import os
+    """Run a command that tries an allowed and a forbidden write. Raises SandboxUnavailable."""
     import tempfile
 
     from holdfast.core.process.process import Capture, ProcessError, Processes
@@ -96,7 +96,7 @@ async def probe(backend: Backend) -> None:
         (base / "closed").mkdir()
         output = Capture(OUTPUT_BYTES)
         try:
-            ended = await Processes(watched=False, sandbox=Only(backend)).run(
+            ended = await Processes(watched=False, sandbox=FixedBackend(backend)).run(
                 ("/bin/sh", "-c", PROBE, "sh", str(base / "closed")),
                 cwd=Path("/"),
                 environment={"PATH": os.defpath},
@@ -109,5 +109,5 @@ async def probe(backend: Backend) -> None:
         if (base / "closed" / "refused").exists() or ended.code == 4:
             raise SandboxUnavailable("it does not confine")
         if ended.code != 0 or not (base / "tmp" / "allowed").exists():
-            said = output.text().strip().rpartition("\n")[2]
-            raise SandboxUnavailable(said or f"its test command ended with {ended.code}")
+            message = output.text().strip().rpartition("\n")[2]
+            raise SandboxUnavailable(message or f"its test command ended with {ended.code}")

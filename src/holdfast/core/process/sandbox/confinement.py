@@ -1,4 +1,4 @@
-"""What a confined command may write, read and reach. Data only; the back ends enforce it."""
+"""Describes what a confined command may write, read and reach. Data only; the back ends enforce it."""
 
 from __future__ import annotations
 
@@ -39,40 +39,41 @@ class SandboxUnavailable(Exception):
 
 
 class SandboxSettings(Frozen):
-    """What the user configured."""
+    """The sandbox as configured by the user."""
 
     mode: Setting = "off"
     network: Network = "off"
     required: bool = False
     """Refuse to run a command that cannot be confined."""
     writable: tuple[str, ...] = ()
-    """Further directories that commands may write in `workspace` mode; `~/` is the home directory."""
+    """Further directories that commands may write to in `workspace` mode; `~/` is the home directory."""
     hosts: tuple[str, ...] = ("*",)
-    """What `network: proxy` may reach: `*` is every public host; a named host may also be private."""
+    """Hosts that `network: proxy` may reach: `*` is every public host; a host listed by name may be private."""
 
 
 class Confinement(Frozen):
-    """For one command. All paths are absolute and without symbolic links, except the last part of a protected one."""
+    """The rights of one command. All paths are absolute and without symbolic links, except the last component of a
+    protected path."""
 
     mode: Mode
     network: Network
     temporary: Path
-    """A directory of its own, writable in every mode; commands find it in TMPDIR."""
+    """A private directory, writable in every mode; TMPDIR of the command."""
     writable: tuple[Path, ...] = ()
     protected: tuple[Path, ...] = ()
-    """Inside writable directories, but not writable; also those that do not exist yet."""
+    """Paths inside writable directories that are not writable; they may not exist yet."""
     hidden: tuple[Path, ...] = ()
-    """Not readable. Only what exists is listed."""
+    """Existing paths that are not readable."""
     readable: tuple[Path, ...] = ()
-    """Inside hidden directories, but readable."""
+    """Paths inside hidden directories that are readable."""
     proxy: Path | None = None
     """The Unix socket of the proxy, for network `proxy`."""
 
 
 class Launch(Frozen):
-    """What to execute in place of a command, so that it runs confined."""
+    """What to execute in place of a command so that it runs confined."""
 
     command: tuple[str, ...]
     environment: Mapping[str, str]
     descriptors: tuple[int, ...] = ()
-    """Inherited by the launcher, which closes them before it executes the command."""
+    """File descriptors that the launcher inherits and closes before it executes the command."""

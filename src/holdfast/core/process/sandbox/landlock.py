@@ -1,5 +1,5 @@
-"""Rules for Landlock, the kernel's access control that a process puts on itself. It knows only what is allowed: a path
-inside an allowed directory cannot be taken out, so the paths beside it are listed instead."""
+"""Rules for Landlock, the kernel's access control for unprivileged processes. Rules only allow: a path inside an
+allowed directory cannot be excluded, so the paths next to it are allowed one by one instead."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _CREATE_RULESET = 444
 
 
 class Ruleset(Frozen):
-    """Numbers as the kernel takes them. A `rule` is a path and what is allowed at it and beneath it."""
+    """Bit masks for the kernel. A rule is a path and the rights at and below it."""
 
     filesystem: int
     network: int
@@ -45,7 +45,7 @@ class Ruleset(Frozen):
 
 
 def version() -> int:
-    """The version of the kernel's interface; 0 where there is none."""
+    """The kernel's Landlock ABI version; 0 if there is none."""
     if not sys.platform.startswith("linux"):
         return 0
     import ctypes
@@ -54,7 +54,7 @@ def version() -> int:
 
 
 def missing(abi: int) -> tuple[str, ...]:
-    """What this version cannot prevent when nothing else does."""
+    """What Landlock alone cannot prevent in this version."""
     gaps = []
     if abi < 3:
         gaps.append("files outside the project can be truncated (needs Linux 6.2)")
@@ -66,15 +66,15 @@ def missing(abi: int) -> tuple[str, ...]:
 
 
 def within_namespaces(confinement: Confinement, abi: int) -> Ruleset:
-    """A second line of defence behind mounts: writing only where the mounts allow it."""
+    """Rules in addition to mounts: writing only where the mounts allow it."""
     paths = [*confinement.writable, confinement.temporary, *existing(TEMPORARY), "/dev", "/proc"]
     handled = _known(WRITE, abi)
     return Ruleset(handled, 0, _scopes(abi), tuple((str(path), handled) for path in paths))
 
 
 def alone(confinement: Confinement, abi: int) -> Ruleset:
-    """Everything, without namespaces: the contents of hidden directories cannot be read, but names can be listed
-    anywhere; nothing can be added directly in a directory that holds a protected path, nor changed in `.git`."""
+    """Rules without namespaces. Hidden files cannot be read, but names can be listed everywhere; nothing can be added
+    to a directory that contains a protected path, or changed in `.git`."""
     handled = _known(EVERYTHING, abi)
     rules: dict[str, int] = {"/": READ_DIR}
 
@@ -104,7 +104,7 @@ def alone(confinement: Confinement, abi: int) -> Ruleset:
 
 
 def _around(folder: str, holes: Collection[str]) -> Iterator[str]:
-    """The fewest paths that cover a directory without the holes in it."""
+    """The fewest paths that cover a directory except the paths in `holes`."""
     if not holes:
         yield folder
         return

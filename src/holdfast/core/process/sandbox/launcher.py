@@ -1,13 +1,13 @@
-"""Puts itself under a confinement and executes a command. Runs as a program of its own, never inside the runtime.
+"""Confines itself and executes a command. A separate program, never imported by the runtime.
 
-It is executed as compiled code by an interpreter without site packages, and imports only modules that are built in:
-`os`, `ctypes` and `typing` would add 15 ms to every command. Nothing of Holdfast can be imported here.
+It is executed as compiled code by an interpreter without site packages, and imports only built-in modules: `os`,
+`ctypes` and `typing` would add 15 ms to every command. Nothing of Holdfast can be imported here.
 
 Invariants
-- Whatever fails before the command is executed ends the process with code 125: a command never runs half confined.
-- The process that was started stays outside the confinement and waits. When the command ends, everything that it
-  started is killed; the exit of this process is that of the command, also for death by a signal.
-- With namespaces there are three processes: this one, the first of the process namespace, and the command."""
+- Any failure before the command is executed ends the process with code 125: a command never runs partly confined.
+- The first process stays outside the confinement and waits. When the command ends, all its processes are killed; the
+  first process exits with the command's exit code or signal.
+- With namespaces there are three processes: this one, the init of the pid namespace, and the command."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 FAILED = 125
 TERM_SECONDS = 2.5
-"""Less than the runtime waits between asking a command to end and killing this process."""
+"""Must be shorter than the runtime's wait between SIGTERM and SIGKILL."""
 SWEEPS = 2000
 
 NEW_NAMESPACES = 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x00020000
@@ -78,9 +78,13 @@ class Kernel:
 def main(spec: dict[str, Any]) -> None:
     try:
         launch(Kernel(posix.uname().machine), spec)
-    except BaseException as error:  # noqa: BLE001 - nothing may go on half confined
-        posix.write(2, f"holdfast: the sandbox could not be set up: {error}\n".encode("utf-8", "replace"))
-        posix._exit(FAILED)
+    except BaseException as error:  # noqa: BLE001 - a command must not run partly confined
+        fail(error)
+
+
+def fail(error: BaseException) -> None:
+    posix.write(2, f"holdfast: the sandbox could not be set up: {error}\n".encode("utf-8", "replace"))
+    posix._exit(FAILED)
 
 
 def launch(kernel: Kernel, spec: dict[str, Any]) -> None:
@@ -99,15 +103,14 @@ def launch(kernel: Kernel, spec: dict[str, Any]) -> None:
         if spec["namespaces"]:
             kernel.prctl(PR_SET_PDEATHSIG, _signal.SIGKILL)
             mount(kernel, "proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RDONLY)
-            begin(kernel, spec, ends[1])
+            run_init(ends[1])
         execute(kernel, spec)
-    except BaseException as error:  # noqa: BLE001 - nothing may go on half confined
-        posix.write(2, f"holdfast: the sandbox could not be set up: {error}\n".encode("utf-8", "replace"))
-        posix._exit(FAILED)
+    except BaseException as error:  # noqa: BLE001 - a command must not run partly confined
+        fail(error)
 
 
-def begin(kernel: Kernel, spec: dict[str, Any], report: int) -> None:
-    """As the first process of the namespace: start the command, reap everything, report how the command ended."""
+def run_init(report: int) -> None:
+    """The init of the pid namespace: fork, return in the child, reap all processes and report the child's status."""
     command = posix.fork()
     if command == 0:
         return
@@ -125,12 +128,9 @@ def execute(kernel: Kernel, spec: dict[str, Any]) -> None:
     if spec["landlock"] is not None:
         restrict(kernel, *spec["landlock"])
     for number in (_signal.SIGPIPE, _signal.SIGXFSZ):
-        _signal.signal(number, _signal.SIG_DFL)  # the interpreter ignores them, and a command would inherit that
+        _signal.signal(number, _signal.SIG_DFL)  # Python ignores them, and the command would inherit that
     filter_calls(kernel, spec["seccomp"])
     posix.execve(spec["command"][0], spec["command"], spec["environment"])
-
-
-# -- waiting -------------------------------------------------------------------------------------------------------
 
 
 def supervise(kernel: Kernel, child: int, report: int, namespaces: bool) -> None:
@@ -143,7 +143,7 @@ def supervise(kernel: Kernel, child: int, report: int, namespaces: bool) -> None
     for number in (_signal.SIGINT, _signal.SIGHUP):
         _signal.signal(number, _signal.SIG_IGN)
     _signal.signal(_signal.SIGALRM, kill)
-    _signal.signal(_signal.SIGTERM, end)  # the command got the signal too, and has until then
+    _signal.signal(_signal.SIGTERM, end)  # the command got the signal too, and has until the alarm to exit
     while True:
         ended, status = posix.waitpid(-1, 0)
         if ended == child:
@@ -157,13 +157,13 @@ def supervise(kernel: Kernel, child: int, report: int, namespaces: bool) -> None
 
 
 def kill_descendants() -> None:
-    """Orphans become children of this process, so that nothing is missed, whatever it did to its environment, session
-    or group."""
+    """Kill all remaining processes. Orphans become children of this process, so none is missed, whatever they changed
+    in their environment, session or group."""
     for _ in range(SWEEPS):
         try:
             handle = posix.open("/proc/thread-self/children", posix.O_RDONLY)
         except OSError:
-            return  # a kernel without this list: the runtime still ends the group and what carries its marker
+            return  # not supported by this kernel: the runtime still kills the group and marked processes
         children = posix.read(handle, 1 << 16).split()
         posix.close(handle)
         if not children:
@@ -179,12 +179,9 @@ def finish(kernel: Kernel, status: int) -> None:
         number = posix.WTERMSIG(status)
         if number not in (_signal.SIGKILL, _signal.SIGSTOP):
             _signal.signal(number, _signal.SIG_DFL)
-        kernel.prctl(PR_SET_DUMPABLE, 0)  # this process writes no core file in the command's name
+        kernel.prctl(PR_SET_DUMPABLE, 0)  # no core file of this process
         posix.kill(posix.getpid(), number)
     posix._exit(posix.WEXITSTATUS(status) if posix.WIFEXITED(status) else FAILED)
-
-
-# -- namespaces ----------------------------------------------------------------------------------------------------
 
 
 def enter_namespaces(kernel: Kernel, spec: dict[str, Any]) -> None:
@@ -196,7 +193,7 @@ def enter_namespaces(kernel: Kernel, spec: dict[str, Any]) -> None:
     if spec["own_network"]:
         raise_loopback(kernel)
     mount(kernel, None, "/", None, MS_REC | MS_PRIVATE)
-    # Sources are opened before anything is covered: one of them may lie beneath a target.
+    # Open all sources before mounting: a mount could cover one of them.
     devices = [(name, open_tree(kernel, f"/dev/{name}")) for name in DEVICES]
     null = open_tree(kernel, "/dev/null")
     trees = [open_tree(kernel, source) if kind in ("write", "read") else -1 for kind, _, source in spec["mounts"]]
@@ -243,7 +240,7 @@ def open_tree(kernel: Kernel, path: str) -> int:
 
 
 def open_path(kernel: Kernel, path: str) -> int:
-    """Every path is given without symbolic links. If there is one now, another command has just put it there."""
+    """Fails on symbolic links: paths were resolved before, so a link was swapped in by another command."""
     how = b"".join(value.to_bytes(8, sys.byteorder) for value in (O_PATH | posix.O_CLOEXEC, 0, RESOLVE_NO_SYMLINKS))
     return kernel("openat2", AT_FDCWD, encoded(path), how, len(how))
 
@@ -308,16 +305,13 @@ def encoded(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape") + b"\0"
 
 
-# -- the process itself --------------------------------------------------------------------------------------------
-
-
 def drop_capabilities(kernel: Kernel) -> None:
-    """Also those that root would get back by executing a program."""
+    """Drop all capabilities, including those that root would regain by executing a program."""
     try:
         for capability in range(64):
             kernel.prctl(PR_CAPBSET_DROP, capability)
     except OSError:
-        pass  # the last one is passed, or this user has none to drop
+        pass  # beyond the last capability, or this user has none to drop
     kernel.prctl(PR_CAP_AMBIENT, 4)
     header = (0x20080522).to_bytes(4, sys.byteorder) + bytes(4)
     kernel("capset", header, bytes(24))
@@ -331,7 +325,7 @@ def restrict(kernel: Kernel, filesystem: int, network: int, scoped: int, rules: 
         try:
             place = posix.open(path, posix.O_CLOEXEC | posix.O_NOFOLLOW | O_PATH)
         except OSError:
-            continue  # gone since it was listed, or not ours to open: nothing is allowed there
+            continue  # removed since it was listed, or inaccessible: no rights there
         rule = rights.to_bytes(8, sys.byteorder) + place.to_bytes(4, sys.byteorder)
         try:
             kernel("landlock_add_rule", ruleset, 1, rule, 0)

@@ -1,11 +1,11 @@
-"""The file system that a confined command sees, as an ordered list of mounts over a read-only root. Shared by the back
-ends that have mount namespaces.
+"""The file system of a confined command as an ordered list of mounts over a read-only root, for back ends with mount
+namespaces.
 
 Invariants
-- Parents come before what lies inside them.
-- A protected path and every directory between it and its writable root are mount points: the kernel refuses to rename
-  or remove those. A writable root that has a protected symbolic link, which cannot be a mount point, is closed: only
-  what is in it can be written, nothing can be added, removed or renamed directly in it."""
+- Parents come before their contents.
+- A protected path and every directory between it and its writable root are mount points, which the kernel refuses to
+  rename or remove. A symbolic link cannot be a mount point, so a writable root with a protected link is closed: its
+  entries can be written, but nothing can be added, removed or renamed directly in it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Mount(Frozen):
 
 
 def mounts(confinement: Confinement) -> tuple[Mount, ...]:
-    """To be called when missing protected paths have their placeholders."""
+    """Call it after placeholders for missing protected paths were created."""
     found: dict[str, Mount] = {}
 
     def add(kind: Kind, target: Path | str, source: Path | str | None = None) -> None:
@@ -71,7 +71,7 @@ def closed_roots(confinement: Confinement) -> Iterator[Path]:
 
 
 def entries(root: Path, protected: tuple[Path, ...]) -> Iterator[Path]:
-    """What is directly in a directory and can be written without touching anything protected."""
+    """Direct children of a directory that are not protected and contain nothing protected."""
     holding = {path for one in protected for path in (one, *one.parents)}
     with os.scandir(root) as found:
         for entry in found:
@@ -82,11 +82,11 @@ def entries(root: Path, protected: tuple[Path, ...]) -> Iterator[Path]:
 
 
 def _root_of(path: Path, confinement: Confinement) -> Path | None:
-    """The innermost writable directory around it."""
+    """The innermost writable directory that contains the path."""
     around = [root for root in confinement.writable if root in path.parents]
     return max(around, key=lambda root: len(root.parts), default=None)
 
 
 def _resolver(confinement: Confinement) -> tuple[Path, ...]:
-    """With the host's network, names are looked up as on the host: that file may be a link into a hidden directory."""
+    """The host's DNS configuration for `network: on`; the file may be a link into a hidden directory."""
     return existing(["/etc/resolv.conf"]) if confinement.network == "on" else ()

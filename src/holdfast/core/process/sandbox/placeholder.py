@@ -1,10 +1,10 @@
-"""Protected names that do not exist yet. A mount can only protect what is there, so an empty directory takes the place
-of a missing name while a command runs: git ignores it, and nothing can be put in its place or inside it.
+"""Placeholders for protected names that do not exist yet. A mount can only protect an existing path, so an empty
+directory is created for each missing name while a command runs; git ignores it, and nothing can replace it.
 
 Invariants
-- A placeholder in use is locked (shared); it is removed only by who can lock it alone, also across processes.
-- Names for which git would not accept a directory get none. If one of them appears during a command, it is removed
-  before the command's result is known."""
+- A placeholder in use has a shared lock; only a process that gets the exclusive lock removes it.
+- Names for which git does not accept a directory get no placeholder. If such a name appears during a command, it is
+  removed before the command's result is returned."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FILES = frozenset(name for name in CONFIGURATION if name != ".opencode")
-"""Nobody else makes directories with these names, so an empty one is left over from a process that was killed."""
+"""Names that are normally files: an empty directory of this name was left by a killed process."""
 REMOVED = frozenset({"config", "config.worktree", "commondir", "gitdir"})
 TRIES = 10
 
@@ -44,7 +44,7 @@ def placeholders(protected: Sequence[Path]) -> Iterator[None]:
 
 
 def _hold(name: str, parent: int, stack: ExitStack) -> None:
-    """Unless something else is there."""
+    """Create and lock a placeholder, unless the name exists."""
     made = False
     for _ in range(TRIES):
         try:
@@ -66,7 +66,7 @@ def _hold(name: str, parent: int, stack: ExitStack) -> None:
             if same:
                 os.close(handle)
                 return
-        os.close(handle)  # it was removed in between
+        os.close(handle)  # removed by another process in the meantime
 
 
 def _release(name: str, parent: int, handle: int, made: bool) -> None:
@@ -85,7 +85,7 @@ def _remove(name: str, parent: int) -> None:
 
 
 def _open(path: str | Path, parent: int | None = None) -> int | None:
-    """None where there is no directory. Later steps work on what was opened, whatever its name then leads to."""
+    """A descriptor of a directory; None if there is none. Later steps use it, even if the name is replaced."""
     try:
         return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
     except OSError:

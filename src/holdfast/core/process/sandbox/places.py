@@ -1,6 +1,6 @@
-"""Which paths of a machine and of a project matter to a sandbox: secrets, and files that others execute.
+"""Paths that a sandbox hides or protects: secrets, and files that other programs execute.
 
-The lists name what is commonly there; a secret under another name has to be protected by its own permissions."""
+The lists contain common names; secrets elsewhere must be protected by file permissions."""
 
 from __future__ import annotations
 
@@ -14,120 +14,68 @@ from holdfast.schema.pattern import pattern
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-SECRETS = (
-    ".ssh",
-    ".gnupg",
-    ".password-store",
-    ".netrc",
-    ".git-credentials",
-    ".config/git/credentials",
-    ".config/gh",
-    ".config/hub",
-    ".config/glab-cli",
-    ".aws",
-    ".azure",
-    ".config/gcloud",
-    ".kube",
-    ".docker",
-    ".config/containers",
-    ".config/helm",
-    ".vault-token",
-    ".terraform.d/credentials.tfrc.json",
-    ".npmrc",
-    ".yarnrc.yml",
-    ".pypirc",
-    ".config/pip",
-    ".cargo/credentials",
-    ".cargo/credentials.toml",
-    ".gem/credentials",
-    ".m2/settings.xml",
-    ".gradle/gradle.properties",
-    ".config/op",
-    ".1password",
-    ".local/share/keyrings",
-    ".local/share/kwalletd",
-    ".mozilla",
-    ".config/google-chrome",
-    ".config/chromium",
-    ".config/Signal",
-    ".local/share/opencode",
-    ".claude/.credentials.json",
-    ".codex/auth.json",
-    ".config/github-copilot",
-    ".bash_history",
-    ".zsh_history",
-    ".python_history",
-    ".node_repl_history",
-    ".psql_history",
-    ".mysql_history",
-    ".pgpass",
-    ".my.cnf",
+SECRETS = tuple(
+    """
+    .ssh .gnupg .password-store .netrc .git-credentials .config/git/credentials .config/gh .config/hub .config/glab-cli
+    .aws .azure .config/gcloud .kube .docker .config/containers .config/helm .vault-token
+    .terraform.d/credentials.tfrc.json .npmrc .yarnrc.yml .pypirc .config/pip .cargo/credentials .cargo/credentials.toml
+    .gem/credentials .m2/settings.xml .gradle/gradle.properties .config/op .1password .local/share/keyrings
+    .local/share/kwalletd .mozilla .config/google-chrome .config/chromium .config/Signal .local/share/opencode
+    .claude/.credentials.json .codex/auth.json .config/github-copilot .bash_history .zsh_history .python_history
+    .node_repl_history .psql_history .mysql_history .pgpass .my.cnf
+    """.split()  # noqa: SIM905 - a list of words reads best as words
 )
 """In the home directory."""
 SYSTEM_SECRETS = ("/etc/shadow", "/etc/gshadow", "/etc/shadow-", "/etc/gshadow-")
 SOCKETS = ("/run", "/var/run")
-"""Where services of the host listen: the container engine, the message bus, agents."""
+"""Directories with sockets of host services, such as container engines, message buses and agents."""
 SOCKETS_EXCEPT = ("/run/current-system", "/run/booted-system", "/run/opengl-driver", "/run/wrappers")
-"""Where NixOS keeps programs."""
+"""Programs on NixOS."""
 TEMPORARY = ("/tmp", "/var/tmp")
 
 CONFIGURATION = ("opencode.json", "opencode.jsonc", ".opencode", ".envrc")
-"""In a project: what this runtime and direnv read."""
+"""In a project: files that this runtime and direnv read."""
 EXECUTED_BY_GIT = ("hooks", "config", "config.worktree", "info", "modules", "worktrees", "commondir", "gitdir")
-"""In a git directory: what names programs, or another directory to read such names from."""
-EXECUTED_AT_LOGIN = (
-    ".bashrc",
-    ".bash_profile",
-    ".bash_login",
-    ".bash_logout",
-    ".profile",
-    ".zshrc",
-    ".zshenv",
-    ".zprofile",
-    ".zlogin",
-    ".gitconfig",
-    ".config/git",
-    ".config/fish",
-    ".config/autostart",
-    ".config/systemd",
-    ".config/environment.d",
-    ".local/bin",
-    ".vimrc",
-    ".config/nvim",
-    ".npm-global",
+"""In a git directory: files that name programs, or other directories with such files."""
+EXECUTED_AT_LOGIN = tuple(
+    """
+    .bashrc .bash_profile .bash_login .bash_logout .profile .zshrc .zshenv .zprofile .zlogin .gitconfig .config/git
+    .config/fish .config/autostart .config/systemd .config/environment.d .local/bin .vimrc .config/nvim .npm-global
+    """.split()  # noqa: SIM905 - a list of words reads best as words
 )
-"""In the home directory, for those who work on it as a project."""
+"""In the home directory, for users whose project is the home directory."""
 
 _HOOKS_PATH = pattern(r"(?im)^\s*hookspath\s*=\s*(.+?)\s*$")
 POINTER_BYTES = 4096
 
 
-class Repository(Frozen):
-    """The git directories that a commit in a worktree writes, and what in them and in the worktree git executes."""
+class GitPaths(Frozen):
+    """The git directories that a commit in a worktree writes to, and the paths in them and in the worktree that git
+    executes."""
 
     writable: tuple[Path, ...] = ()
     protected: tuple[Path, ...] = ()
 
 
-def repository(root: Path) -> Repository:
-    """Of the worktree with this root. A `.git` file counts only if the directory it names points back to it: the file
-    belongs to the project, which must not be able to choose what becomes writable."""
+def git_paths(root: Path) -> GitPaths:
+    """For the worktree with this root. A `.git` file is used only if the directory it names points back to it: the
+    project controls the file and must not be able to choose what becomes writable."""
     marker = root / ".git"
     if marker.is_symlink():
-        return Repository((), (marker,))
+        return GitPaths((), (marker,))
     if not marker.exists():
-        return Repository()
+        return GitPaths()
     if marker.is_dir():
-        return Repository((marker,), tuple(_executed(marker, root)))
+        return GitPaths((marker,), tuple(_executed(marker, root)))
     own = _pointer(marker, "gitdir:")
     if own is None or _pointer(own / "gitdir") != marker:
-        return Repository((), (marker,))
+        return GitPaths((), (marker,))
     common = _pointer(own / "commondir") or own
     if own.parent.parent != common:
-        return Repository((), (marker,))
+        return GitPaths((), (marker,))
     protected = [path for path in _executed(common, root) if path != own.parent]
     siblings = [path for path in own.parent.iterdir() if path != own]
-    return Repository((common,), (marker, *protected, *siblings, *_executed(own, root)))
+    return GitPaths((common,), (marker, *protected, *siblings, *_executed(own, root)))
 
 
 def _executed(directory: Path, root: Path) -> Iterator[Path]:
@@ -153,7 +101,7 @@ def _pointer(file: Path, prefix: str = "") -> Path | None:
 
 
 def existing(paths: Iterable[str | Path]) -> tuple[Path, ...]:
-    """Without symbolic links, each once, and only what is there."""
+    """The canonical paths of those that exist, without duplicates and without `/`."""
     found = (os.path.realpath(path) for path in paths if os.path.lexists(path))
     return tuple(dict.fromkeys(Path(path) for path in found if os.path.exists(path) and path != "/"))
 

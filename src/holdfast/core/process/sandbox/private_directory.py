@@ -1,5 +1,5 @@
-"""A directory for the temporary files of confined commands. It is locked while it is in use, so that one which a killed
-process left behind can be told from one in use, and removed."""
+"""Temporary directories for confined commands. A directory is locked while in use, so that those left by killed
+processes can be recognised and removed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from holdfast.schema.frozen import Frozen
 
 PREFIX = "holdfast-sandbox-"
 SETTLED_SECONDS = 60
-"""A directory younger than this may not be locked yet."""
+"""A younger directory may not be locked yet."""
 MOST_REMOVED = 20
 
 
@@ -25,7 +25,7 @@ class PrivateDirectory(Frozen):
 
 
 def make(parent: Path | None = None) -> PrivateDirectory:
-    """In the system's temporary directory unless given; removes old ones there."""
+    """Create one in `parent` (default: the system's temporary directory), and remove abandoned ones there."""
     parent = parent or Path(tempfile.gettempdir())
     path = Path(os.path.realpath(tempfile.mkdtemp(prefix=PREFIX, dir=parent)))
     lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

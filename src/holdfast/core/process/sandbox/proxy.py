@@ -1,9 +1,9 @@
-"""The only way from a confined command to the network: an HTTP proxy on a Unix socket.
+"""The HTTP proxy on a Unix socket through which confined commands reach the network.
 
 Invariants
-- A host is reached only if the user's list allows it; without its own entry there, only at public addresses.
-- The addresses that were judged are the ones connected to; a port on which this runtime listens is never one of them.
-- Connections, heads, waiting and silence are bounded. Closing ends every connection."""
+- A host is reachable only if the user's list allows it; if the list does not name it, only at public addresses.
+- Connections go to the checked addresses only, never to a port on which this runtime listens.
+- Connections, header sizes, waiting and idle times are bounded. Closing ends every connection."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ class _Request(Frozen):
     host: str
     port: int
     forwarded: bytes
-    """What goes to the host before anything else; empty for a tunnel."""
+    """The rewritten request head to send first; empty for a tunnel."""
     tunnel: bool
 
 
-class Proxy:
-    """Use as `async with Proxy(...)`. Serves the socket at `path`, which only its owner can open."""
+class SandboxProxy:
+    """Use it with `async with`. Serves the socket at `path`, which only its owner can open."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class Proxy:
             self._path.unlink()
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Half as many again are told that there are too many; beyond that the connection is only closed."""
+        """Up to half as many connections beyond the limit get an error response; further ones are closed."""
         if len(self._serving) >= self._limit * 3 // 2 + 1:
             writer.close()
             return
@@ -123,12 +123,12 @@ class Proxy:
         except _Refused as refused:
             await _answer(reader, writer, refused)
         except (OSError, asyncio.IncompleteReadError):
-            pass  # it went away
+            pass  # the client disconnected
         finally:
             writer.close()
 
     async def _join(self, request: _Request, command: Stream, host: Stream) -> None:
-        """Copy in both directions, until both have ended or nobody has said anything for too long."""
+        """Copy in both directions until both ended or the connection was idle for too long."""
         try:
             if request.tunnel:
                 command[1].write(b"HTTP/1.1 200 Connection established\r\n\r\n")
@@ -170,7 +170,7 @@ class Proxy:
         raise _Refused("502 Bad Gateway", f"{request.host} cannot be reached")
 
     def _judge(self, request: _Request) -> bool:
-        """Whether the host is listed itself, so that it may be private."""
+        """Whether the list names the host, so that it may be private. Refuses hosts that are not allowed."""
         hosts = self._hosts()
         if any(pattern != "*" and _names(pattern, request.host, request.port) for pattern in hosts):
             return True
@@ -200,7 +200,8 @@ async def _copy(source: asyncio.StreamReader, target: asyncio.StreamWriter, last
 
 
 async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, refused: _Refused) -> None:
-    """Waits a moment for the end of the request: closing on unread bytes would take the answer back."""
+    """Send an error response. Reads the rest of the request first: closing with unread bytes would reset the
+    connection."""
     body = f"holdfast: {refused}\n".encode()
     head = f"HTTP/1.1 {refused.status}\r\nContent-Type: text/plain\r\nContent-Length: {len(body)}\r\n"
     writer.write(head.encode() + b"Connection: close\r\n\r\n" + body)
@@ -233,7 +234,7 @@ def _parse(head: bytes) -> _Request:
 
 
 def _place(text: str, default: int | None = None) -> tuple[str, int]:
-    """Raises ValueError."""
+    """Split `host:port`; raises ValueError."""
     host, colon, port = text.rpartition(":") if not text.endswith("]") else (text, "", "")
     if not colon:
         host, port = text, "" if default is None else str(default)
@@ -245,7 +246,7 @@ def _place(text: str, default: int | None = None) -> tuple[str, int]:
 
 
 def _names(pattern: str, host: str, port: int) -> bool:
-    """`name`, `name:port` or `*.name`; without a port, any."""
+    """Whether a pattern `name`, `name:port` or `*.name` matches; without a port, any port does."""
     name, colon, number = pattern.rpartition(":")
     if not colon or not number.isdecimal():
         name, number = pattern, str(port)

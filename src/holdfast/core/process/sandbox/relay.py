@@ -1,5 +1,5 @@
-"""Connects a port inside a network namespace with a Unix socket of the runtime's proxy, then executes a command. Runs
-inside the sandbox, as a program of its own; imports only built-in modules, as the launcher does."""
+"""Forwards a port inside a network namespace to the Unix socket of the runtime's proxy, then executes a command. A
+separate program inside the sandbox; imports only built-in modules, as the launcher does."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def main(proxy: str, port: int, command: list[str]) -> None:
     listener = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
     listener.bind(("127.0.0.1", port))
     listener.listen(BACKLOG)
-    # A grandchild: the command must not find a child that it did not start.
+    # A grandchild, so that the command has no child that it did not start.
     child = posix.fork()
     if child == 0:
         if posix.fork() == 0:
@@ -63,10 +63,6 @@ def pump(source: _socket.socket, target: _socket.socket) -> None:
 def run() -> None:
     try:
         main(sys.argv[1], int(sys.argv[2]), sys.argv[3:])
-    except BaseException as error:  # noqa: BLE001 - it is told, and ends the process
-        tell(error)
-
-
-def tell(error: BaseException) -> None:
-    posix.write(2, f"holdfast: the way to the proxy could not be opened: {error}\n".encode("utf-8", "replace"))
-    posix._exit(FAILED)
+    except BaseException as error:  # noqa: BLE001 - every error is reported and ends the process
+        posix.write(2, f"holdfast: the connection to the proxy failed: {error}\n".encode("utf-8", "replace"))
+        posix._exit(FAILED)

@@ -1,9 +1,9 @@
-"""The sandbox of one Location: under which confinement a command of an agent runs, and what is said about it.
+"""The sandbox of one Location: decides the confinement of each command, and reports what is enforced.
 
 Invariants
-- Only what the user set counts: an argument, the environment, the user's configuration; nothing of a project.
-- Commands of the agent `plan` are always confined read-only where the machine can do that.
-- What cannot be enforced is either refused or said, never passed over."""
+- Only the user's settings count: an argument, the environment, the user's configuration; never the project's.
+- Commands of the agent `plan` are always confined read-only if the machine supports it.
+- What cannot be enforced is refused or reported, never ignored."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from holdfast.core.diagnostic import Diagnostic
     from holdfast.core.process.sandbox.backend import Backend
-    from holdfast.core.process.sandbox.backends import Chooser
+    from holdfast.core.process.sandbox.backends import BackendChooser
     from holdfast.core.process.sandbox.confinement import Mode, Network
     from holdfast.core.process.sandbox.private_directory import PrivateDirectory
 
@@ -35,55 +35,55 @@ class SandboxRefused(Exception):
     """The user requires a sandbox, and there is none."""
 
 
-class Terms(Frozen):
-    """How a command runs. Without a confinement and without a summary nobody asked for a sandbox."""
+class SandboxDecision(Frozen):
+    """How a command runs. With all defaults, no sandbox is configured."""
 
     confinement: Confinement | None = None
     summary: str = ""
-    """Such as `workspace (bubblewrap, network off)`."""
+    """For example `workspace (bubblewrap, network off)`."""
     problem: str = ""
-    """What is not as configured."""
+    """What differs from the configuration."""
 
 
 class SandboxReport(Frozen):
     mode: str
     backend: str | None
-    """None where no sandbox can be enforced."""
+    """None if this machine cannot enforce a sandbox."""
     summary: str
     problem: str
     gaps: tuple[str, ...]
     required: bool
 
 
-class Surroundings(Frozen):
-    """What of this machine and project a confinement is made from."""
+class SandboxPaths(Frozen):
+    """The paths of this machine and project that a confinement is built from."""
 
     directory: Path
-    """The Location's."""
+    """The directory of the Location."""
     root: Path | None
-    """The worktree's, if there is a repository."""
+    """The root of the worktree, if there is a repository."""
     home: Path
     hidden: tuple[Path, ...]
-    """Directories of the runtime itself: its data, its state, the user's configuration."""
+    """Directories of the runtime: data, state, the user's configuration."""
     readable: tuple[Path, ...]
-    """What in them commands need: kept outputs, references, skills."""
+    """Paths in them that commands need: managed files, references, skills."""
 
 
 class Sandbox:
     def __init__(
         self,
-        backends: Chooser,
+        backends: BackendChooser,
         settings: Callable[[], SandboxSettings],
-        surroundings: Surroundings,
+        paths: SandboxPaths,
         *,
         own_ports: Callable[[], Collection[int]] = frozenset,
         diagnostics: Callable[[], tuple[Diagnostic, ...]] = tuple,
     ) -> None:
-        """`settings` and `diagnostics` are asked each time, as configuration may change."""
+        """`settings` and `diagnostics` are called each time, as configuration may change."""
         self.diagnostics = diagnostics
         self._backends = backends
         self._settings = settings
-        self._surroundings = surroundings
+        self._paths = paths
         self._own_ports = own_ports
         self._opening = asyncio.Lock()
         self._base: PrivateDirectory | None = None
@@ -94,25 +94,25 @@ class Sandbox:
     def settings(self) -> SandboxSettings:
         return self._settings()
 
-    async def terms(self, agent: str) -> Terms:
-        """For a command of this agent. Raises SandboxRefused."""
+    async def terms(self, agent: str) -> SandboxDecision:
+        """The decision for a command of this agent. Raises SandboxRefused."""
         settings = self._settings()
         if agent == PLAN:
             network: Network = "on" if settings.mode == "off" else settings.network
             settings = settings.replace(mode="read-only", network=network)
         if settings.mode == "off":
-            return Terms()
+            return SandboxDecision()
         try:
             backend = await self._backends.choose()
             confinement, problem = await self._confine(settings.mode, settings, backend)
         except SandboxUnavailable as error:
             if settings.required:
                 raise SandboxRefused(f"holdfast.sandbox requires a sandbox, and there is none: {error}") from error
-            return Terms(problem=f"sandbox {settings.mode} is not in force: {error}")
-        return Terms(confinement, f"{settings.mode} ({backend.name}, network {confinement.network})", problem)
+            return SandboxDecision(problem=f"sandbox {settings.mode} is not in force: {error}")
+        return SandboxDecision(confinement, f"{settings.mode} ({backend.name}, network {confinement.network})", problem)
 
     async def report(self) -> SandboxReport:
-        """What is in force for agents other than `plan`, and what this machine can do."""
+        """What is enforced for agents other than `plan`, and what this machine supports."""
         settings, backend, problem = self._settings(), None, ""
         try:
             backend = await self._backends.choose()
@@ -123,7 +123,7 @@ class Sandbox:
             network = settings.network
             if network == "proxy" and not backend.mounts:
                 network, problem = "off", NO_PROXY_HERE.format(backend=backend.name)
-            if self._surroundings.directory == Path("/") and settings.mode == "workspace":
+            if self._paths.directory == Path("/") and settings.mode == "workspace":
                 problem = WHOLE_DISK
             else:
                 summary = f"{settings.mode} ({backend.name}, network {network})"
@@ -150,7 +150,7 @@ class Sandbox:
                     self._proxy = await self._open_proxy(base)
             except OSError as error:
                 raise SandboxUnavailable(f"its directory cannot be made: {error}") from error
-        found = await asyncio.to_thread(confinement, mode, network, self._surroundings, settings, base / "tmp")
+        found = await asyncio.to_thread(confinement, mode, network, self._paths, settings, base / "tmp")
         return found.replace(proxy=self._proxy if network == "proxy" else None), problem
 
     async def _open(self) -> Path:
@@ -162,40 +162,34 @@ class Sandbox:
         return self._base.path
 
     async def _open_proxy(self, base: Path) -> Path:
-        from holdfast.core.process.sandbox.proxy import Proxy
+        from holdfast.core.process.sandbox.proxy import SandboxProxy
 
         hosts = lambda: self._settings().hosts  # noqa: E731 - asked at each connection
         path = base / "proxy.sock"
-        await self._stack.enter_async_context(Proxy(path, hosts=hosts, own_ports=self._own_ports))
+        await self._stack.enter_async_context(SandboxProxy(path, hosts=hosts, own_ports=self._own_ports))
         return path
 
 
 def confinement(
-    mode: Mode, network: Network, surroundings: Surroundings, settings: SandboxSettings, temporary: Path
+    mode: Mode, network: Network, paths: SandboxPaths, settings: SandboxSettings, temporary: Path
 ) -> Confinement:
-    """Looks at the machine. Raises SandboxUnavailable."""
-    from holdfast.core.process.sandbox.places import (
-        CONFIGURATION,
-        EXECUTED_AT_LOGIN,
-        existing,
-        repository,
-        secrets,
-    )
+    """Build a confinement from the files of this machine; blocks. Raises SandboxUnavailable."""
+    from holdfast.core.process.sandbox.places import CONFIGURATION, EXECUTED_AT_LOGIN, existing, git_paths, secrets
 
-    hidden = (*secrets(surroundings.home), *existing(surroundings.hidden))
-    readable = existing(surroundings.readable)
+    hidden = (*secrets(paths.home), *existing(paths.hidden))
+    readable = existing(paths.readable)
     if mode == "read-only":
         return Confinement(mode, network, temporary, hidden=hidden, readable=readable)
-    directory = Path(os.path.realpath(surroundings.directory))
+    directory = Path(os.path.realpath(paths.directory))
     if directory == Path("/"):
         raise SandboxUnavailable(WHOLE_DISK)
-    git = repository(surroundings.root) if surroundings.root is not None else None
-    further = existing(_expanded(path, surroundings.home) for path in settings.writable)
+    git = git_paths(paths.root) if paths.root is not None else None
+    further = existing(_expanded(path, paths.home) for path in settings.writable)
     writable = (directory, *(git.writable if git is not None else ()), *(path for path in further if path.is_dir()))
     protected = [
         *(directory / name for name in CONFIGURATION),
         *(git.protected if git is not None else ()),
-        *existing(surroundings.home / name for name in EXECUTED_AT_LOGIN),
+        *existing(paths.home / name for name in EXECUTED_AT_LOGIN),
     ]
     return Confinement(
         mode,

@@ -1,4 +1,4 @@
-"""The profile for `sandbox-exec` of macOS. Tested as text only: no machine with macOS has run it yet."""
+"""The profile for `sandbox-exec` of macOS. Tested as text only, never on macOS."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom", "/dev/tty", 
 
 
 def profile(confinement: Confinement) -> str:
-    """Of several rules that match, the last one counts."""
+    """The last matching rule wins."""
     lines = ["(version 1)", "(allow default)", "(deny file-write*)"]
     lines += _rule("allow file-write*", (*map(_subpath, (*confinement.writable, confinement.temporary)),))
     lines += _rule("allow file-write*", (f"(literal {_quoted(device)})" for device in DEVICES))
     lines += _rule("deny file-write*", map(_subpath, confinement.protected))
-    # A directory that holds a protected path could be moved away together with it.
+    # Otherwise a directory that contains a protected path could be moved.
     around = {parent for path in confinement.protected for parent in path.parents if _inside(parent, confinement)}
     lines += _rule("deny file-write-unlink", (f"(literal {_quoted(path)})" for path in sorted(around)))
     lines += _rule("deny file-read-data file-write*", map(_subpath, confinement.hidden))

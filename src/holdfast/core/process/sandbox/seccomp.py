@@ -1,10 +1,10 @@
-"""The system calls that confined commands do not get, as a BPF program for seccomp.
+"""The seccomp filter of confined commands, as a BPF program.
 
 Invariants
-- A call that is not listed is allowed; a listed one fails with an error number, and never kills the process.
-- Programs of another architecture (32-bit ones) get no system call at all.
-- `clone3`, `openat2` and `io_uring` hide their arguments from a filter. The first two are answered with ENOSYS, which
-  makes C libraries fall back to calls that can be filtered; the last one is refused."""
+- System calls that are not listed are allowed; a listed one fails with an error number and never kills the process.
+- Programs for another architecture (32-bit) get no system calls.
+- A filter cannot see the arguments of `clone3`, `openat2` and `io_uring`. The first two fail with ENOSYS, which makes C
+  libraries use calls that can be filtered; the last one is refused."""
 
 from __future__ import annotations
 
@@ -15,83 +15,25 @@ from typing import Literal, TypeAlias
 from holdfast.core.process.sandbox.confinement import SandboxUnavailable
 
 Sockets: TypeAlias = Literal["all", "internet", "none"]
-"""`all`: Unix, IPv4, IPv6 and routing sockets. `internet`: these without Unix sockets, for a command that sees those of
-the host. `none`: no socket of any kind. Socket pairs and pipes are always there."""
+"""`all`: Unix, IPv4, IPv6 and routing sockets. `internet`: the same without Unix sockets, for commands that see the
+host's. `none`: no sockets. Socket pairs and pipes are always allowed."""
 
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
-_NAMES = (
-    "ptrace",
-    "process_vm_readv",
-    "process_vm_writev",
-    "process_madvise",
-    "kcmp",
-    "pidfd_getfd",
-    "mount",
-    "umount2",
-    "pivot_root",
-    "chroot",
-    "setns",
-    "open_tree",
-    "move_mount",
-    "fsopen",
-    "fsconfig",
-    "fsmount",
-    "fspick",
-    "mount_setattr",
-    "open_tree_attr",
-    "keyctl",
-    "add_key",
-    "request_key",
-    "bpf",
-    "perf_event_open",
-    "userfaultfd",
-    "io_uring_setup",
-    "io_uring_enter",
-    "io_uring_register",
-    "kexec_load",
-    "kexec_file_load",
-    "init_module",
-    "finit_module",
-    "delete_module",
-    "open_by_handle_at",
-    "lookup_dcookie",
-    "nfsservctl",
-    "swapon",
-    "swapoff",
-    "reboot",
-    "settimeofday",
-    "clock_settime",
-    "clock_adjtime",
-    "adjtimex",
-    "acct",
-    "quotactl",
-    "quotactl_fd",
-    "sethostname",
-    "setdomainname",
-    "syslog",
-    "vhangup",
-    "migrate_pages",
-    "move_pages",
+_NAMES = tuple(
+    """
+    ptrace process_vm_readv process_vm_writev process_madvise kcmp pidfd_getfd mount umount2 pivot_root chroot setns
+    open_tree move_mount fsopen fsconfig fsmount fspick mount_setattr open_tree_attr keyctl add_key request_key bpf
+    perf_event_open userfaultfd io_uring_setup io_uring_enter io_uring_register kexec_load kexec_file_load init_module
+    finit_module delete_module open_by_handle_at lookup_dcookie nfsservctl swapon swapoff reboot settimeofday
+    clock_settime clock_adjtime adjtimex acct quotactl quotactl_fd sethostname setdomainname syslog vhangup
+    migrate_pages move_pages
+    """.split()  # noqa: SIM905 - a list of words reads best as words
 )
 _SHARED = {
-    "io_uring_setup": 425,
-    "io_uring_enter": 426,
-    "io_uring_register": 427,
-    "open_tree": 428,
-    "move_mount": 429,
-    "fsopen": 430,
-    "fsconfig": 431,
-    "fsmount": 432,
-    "fspick": 433,
-    "clone3": 435,
-    "openat2": 437,
-    "pidfd_getfd": 438,
-    "process_madvise": 440,
-    "mount_setattr": 442,
-    "quotactl_fd": 443,
-    "fchmodat2": 452,
-    "open_tree_attr": 467,
+    **dict(io_uring_setup=425, io_uring_enter=426, io_uring_register=427, open_tree=428, move_mount=429),
+    **dict(fsopen=430, fsconfig=431, fsmount=432, fspick=433, clone3=435, openat2=437, pidfd_getfd=438),
+    **dict(process_madvise=440, mount_setattr=442, quotactl_fd=443, fchmodat2=452, open_tree_attr=467),
 }
 NUMBERS: dict[str, dict[str, int]] = {
     "x86_64": {
@@ -124,9 +66,9 @@ NEW_NAMESPACES = 0x7E020000
 NEW_TIME = 0x80
 SET_ID_BITS = 0o6000
 CREATING = 0o100 | 0o20000000
-"""O_CREAT and O_TMPFILE: only then `open` looks at its mode."""
+"""O_CREAT and O_TMPFILE: `open` uses its mode only with these."""
 FAKE_INPUT = (0x5412, 0x541C)
-"""The ioctls TIOCSTI and TIOCLINUX, which type into a terminal."""
+"""The ioctls TIOCSTI and TIOCLINUX, which inject terminal input."""
 UNIX, INET, INET6, NETLINK = 1, 2, 10, 16
 
 _LOAD, _EQUAL, _ANY_BIT, _RETURN = 0x20, 0x15, 0x45, 0x06
@@ -136,7 +78,8 @@ _NUMBER, _ARCHITECTURE = 0, 4
 
 
 def program(machine: str, *, sockets: Sockets, shared: bool) -> bytes:
-    """`shared`: the command shares process numbers and System V memory with the host, so those calls go too."""
+    """`shared`: the command shares the pid and IPC namespaces with the host, so System V IPC and `prlimit64` on other
+    processes are refused too."""
     if machine not in ARCHITECTURES:
         raise SandboxUnavailable(f"system calls cannot be filtered on {machine}")
     code = [
@@ -171,7 +114,7 @@ def program(machine: str, *, sockets: Sockets, shared: bool) -> bytes:
 
 
 def _when(number: int, block: list[bytes]) -> list[bytes]:
-    """The block returns, whatever happens."""
+    """Run the block for this system call; every path of the block must return."""
     return [_step(_EQUAL, number, no=len(block)), *block]
 
 
@@ -199,7 +142,7 @@ def _families(sockets: Sockets) -> list[bytes]:
 
 
 def _argument(index: int) -> bytes:
-    """The lower half: all arguments that are looked at are 32 bits wide."""
+    """Load the lower half: all checked arguments are 32 bits wide."""
     return _step(_LOAD, 16 + 8 * index)
 
 

@@ -1,10 +1,10 @@
-"""`apply_patch`: several files changed by one patch. All of it is parsed, resolved and approved before any content is
-read, and tried in memory before any file changes."""
+"""The `apply_patch` tool: changes several files with one patch. The whole patch is parsed, resolved and approved before
+any content is read, and applied in memory before any file changes."""
 
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -16,7 +16,7 @@ from holdfast.core.filesystem.location_path import Target
 from holdfast.core.filesystem.mutation import MAX_FILE_BYTES, FileMutations
 from holdfast.core.filesystem.text import decode
 from holdfast.core.filesystem.transaction import Change, ChangesFailed
-from holdfast.core.tool.builtin.authorize import Authorizer, allow_outside, explaining, narrowest_first
+from holdfast.core.tool.builtin.authorize import Authorizer, allow_outside, file_failures, narrowest_first
 from holdfast.core.tool.builtin.hunk import HunkError, apply_chunks
 from holdfast.core.tool.builtin.patch import AddFile, DeleteFile, Operation, PatchError, UpdateFile, parse
 from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure
@@ -78,15 +78,15 @@ def apply_patch_tool(files: LocationFiles, permissions: Authorizer) -> Tool[Patc
         if not settings.patch_moves and any(isinstance(one, UpdateFile) and one.move_to for one in operations):
             raise ToolFailure(NO_MOVES)
         located = [_locate(files, operation) for operation in operations]
-        targets = [target for one in located for target in (one.target, one.destination) if target is not None]
+        targets = [target for one in located for target in one[1:] if target is not None]
         await allow_outside(permissions, context, targets)
         resources = list(dict.fromkeys(target.resource for target in targets))
         await permissions.allow(context, "edit", resources, save=narrowest_first(*resources))
-        steps = await asyncio.to_thread(_rehearse, located)
-        output = await asyncio.to_thread(_report, steps)
-        await (_together(files, steps) if settings.patch_atomic else _one_by_one(files, steps))
+        steps = await asyncio.to_thread(_plan, located)
+        output = await asyncio.to_thread(_output, steps)
+        await (_apply_atomically(files, steps) if settings.patch_atomic else _apply_in_order(files, steps))
         for target in targets:
-            files.marks.note(context.session_id, target.path)
+            files.fingerprints.note(context.session_id, target.path)
         return output
 
     return Tool(
@@ -117,42 +117,39 @@ def _parsed(text: str) -> list[Operation]:
     return operations
 
 
-class _Located(NamedTuple):
-    operation: Operation
-    target: Target
-    destination: Target | None = None
-    """Of a move."""
+_Located = tuple[Operation, Target, Target | None]
+"""An operation, its target, and the destination of a move."""
 
 
 def _locate(files: LocationFiles, operation: Operation) -> _Located:
-    with explaining(UNABLE.format(path=operation.path)):
-        # A link that is to be deleted goes itself, not what it points to.
+    with file_failures(UNABLE.format(path=operation.path)):
+        # Deleting a symbolic link removes the link, not its target.
         target = files.resolve(operation.path, "write", follow=not isinstance(operation, DeleteFile))
     if not isinstance(operation, UpdateFile) or operation.move_to is None:
-        return _Located(operation, target)
-    with explaining(UNABLE.format(path=operation.move_to)):
-        return _Located(operation, target, files.resolve(operation.move_to, "write"))
+        return operation, target, None
+    with file_failures(UNABLE.format(path=operation.move_to)):
+        return operation, target, files.resolve(operation.move_to, "write")
 
 
 class _Step(Frozen):
-    """One operation with the content before and after it; None is a file that is not there."""
+    """One operation with the content before and after it; None means that the file does not exist."""
 
     kind: Literal["add", "update", "delete", "move"]
     path: str
     target: Target
-    """Where the result is: of a move, its destination."""
+    """For a move, the destination."""
     before: bytes | None
     after: bytes | None
     source: Target | None = None
-    """Of a move."""
+    """Only for a move."""
 
 
-def _rehearse(located: Sequence[_Located]) -> list[_Step]:
-    """Every operation on the content that the earlier ones will have left, in memory."""
+def _plan(located: Sequence[_Located]) -> list[_Step]:
+    """Apply the operations in memory, each to the content that the earlier ones leave."""
     state: dict[Path, bytes | None] = {}
     steps: list[_Step] = []
     for operation, target, destination in located:
-        with explaining(UNABLE.format(path=operation.path)):
+        with file_failures(UNABLE.format(path=operation.path)):
             before = _content_of(target, state)
             match operation:
                 case AddFile(content=content):
@@ -209,11 +206,12 @@ def _bounded(data: bytes, target: Target) -> bytes:
     return data
 
 
-async def _one_by_one(files: LocationFiles, steps: Sequence[_Step]) -> None:
-    """In patch order. What was applied before a failure stays, and the failure says so."""
+async def _apply_in_order(files: LocationFiles, steps: Sequence[_Step]) -> None:
+    """Steps applied before a failure stay applied; the failure lists them."""
     for position, step in enumerate(steps):
         applied = ", ".join(done.target.resource for done in steps[:position])
-        with explaining(STOPPED.format(path=step.path, applied=applied) if applied else UNABLE.format(path=step.path)):
+        prefix = STOPPED if applied else UNABLE
+        with file_failures(prefix.format(path=step.path, applied=applied)):
             await _commit(files.mutations, step)
 
 
@@ -228,9 +226,9 @@ async def _commit(mutations: FileMutations, step: _Step) -> None:
         await mutations.move(step.source, step.target, step.before, step.after)
 
 
-async def _together(files: LocationFiles, steps: Sequence[_Step]) -> None:
+async def _apply_atomically(files: LocationFiles, steps: Sequence[_Step]) -> None:
     try:
-        await files.mutations.change_together(_net(steps))
+        await files.mutations.change_together(_changes_by_file(steps))
     except ChangesFailed as failed:
         unable = f"{UNABLE.format(path=failed.target.resource)}: {failed}"
         if failed.remaining:
@@ -239,8 +237,8 @@ async def _together(files: LocationFiles, steps: Sequence[_Step]) -> None:
         raise ToolFailure(ROLLED_BACK.format(unable=unable)) from failed
 
 
-def _net(steps: Sequence[_Step]) -> list[Change]:
-    """What the steps amount to, file by file."""
+def _changes_by_file(steps: Sequence[_Step]) -> list[Change]:
+    """Combine the steps into one change per file."""
     changes: dict[Path, Change] = {}
 
     def add(target: Target, before: bytes | None, after: bytes | None, like: Target | None = None) -> None:
@@ -254,7 +252,7 @@ def _net(steps: Sequence[_Step]) -> list[Change]:
     return [change for change in changes.values() if change.before is not None or change.after is not None]
 
 
-def _report(steps: Sequence[_Step]) -> PatchOutput:
+def _output(steps: Sequence[_Step]) -> PatchOutput:
     return PatchOutput(
         applied=tuple(
             Applied(

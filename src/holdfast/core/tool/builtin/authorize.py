@@ -1,4 +1,4 @@
-"""How a built-in tool asks whether it may, before it looks at anything, and how it says that a file refused."""
+"""What built-in tools share: permission checks before any file is accessed, and failures from file errors."""
 
 from __future__ import annotations
 
@@ -29,30 +29,30 @@ class Authorizer(Protocol):
         save: Sequence[str] = (),
         metadata: Mapping[str, Any] | None = None,
     ) -> None:
-        """Return when every resource is allowed, however long that takes; raise `Denied` otherwise. A plain decline
-        by the user is no failure of the tool and passes through as what it is."""
+        """Wait until every resource is allowed; raise `Denied` if one is not. A decline by the user without a message
+        is not a tool failure: its exception passes through and stops the turn."""
 
 
 async def allow_outside(permissions: Authorizer, context: ToolContext, targets: Iterable[Target]) -> None:
-    """The approvals that come before a tool's own: one for each directory outside the Location."""
+    """Ask for each directory outside the Location that the targets are in. Call it before the tool's own check."""
     for boundary in dict.fromkeys(target.boundary for target in targets if target.boundary is not None):
         await permissions.allow(context, "external_directory", [boundary], save=[boundary])
 
 
 def narrowest_first(*resources: str) -> tuple[str, ...]:
-    """What may be approved for good: these resources, which is what `always` saves by itself, or everything. A resource
-    with a wildcard in its name would be saved as a pattern for others; then nothing is offered."""
+    """Approvals that can be saved: these resources (the default of `always`), or `*`. A resource with a wildcard
+    character in its name would be saved as a pattern, so then nothing can be saved."""
     return () if any(map(has_wildcard, resources)) else (*resources, "*")
 
 
 @contextmanager
-def explaining(beginning: str) -> Iterator[None]:
-    """Turn what a file may refuse into a failure that the model can read; anything unexpected stays what it is."""
+def file_failures(prefix: str) -> Iterator[None]:
+    """Turn file errors into `ToolFailure` with this prefix. Other exceptions propagate."""
     try:
         yield
     except TimeoutError:
-        raise ToolFailure(f"{beginning}: it took too long") from None
+        raise ToolFailure(f"{prefix}: it took too long") from None
     except FileError as error:
-        raise ToolFailure(f"{beginning}: {error}") from error
+        raise ToolFailure(f"{prefix}: {error}") from error
     except OSError as error:
-        raise ToolFailure(f"{beginning}: {error.strerror or error}") from error
+        raise ToolFailure(f"{prefix}: {error.strerror or error}") from error

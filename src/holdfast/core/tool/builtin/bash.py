@@ -1,4 +1,5 @@
-"""`bash`: one command in a fresh shell, approved by its structure, ended with everything it started."""
+"""The `bash` tool: runs one command in a new shell, approved by its parsed structure; kills all its processes at the
+end."""
 
 import asyncio
 import os
@@ -9,15 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
+from msgspec import UNSET, Meta, UnsetType
 
 from holdfast.core.filesystem.errors import PathError
 from holdfast.core.filesystem.location_path import LocationPaths, Target
 from holdfast.core.process.environment import child_environment
-from holdfast.core.process.process import TREE_LIMIT, Ended, ProcessError, Processes
+from holdfast.core.process.process import TREE_LIMIT, ProcessError, Processes, ProcessExit
 from holdfast.core.process.sandbox.confinement import SandboxSettings
-from holdfast.core.process.sandbox.sandbox import Sandbox, SandboxRefused, Terms
+from holdfast.core.process.sandbox.sandbox import Sandbox, SandboxDecision, SandboxRefused
 from holdfast.core.shell.select import command_shell
-from holdfast.core.tool.builtin.authorize import Authorizer
+from holdfast.core.tool.builtin.authorize import Authorizer, allow_outside
 from holdfast.core.tool.command_output import CommandOutput
 from holdfast.core.tool.output import OutputStore
 from holdfast.core.tool.progress import report
@@ -35,7 +37,7 @@ PROGRESS_SECONDS = 2.0
 PROGRESS_BYTES = 2048
 SHOWN_COMMAND = 500
 QUICK_CHARACTERS = 512
-"""Commands up to this length are examined on the event loop, in about a millisecond."""
+"""Commands up to this length are parsed on the event loop, which takes about a millisecond."""
 
 DESCRIPTION = (
     "Run a command in a shell and return its output and exit code. This is no sandbox: the command has the full "
@@ -76,24 +78,19 @@ OUTSIDE = "Command argument references external directory {directory}/*. This is
 
 
 class BashInput(msgspec.Struct, frozen=True):
-    command: Annotated[str, msgspec.Meta(description="The command, as the shell reads it")]
-    workdir: (
-        Annotated[str, msgspec.Meta(description="Where to run it; the project directory unless given")]
-        | msgspec.UnsetType
-    ) = msgspec.UNSET
+    command: Annotated[str, Meta(description="The command, as the shell reads it")]
+    workdir: Annotated[str, Meta(description="Where to run it; the project directory unless given")] | UnsetType = UNSET
     timeout: (
-        Annotated[int, msgspec.Meta(ge=1, le=LONGEST_TIMEOUT, description="Milliseconds until it is ended")]
-        | msgspec.UnsetType
-    ) = msgspec.UNSET
+        Annotated[int, Meta(ge=1, le=LONGEST_TIMEOUT, description="Milliseconds until it is ended")] | UnsetType
+    ) = UNSET
 
 
 class ConfinedBashInput(BashInput, frozen=True):
     """Where a sandbox is in force and a person can be asked."""
 
     escape: (
-        Annotated[bool, msgspec.Meta(description="Run outside the sandbox. The user is asked for approval first")]
-        | msgspec.UnsetType
-    ) = msgspec.UNSET
+        Annotated[bool, Meta(description="Run outside the sandbox. The user is asked for approval first")] | UnsetType
+    ) = UNSET
 
 
 class BashResult(Record):
@@ -113,9 +110,9 @@ class BashSettings(Frozen):
     shell: str | None = None
     external_paths: Literal["ask", "deny"] = "ask"
     passed: tuple[str, ...] = ()
-    """Variables of the host that commands get beyond the usual ones."""
+    """Host variables that commands get in addition to the allow-list."""
     values: Mapping[str, str] = {}
-    """Variables that configuration or plugins set."""
+    """Variables set by configuration or plugins."""
 
 
 def bash_tool(
@@ -129,11 +126,11 @@ def bash_tool(
     sandbox: Sandbox | None = None,
     attended: bool = False,
 ) -> Tool[BashInput, BashOutput]:
-    """`host` is the runtime's own environment; `settings` is asked at each call. The description is that of the sandbox
-    in force now. Escaping it is offered only where a person can be asked (`attended`)."""
+    """`host` is the runtime's own environment; `settings` is called at each execution. The description tells the model
+    about the sandbox configured now. Escaping it is offered only where a person can be asked (`attended`)."""
     confined = sandbox.settings if sandbox is not None and sandbox.settings.mode != "off" else None
     escapable = confined is not None and attended
-    bash = _Bash(paths, processes, authorizer, host, settings, store, sandbox, escapable=escapable)
+    bash = _Bash(paths, processes, authorizer, host, settings, store, sandbox, escapable)
     return Tool(
         description=DESCRIPTION if confined is None else confined_description(confined),
         input=ConfinedBashInput if escapable else BashInput,
@@ -150,38 +147,26 @@ def confined_description(settings: SandboxSettings) -> str:
     return CONFINED.format(writing=WRITING[settings.mode], network=NETWORK[settings.network])
 
 
-class _Bash:
-    def __init__(
-        self,
-        paths: LocationPaths,
-        processes: Processes,
-        authorizer: Authorizer,
-        host: Mapping[str, str],
-        settings: Callable[[], BashSettings],
-        store: OutputStore | None,
-        sandbox: Sandbox | None,
-        *,
-        escapable: bool,
-    ) -> None:
-        self._paths = paths
-        self._processes = processes
-        self._authorizer = authorizer
-        self._host = host
-        self._settings = settings
-        self._store = store
-        self._examining = asyncio.Lock()
-        self._sandbox = sandbox
-        self._escapable = escapable
+class _Bash(Frozen, eq=False):
+    paths: LocationPaths
+    processes: Processes
+    authorizer: Authorizer
+    host: Mapping[str, str]
+    settings: Callable[[], BashSettings]
+    store: OutputStore | None
+    sandbox: Sandbox | None
+    escapable: bool
+    parsing: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
 
     async def execute(self, given: BashInput, context: ToolContext) -> BashOutput:
-        settings = self._settings()
+        settings = self.settings()
         workdir = self._workdir(given, settings)
         warnings = await self._authorize(given.command, workdir, context)
         terms = await self._terms(given, workdir, context)
-        # Approval may have taken hours.
+        # Checked again: the approval may have taken hours.
         _check_directory(given.command, workdir)
-        output = CommandOutput(self._store)
-        timeout = DEFAULT_TIMEOUT if given.timeout is msgspec.UNSET else given.timeout
+        output = CommandOutput(self.store)
+        timeout = DEFAULT_TIMEOUT if given.timeout is UNSET else given.timeout
         try:
             ended = await self._run(given.command, workdir.path, timeout, settings, output, terms)
         except asyncio.CancelledError:
@@ -197,59 +182,55 @@ class _Bash:
     def _workdir(self, given: BashInput, settings: BashSettings) -> Target:
         if "\0" in given.command:
             raise ToolFailure("Unable to execute command: it contains a NUL character")
-        path = "." if given.workdir is msgspec.UNSET else given.workdir
+        path = "." if given.workdir is UNSET else given.workdir
         try:
-            target = self._paths.resolve(path, "write", kind="directory", external=settings.external_paths)
+            return self.paths.resolve(path, "write", kind="directory", external=settings.external_paths)
         except PathError as problem:
             raise _unable(given.command, f"{path}: {problem}") from problem
-        return target
 
     async def _authorize(self, command: str, workdir: Target, context: ToolContext) -> list[str]:
         """Returns the warnings that were shown with the request."""
-        if workdir.boundary is not None:
-            boundary = (workdir.boundary,)
-            await self._authorizer.allow(context, "external_directory", boundary, save=boundary)
+        await allow_outside(self.authorizer, context, [workdir])
         _check_directory(command, workdir)
-        (resources, save), warnings = await self._examine(command, workdir.path)
+        if len(command) <= QUICK_CHARACTERS:
+            (resources, save), warnings = self._parse(command, workdir.path)
+        else:
+            # A long command takes about 20 ms; only one is parsed at a time.
+            async with self.parsing:
+                (resources, save), warnings = await asyncio.to_thread(self._parse, command, workdir.path)
         metadata = {"command": visible(command), "workdir": workdir.resource, "warnings": warnings}
-        await self._authorizer.allow(context, "bash", resources, save=save, metadata=metadata)
+        await self.authorizer.allow(context, "bash", resources, save=save, metadata=metadata)
         return warnings
 
-    async def _examine(self, command: str, workdir: Path) -> "tuple[Approval, list[str]]":
-        """A long command takes some 20 ms. Parallel calls would add up on the event loop, or in several threads."""
-        if len(command) <= QUICK_CHARACTERS:
-            return self._examined(command, workdir)
-        async with self._examining:
-            return await asyncio.to_thread(self._examined, command, workdir)
-
-    def _examined(self, command: str, workdir: Path) -> "tuple[Approval, list[str]]":
+    def _parse(self, command: str, workdir: Path) -> "tuple[Approval, list[str]]":
+        """The approval that the command needs, and warnings about external directories."""
         from holdfast.core.shell.approval import approval
         from holdfast.core.shell.grammar import parse
         from holdfast.core.shell.references import external_directories
 
         script = parse(command)
-        outside = external_directories(script, workdir, self._host.get("HOME", "/"))
+        outside = external_directories(script, workdir, self.host.get("HOME", "/"))
         return approval(script), [OUTSIDE.format(directory=found.rstrip("/")) for found in outside]
 
-    async def _terms(self, given: BashInput, workdir: Target, context: ToolContext) -> Terms:
-        """Under which confinement it runs; leaving the sandbox needs an approval of its own, for this command alone."""
-        if self._sandbox is None:
-            return Terms()
+    async def _terms(self, given: BashInput, workdir: Target, context: ToolContext) -> SandboxDecision:
+        """The confinement to run under. Escaping the sandbox needs an approval for this exact command."""
+        if self.sandbox is None:
+            return SandboxDecision()
         if isinstance(given, ConfinedBashInput) and given.escape is True:
             metadata = {"command": visible(given.command), "workdir": workdir.resource}
-            await self._authorizer.allow(context, "sandbox_escape", (given.command,), metadata=metadata)
-            return Terms()
+            await self.authorizer.allow(context, "sandbox_escape", (given.command,), metadata=metadata)
+            return SandboxDecision()
         try:
-            return await self._sandbox.terms(context.agent)
+            return await self.sandbox.terms(context.agent)
         except SandboxRefused as refused:
             raise _unable(given.command, str(refused)) from refused
 
-    def _about_sandbox(self, ended: Ended, terms: Terms) -> list[str]:
+    def _about_sandbox(self, ended: ProcessExit, terms: SandboxDecision) -> list[str]:
         if terms.confinement is None:
             return [WITHOUT_SANDBOX.format(problem=_sentence(terms.problem))] if terms.problem else []
         lines = [f"{_sentence(terms.problem)}."] if terms.problem else []
         if ended.code != 0:
-            lines += [IN_SANDBOX.format(summary=terms.summary), *((MAY_ESCAPE,) if self._escapable else ())]
+            lines += [IN_SANDBOX.format(summary=terms.summary), *((MAY_ESCAPE,) if self.escapable else ())]
         return lines
 
     async def _run(
@@ -259,12 +240,12 @@ class _Bash:
         timeout: int,
         settings: BashSettings,
         output: CommandOutput,
-        terms: Terms,
-    ) -> Ended:
-        environment = child_environment(self._host, passed=settings.passed, values=settings.values)
+        terms: SandboxDecision,
+    ) -> ProcessExit:
+        environment = child_environment(self.host, passed=settings.passed, values=settings.values)
         shell = command_shell(settings.shell, environment)
         with _checkpoints(output):
-            return await self._processes.run(
+            return await self.processes.run(
                 (shell, "-c", command),
                 cwd=workdir,
                 environment=environment,
@@ -281,7 +262,8 @@ def _checkpoints(output: CommandOutput) -> Iterator[None]:
     timers: list[asyncio.TimerHandle] = []
 
     def checkpoint() -> None:
-        _report(output)
+        if output.size:
+            report({}, (TextContent(text=output.last(PROGRESS_BYTES)),))
         timers[:] = [loop.call_later(PROGRESS_SECONDS, checkpoint)]
 
     timers.append(loop.call_later(PROGRESS_SECONDS, checkpoint))
@@ -292,7 +274,7 @@ def _checkpoints(output: CommandOutput) -> Iterator[None]:
 
 
 def visible(command: str) -> str:
-    """For a prompt: what a reader cannot see, or what would change the order of what he sees, is spelled out."""
+    """Escape invisible characters and those that change the display order, for a permission prompt."""
     if command.replace("\n", "").replace("\t", "").isprintable():
         return command
     return "".join(
@@ -304,18 +286,13 @@ def visible(command: str) -> str:
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
-def _report(output: CommandOutput) -> None:
-    if output.size:
-        report({}, (TextContent(text=output.last(PROGRESS_BYTES)),))
-
-
-def _result(ended: Ended, truncated: bool) -> BashResult:
+def _result(ended: ProcessExit, truncated: bool) -> BashResult:
     if ended.cause == "timeout":
         return BashResult(truncated=truncated, timeout=True)
     return BashResult(exit=ended.code, truncated=truncated)
 
 
-def _remarks(ended: Ended, timeout: int, warnings: list[str]) -> str:
+def _remarks(ended: ProcessExit, timeout: int, warnings: list[str]) -> str:
     lines = ["Warnings:", *(f"- {warning}" for warning in warnings), ""] if warnings else []
     match ended.cause:
         case "timeout":

@@ -1,4 +1,4 @@
-"""`edit`: one piece of text in one file becomes another."""
+"""The `edit` tool: replaces text in one file."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from holdfast.core.filesystem.location_files import LocationFiles
 from holdfast.core.filesystem.location_path import Target
 from holdfast.core.filesystem.mutation import MAX_FILE_BYTES
 from holdfast.core.filesystem.text import decode
-from holdfast.core.tool.builtin.authorize import Authorizer, allow_outside, explaining, narrowest_first
+from holdfast.core.tool.builtin.authorize import Authorizer, allow_outside, file_failures, narrowest_first
 from holdfast.core.tool.builtin.replacement import Mismatch, replace
 from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure
 from holdfast.schema.frozen import Frozen
@@ -44,7 +44,7 @@ class EditOutput(Record):
     files: tuple[FileDiff, ...]
     replacements: int
     matched: str | None = None
-    """How oldString was found, when not exactly."""
+    """How oldString was matched, if not exactly."""
 
 
 def edit_tool(files: LocationFiles, permissions: Authorizer) -> Tool[EditInput, EditOutput]:
@@ -54,26 +54,21 @@ def edit_tool(files: LocationFiles, permissions: Authorizer) -> Tool[EditInput, 
         if not given.old_string:
             raise ToolFailure(EMPTY)
         unable = f"Unable to edit {given.path}"
-        with explaining(unable):
+        with file_failures(unable):
             target = files.resolve(given.path, "write")
         await allow_outside(permissions, context, [target])
         await permissions.allow(context, "edit", [target.resource], save=narrowest_first(target.resource))
-        with explaining(unable):
+        with file_failures(unable):
             edit = await asyncio.to_thread(_prepare, target, given)
             try:
                 await files.mutations.write_if_unchanged(target, edit.before, edit.after)
             except StaleContent:
                 raise ToolFailure(STALE) from None
-        files.marks.note(context.session_id, target.path)
+        files.fingerprints.note(context.session_id, target.path)
         return edit.output
 
     return Tool(
-        description=DESCRIPTION,
-        input=EditInput,
-        output=EditOutput,
-        execute=execute,
-        content=_content,
-        action="edit",
+        description=DESCRIPTION, input=EditInput, output=EditOutput, execute=execute, content=_content, action="edit"
     )
 
 

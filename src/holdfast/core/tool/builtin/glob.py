@@ -1,9 +1,10 @@
-"""`glob`: files by name, newest first."""
+"""The `glob` tool: finds files by name, newest first."""
 
 from collections.abc import Callable
 from typing import Annotated, Literal
 
 import msgspec
+from msgspec import UNSET, Meta, UnsetType
 
 from holdfast.core.filesystem.location_path import LocationPaths
 from holdfast.core.search.glob import Glob
@@ -11,9 +12,9 @@ from holdfast.core.search.search import Search, SearchFailed
 from holdfast.core.tool.builtin.authorize import Authorizer
 from holdfast.core.tool.builtin.searching import (
     NOTHING,
-    FileEntry,
-    Found,
-    SearchPlaces,
+    FoundFile,
+    SearchOutput,
+    SearchScope,
     limit_of,
     notes,
     search_tool,
@@ -29,15 +30,13 @@ UNABLE = "Unable to find files matching {pattern}"
 
 
 class GlobInput(msgspec.Struct, frozen=True):
-    pattern: Annotated[str, msgspec.Meta(description="A glob, relative to the directory that is searched")]
+    pattern: Annotated[str, Meta(description="A glob, relative to the directory that is searched")]
     path: (
-        Annotated[str, msgspec.Meta(description="The directory to search; the project directory unless given")]
-        | msgspec.UnsetType
-    ) = msgspec.UNSET
+        Annotated[str, Meta(description="The directory to search; the project directory unless given")] | UnsetType
+    ) = UNSET
     limit: (
-        Annotated[int, msgspec.Meta(ge=1, description=f"How many files at most; {DEFAULT_LIMIT} unless given")]
-        | msgspec.UnsetType
-    ) = msgspec.UNSET
+        Annotated[int, Meta(ge=1, description=f"How many files at most; {DEFAULT_LIMIT} unless given")] | UnsetType
+    ) = UNSET
 
 
 def glob_tool(
@@ -46,20 +45,20 @@ def glob_tool(
     authorizer: Authorizer,
     *,
     external_paths: Callable[[], Literal["ask", "deny"]] = lambda: "ask",
-) -> Tool[GlobInput, Found]:
-    places = SearchPlaces(paths, authorizer, external_paths)
+) -> Tool[GlobInput, SearchOutput]:
+    scope = SearchScope(paths, authorizer, external_paths)
 
-    async def execute(given: GlobInput, context: ToolContext) -> Found:
+    async def execute(given: GlobInput, context: ToolContext) -> SearchOutput:
         glob = Glob(given.pattern)
-        target = await places.approved("glob", given, context)
+        target = await scope.authorize("glob", given, context)
         if target.name is not None:
             raise SearchFailed(f"{target.resource} is not a directory")
         found = await search.files(target.directory, glob, limit_of(given, DEFAULT_LIMIT))
         count = len(found.paths)
         lines = [str(target.directory / path) for path in found.paths] or [NOTHING]
         lines += notes(count, cut=found.total > count, partial=found.partial)
-        return Found([target.entry(path) for path in found.paths], "\n".join(lines))
+        return SearchOutput([target.entry(path) for path in found.paths], "\n".join(lines))
 
     return search_tool(
-        description=DESCRIPTION, unable=UNABLE, input=GlobInput, results=list[FileEntry], execute=execute
+        description=DESCRIPTION, unable=UNABLE, input=GlobInput, results=list[FoundFile], execute=execute
     )

@@ -1,9 +1,10 @@
-"""`grep`: lines by a regular expression. It shows nothing of a file that `read` would not show."""
+"""The `grep` tool: finds lines by a regular expression. It shows only files that the agent may read."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import UNSET, Meta, UnsetType
 
 from holdfast.core.filesystem.location_path import LocationPaths
 from holdfast.core.search.glob import Glob, InvalidGlob
@@ -12,9 +13,9 @@ from holdfast.core.search.search import InvalidPattern, Search
 from holdfast.core.tool.builtin.authorize import Authorizer
 from holdfast.core.tool.builtin.searching import (
     NOTHING,
-    FileEntry,
-    Found,
-    SearchPlaces,
+    FoundFile,
+    SearchOutput,
+    SearchScope,
     SearchTarget,
     limit_of,
     notes,
@@ -34,18 +35,15 @@ WITHHELD = "(matches in {count} files are withheld: reading these files needs ap
 
 
 class GrepInput(msgspec.Struct, frozen=True):
-    pattern: Annotated[str, msgspec.Meta(description="A regular expression")]
+    pattern: Annotated[str, Meta(description="A regular expression")]
     path: (
-        Annotated[str, msgspec.Meta(description="The file or directory to search; the project directory unless given")]
-        | msgspec.UnsetType
-    ) = msgspec.UNSET
-    include: (
-        Annotated[str, msgspec.Meta(description="Only files that match this glob, such as `*.py`")] | msgspec.UnsetType
-    ) = msgspec.UNSET
+        Annotated[str, Meta(description="The file or directory to search; the project directory unless given")]
+        | UnsetType
+    ) = UNSET
+    include: Annotated[str, Meta(description="Only files that match this glob, such as `*.py`")] | UnsetType = UNSET
     limit: (
-        Annotated[int, msgspec.Meta(ge=1, description=f"How many matches at most; {DEFAULT_LIMIT} unless given")]
-        | msgspec.UnsetType
-    ) = msgspec.UNSET
+        Annotated[int, Meta(ge=1, description=f"How many matches at most; {DEFAULT_LIMIT} unless given")] | UnsetType
+    ) = UNSET
 
 
 class SubmatchRecord(Record):
@@ -55,7 +53,7 @@ class SubmatchRecord(Record):
 
 
 class MatchRecord(Record):
-    entry: FileEntry
+    entry: FoundFile
     line: int
     offset: int
     text: str
@@ -69,14 +67,13 @@ def grep_tool(
     readable: Readable,
     *,
     external_paths: Callable[[], Literal["ask", "deny"]] = lambda: "ask",
-) -> Tool[GrepInput, Found]:
-    """`readable(agent, resource)` is what the rules for `read` say of a file."""
+) -> Tool[GrepInput, SearchOutput]:
+    """`readable(agent, resource)` returns the effect of the agent's `read` rules for a file."""
+    scope = SearchScope(paths, authorizer, external_paths)
 
-    places = SearchPlaces(paths, authorizer, external_paths)
-
-    async def execute(given: GrepInput, context: ToolContext) -> Found:
+    async def execute(given: GrepInput, context: ToolContext) -> SearchOutput:
         include = _checked(given)
-        target = await places.approved("grep", given, context)
+        target = await scope.authorize("grep", given, context)
         withheld: set[str] = set()
 
         def keep(path: str) -> bool:
@@ -92,13 +89,13 @@ def grep_tool(
             given.pattern,
             limit_of(given, DEFAULT_LIMIT),
             name=target.name,
-            include=None if given.include is msgspec.UNSET else given.include,
+            include=None if given.include is UNSET else given.include,
             keep=keep,
         )
         remarks = notes(len(found.matches), cut=found.cut, partial=found.partial)
         remarks += [WITHHELD.format(count=len(withheld))] if withheld else []
         text = "\n".join([*_lines(found.matches, target), *(["", *remarks] if remarks else [])])
-        return Found([_record(match, target) for match in found.matches], text)
+        return SearchOutput([_record(match, target) for match in found.matches], text)
 
     return search_tool(
         description=DESCRIPTION, unable=UNABLE, input=GrepInput, results=list[MatchRecord], execute=execute
@@ -108,7 +105,7 @@ def grep_tool(
 def _checked(given: GrepInput) -> Glob | None:
     if not given.pattern or any(char in given.pattern for char in "\0\r\n"):
         raise InvalidPattern("the pattern is empty or has line ends or zero bytes")
-    if given.include is msgspec.UNSET:
+    if given.include is UNSET:
         return None
     try:
         return Glob(given.include, dots=True)

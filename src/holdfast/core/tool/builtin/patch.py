@@ -1,4 +1,4 @@
-"""The patch grammar: text in, file operations out. It touches no file."""
+"""Parses the text of a patch into file operations. Accesses no file."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ MOVE = "*** Move to:"
 END_OF_FILE = "*** End of File"
 SECTION = "@@"
 
-Sign = Literal[" ", "-", "+"]
+LineSign = Literal[" ", "-", "+"]
 
 
 class PatchError(Exception):
     """The text is no patch; the message says where."""
 
 
-class Line(Frozen):
-    sign: Sign
+class PatchLine(Frozen):
+    sign: LineSign
     text: str
 
 
 class Chunk(Frozen):
     context: tuple[str, ...]
-    """Lines to pass one after the other before the chunk's own lines are looked for."""
-    lines: tuple[Line, ...]
+    """Lines that must be found, in order, before the chunk's own lines."""
+    lines: tuple[PatchLine, ...]
     at_end: bool = False
 
 
@@ -81,8 +81,8 @@ def parse(text: str) -> list[Operation]:
 
 
 def _body(text: str) -> list[str]:
-    """The lines between the markers. The end marker stands in the first column: with a space before it, it is a line
-    of the patched file."""
+    """The lines between the markers. The end marker must start in the first column: with a leading space it is a
+    context line."""
     text = to_lf(text).strip()
     if heredoc := _HEREDOC.fullmatch(text):
         text = heredoc["body"]
@@ -110,7 +110,7 @@ def _add(path: str, lines: Sequence[str], position: int) -> tuple[AddFile, int]:
     while position < len(lines) and lines[position].startswith("+"):
         content.append(lines[position][1:] + "\n")
         position += 1
-    # Blank lines may stand between two operations, but not inside the new file.
+    # Blank lines may separate operations, but cannot be part of the new file.
     while position < len(lines) and not lines[position].strip():
         position += 1
     if position < len(lines) and not lines[position].startswith("***"):
@@ -126,8 +126,8 @@ def _update(path: str, lines: Sequence[str], position: int) -> tuple[UpdateFile,
     while position < len(lines) and not _starts_operation(lines[position]):
         chunk, position = _chunk(lines, position)
         chunks.append(chunk)
-    # Blank lines before the next operation make no chunk.
-    chunks = [chunk for chunk in chunks if any(line != Line(" ", "") for line in chunk.lines)]
+    # Blank lines before the next operation are not a chunk.
+    chunks = [chunk for chunk in chunks if any(line != PatchLine(" ", "") for line in chunk.lines)]
     if not chunks:
         raise PatchError(f"Update of {path} has no {SECTION} chunk")
     return UpdateFile(path, tuple(chunks), move_to), position
@@ -143,7 +143,7 @@ def _chunk(lines: Sequence[str], position: int) -> tuple[Chunk, int]:
         if found := _RANGES.sub("", lines[position][len(SECTION) :]).strip():
             context.append(found)
         position += 1
-    body: list[Line] = []
+    body: list[PatchLine] = []
     while position < len(lines) and not lines[position].startswith(SECTION) and not _starts_operation(lines[position]):
         line = lines[position]
         position += 1
@@ -153,17 +153,17 @@ def _chunk(lines: Sequence[str], position: int) -> tuple[Chunk, int]:
     return Chunk(tuple(context), tuple(body)), position
 
 
-def _line(line: str) -> Line:
-    """An empty line is an empty line of context: models drop its only space."""
+def _line(line: str) -> PatchLine:
+    """An empty line counts as an empty context line, because models omit its leading space."""
     match line[:1]:
         case "":
-            return Line(" ", "")
+            return PatchLine(" ", "")
         case (" " | "-" | "+") as sign:
-            return Line(sign, line[1:])
+            return PatchLine(sign, line[1:])
         case _:
             raise PatchError(f"Invalid update chunk line: {line}")
 
 
 _HEREDOC = pattern(r"(?:cat\s+)?<<-?\s*(['\"]?)(?P<tag>\w+)\1\s*\n(?P<body>.*)\n(?P=tag)", re.DOTALL)
-# Line numbers, as `diff -u` writes them, say nothing here.
+# Line ranges, as `diff -u` writes them, are ignored.
 _RANGES = pattern(r"^\s*-\d+(?:,\d+)?\s+\+\d+(?:,\d+)?\s*@@")

@@ -1,5 +1,6 @@
-"""`question`: the model asks the person. A dismissed question is no result: it stops the turn."""
+"""The `question` tool: the model asks the user. Dismissing the question stops the turn."""
 
+import json
 from collections.abc import Sequence
 from itertools import chain, repeat
 from typing import Annotated, Any, Protocol
@@ -41,7 +42,7 @@ class Answers(Record):
 
 class Asks(Protocol):
     async def ask(self, session_id: str, questions: Sequence[Question], tool: QuestionTool) -> tuple[Answer, ...]:
-        """Wait for the person. What it raises when the question is dismissed passes through this tool."""
+        """Wait for the answers. The exception for a dismissed question passes through this tool."""
 
 
 def question_tool(questions: Asks, authorizer: Authorizer) -> Tool[QuestionInput, Answers]:
@@ -55,7 +56,7 @@ def question_tool(questions: Asks, authorizer: Authorizer) -> Tool[QuestionInput
             raise ToolFailure(error.for_model()) from error
 
     return Tool(
-        looks_only=True, description=DESCRIPTION, input=QuestionInput, output=Answers, execute=execute, content=_content
+        read_only=True, description=DESCRIPTION, input=QuestionInput, output=Answers, execute=execute, content=_content
     )
 
 
@@ -74,8 +75,6 @@ def _content(given: QuestionInput, value: dict[str, Any]) -> list[TextContent]:
 
 
 def _quoted(text: str) -> str:
-    import json
-
     return json.dumps(text, ensure_ascii=False)
 
 

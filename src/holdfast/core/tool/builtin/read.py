@@ -1,23 +1,35 @@
-"""`read`: a text file by whole or by pages of lines, an image, or the entries of a directory."""
+"""The `read` tool: a text file, whole or in pages of lines; an image; or the entries of a directory."""
 
 import asyncio
 import base64
+import difflib
 import os
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, NamedTuple
 
 import msgspec
+from msgspec import UNSET, Meta, UnsetType
 
 from holdfast.core.filesystem.descriptor import open_file
 from holdfast.core.filesystem.errors import NotText, TargetMissing, WrongKind
 from holdfast.core.filesystem.image import ImageError, image_type, normalize
-from holdfast.core.filesystem.listing import Entry, list_directory, names_beside
+from holdfast.core.filesystem.listing import DirectoryEntry, list_directory, names_beside
 from holdfast.core.filesystem.location_files import FileSettings, LocationFiles
 from holdfast.core.filesystem.location_path import Target
-from holdfast.core.filesystem.page import Page, Room, binary, lines_of_file, malformed, page_of, page_of_text
-from holdfast.core.filesystem.text import SAMPLE_BYTES, UTF8, Encoding, decode, guess_encoding, is_binary, marked
-from holdfast.core.tool.builtin.authorize import Authorizer, allow_outside, explaining, narrowest_first
+from holdfast.core.filesystem.page import LinePage, PageLimits, binary, lines_of_file, malformed, page_of, page_of_text
+from holdfast.core.filesystem.text import (
+    BOM,
+    SAMPLE_BYTES,
+    UTF8,
+    UTF8_BOM,
+    Encoding,
+    bom_encoding,
+    decode,
+    guess_encoding,
+    is_binary,
+)
+from holdfast.core.tool.builtin.authorize import Authorizer, allow_outside, file_failures, narrowest_first
 from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.record import Record
@@ -31,7 +43,7 @@ DECODING_DEADLINE = 10.0
 SIBLINGS_COMPARED = 1000
 FRAME_LINES = 3
 FRAME_BYTES = 256
-"""Room for the words around a page."""
+"""Reserved for the header and footer of a page."""
 
 DESCRIPTION = (
     "Read a file or list a directory. A small text file comes whole, a larger one by pages of numbered lines; an image "
@@ -49,22 +61,16 @@ BINARY_EXTENSIONS = frozenset({
 
 
 class ReadInput(msgspec.Struct, frozen=True):
-    path: Annotated[
-        str, msgspec.Meta(description="The file or directory, relative to the working directory or absolute")
-    ]
-    offset: (
-        Annotated[int, msgspec.Meta(ge=1, description="First line or entry to return, counted from 1")]
-        | msgspec.UnsetType
-    ) = msgspec.UNSET
-    limit: (
-        Annotated[int, msgspec.Meta(ge=1, le=PAGE_LINES, description="How many lines or entries at most")]
-        | msgspec.UnsetType
-    ) = msgspec.UNSET
+    path: Annotated[str, Meta(description="The file or directory, relative to the working directory or absolute")]
+    offset: Annotated[int, Meta(ge=1, description="First line or entry to return, counted from 1")] | UnsetType = UNSET
+    limit: Annotated[int, Meta(ge=1, le=PAGE_LINES, description="How many lines or entries at most")] | UnsetType = (
+        UNSET
+    )
 
 
 class ReadOutput(Record):
     result: dict[str, Any]
-    """For Session consumers."""
+    """The structured value."""
     text: str
     media: FileContent | None = None
 
@@ -76,20 +82,20 @@ def read_tool(
     on_read: Callable[[ToolContext, Path], Awaitable[None]] | None = None,
 ) -> Tool[ReadInput, ReadOutput]:
     async def execute(given: ReadInput, context: ToolContext) -> ReadOutput:
-        with explaining(f"Unable to read {given.path}"):
+        with file_failures(f"Unable to read {given.path}"):
             target = files.resolve(given.path, kind="directory")
         await allow_outside(permissions, context, [target])
         await permissions.allow(context, "read", [target.resource], save=narrowest_first(target.resource))
-        with explaining(f"Unable to read {given.path}"):
-            output, found = await _read(_Reading(given, target, files.settings()))
-        if found is not None:
-            files.marks.note(context.session_id, target.path, found)
+        with file_failures(f"Unable to read {given.path}"):
+            output, status = await _read(_ReadRequest(given, target, files.settings()))
+        if status is not None:
+            files.fingerprints.note(context.session_id, target.path, status)
         if on_read is not None:
             await on_read(context, target.path)
         return output
 
     return Tool(
-        looks_only=True,
+        read_only=True,
         description=DESCRIPTION,
         input=ReadInput,
         output=ReadOutput,
@@ -105,8 +111,8 @@ def _content(given: ReadInput, value: dict[str, Any]) -> Sequence[ToolContent]:
     return [text, msgspec.convert(value["media"], FileContent)] if "media" in value else [text]
 
 
-class _Reading(NamedTuple):
-    """One call: what was asked, where it leads, and how much fits."""
+class _ReadRequest(NamedTuple):
+    """One call: its input, the resolved target and the settings."""
 
     given: ReadInput
     target: Target
@@ -114,17 +120,17 @@ class _Reading(NamedTuple):
 
     @property
     def offset(self) -> int:
-        return 1 if self.given.offset is msgspec.UNSET else self.given.offset
+        return 1 if self.given.offset is UNSET else self.given.offset
 
     @property
     def is_paged(self) -> bool:
-        return self.given.offset is not msgspec.UNSET or self.given.limit is not msgspec.UNSET
+        return self.given.offset is not UNSET or self.given.limit is not UNSET
 
     @property
-    def room(self) -> Room:
-        limit = PAGE_LINES if self.given.limit is msgspec.UNSET else self.given.limit
+    def limits(self) -> PageLimits:
+        limit = PAGE_LINES if self.given.limit is UNSET else self.given.limit
         size = self.settings.output_bytes - FRAME_BYTES - len(self.given.path.encode())
-        return Room(max(1, min(limit, self.settings.output_lines - FRAME_LINES)), size)
+        return PageLimits(max(1, min(limit, self.settings.output_lines - FRAME_LINES)), size)
 
 
 class _Image(Frozen):
@@ -132,94 +138,93 @@ class _Image(Frozen):
     mime: str
 
 
-async def _read(reading: _Reading) -> tuple[ReadOutput, os.stat_result | None]:
-    """The output and, of a file, the state it was read in. A small text file is read here and now; anything else could
-    hold up the loop."""
+async def _read(request: _ReadRequest) -> tuple[ReadOutput, os.stat_result | None]:
+    """The output and, for a file, its status when it was read. A small text file is read on the event loop; anything
+    else could block it and is read in a thread."""
     try:
-        with os.fdopen(open_file(reading.target), "rb") as file:
-            found = os.fstat(file.fileno())
-            if found.st_size <= WHOLE_BYTES and (output := _small_text(file, reading)) is not None:
-                return output, found
+        with os.fdopen(open_file(request.target), "rb") as file:
+            status = os.fstat(file.fileno())
+            if status.st_size <= WHOLE_BYTES and (output := _small_text(file, request)) is not None:
+                return output, status
         async with asyncio.timeout(DEADLINE):
-            content, found = await asyncio.to_thread(_read_any, reading)
-        return await _media(content, reading) if isinstance(content, _Image) else content, found
+            content, status = await asyncio.to_thread(_read_any, request)
+        return await _media(content, request) if isinstance(content, _Image) else content, status
     except TargetMissing:
-        similar = await asyncio.to_thread(_similar, reading)
-        raise ToolFailure(f"File not found: {reading.given.path}{similar}") from None
+        similar = await asyncio.to_thread(_similar, request)
+        raise ToolFailure(f"File not found: {request.given.path}{similar}") from None
     except (NotText, ImageError) as error:
         raise ToolFailure(str(error)) from None
     except WrongKind as error:
         if error.kind != "directory":
-            raise ToolFailure(f"Path is not a file or directory: {reading.given.path}") from None
+            raise ToolFailure(f"Path is not a file or directory: {request.given.path}") from None
     async with asyncio.timeout(DEADLINE):
-        return _listing(reading, await asyncio.to_thread(list_directory, reading.target)), None
+        return _listing(request, await asyncio.to_thread(list_directory, request.target)), None
 
 
-def _small_text(file: BinaryIO, reading: _Reading) -> ReadOutput | None:
-    """None when it is no plain UTF-8 after all."""
+def _small_text(file: BinaryIO, request: _ReadRequest) -> ReadOutput | None:
+    """None if it is an image, binary or not UTF-8."""
     data = file.read(WHOLE_BYTES + 1)
-    if len(data) > WHOLE_BYTES or image_type(data) or _is_refused(data, reading):
+    if len(data) > WHOLE_BYTES or image_type(data) or _is_binary_file(data, request):
         return None
     try:
         content = data.decode()
     except UnicodeDecodeError:
         return None
-    return _whole(content, UTF8 if not content.startswith("\ufeff") else Encoding("utf-8", data[:3]), reading)
+    return _whole(content, UTF8_BOM if content.startswith(BOM) else UTF8, request)
 
 
-def _read_any(reading: _Reading) -> tuple[ReadOutput | _Image, os.stat_result]:
-    """Whatever it is, in a worker thread."""
-    with os.fdopen(open_file(reading.target), "rb") as file:
-        found = os.fstat(file.fileno())
+def _read_any(request: _ReadRequest) -> tuple[ReadOutput | _Image, os.stat_result]:
+    """Read any kind of file; blocks."""
+    with os.fdopen(open_file(request.target), "rb") as file:
+        status = os.fstat(file.fileno())
         head = file.read(SAMPLE_BYTES)
         if (mime := image_type(head)) is not None:
-            return _image(file, head, mime, reading), found
-        if _is_refused(head, reading):
-            return _binary(file, head, reading), found
-        return _text(file, head, found.st_size, reading), found
+            return _image(file, head, mime, request), status
+        if _is_binary_file(head, request):
+            return _binary(file, head, request), status
+        return _text(file, head, status.st_size, request), status
 
 
-def _text(file: BinaryIO, head: bytes, size: int, reading: _Reading) -> ReadOutput:
-    resource = reading.target.resource
+def _text(file: BinaryIO, head: bytes, size: int, request: _ReadRequest) -> ReadOutput:
+    resource = request.target.resource
     if size <= WHOLE_BYTES:
         text = decode(head + file.read(WHOLE_BYTES))
         if text is None:
             raise malformed(resource, UTF8)
-        return _whole(text.content, text.encoding, reading)
-    encoding = marked(head) or (UTF8 if _is_utf8(head) else Encoding(guess_encoding(head) or "utf-8"))
-    return _page_output(
-        page_of(lines_of_file(file, encoding), reading.offset, reading.room, resource), encoding, reading
-    )
+        return _whole(text.content, text.encoding, request)
+    encoding = bom_encoding(head) or (UTF8 if _is_utf8(head) else Encoding(guess_encoding(head) or "utf-8"))
+    page = page_of(lines_of_file(file, encoding), request.offset, request.limits, resource)
+    return _page_output(page, encoding, request)
 
 
-def _whole(content: str, encoding: Encoding, reading: _Reading) -> ReadOutput:
-    content = content.removeprefix("\ufeff")
-    page = page_of_text(content, reading.offset, reading.room, reading.target.resource)
-    if reading.is_paged:
-        return _page_output(page, encoding, reading)
-    result = {**_file(reading), "content": content, "encoding": "utf8", "mime": _mime(reading)}
-    return ReadOutput(result={**result, **_charset(encoding)}, text=_shown(page, encoding, reading))
+def _whole(content: str, encoding: Encoding, request: _ReadRequest) -> ReadOutput:
+    content = content.removeprefix(BOM)
+    page = page_of_text(content, request.offset, request.limits, request.target.resource)
+    if request.is_paged:
+        return _page_output(page, encoding, request)
+    result = {**_file(request), "content": content, "encoding": "utf8", "mime": _mime(request)}
+    return ReadOutput(result={**result, **_charset(encoding)}, text=_shown(page, encoding, request))
 
 
-def _page_output(page: Page, encoding: Encoding, reading: _Reading) -> ReadOutput:
-    if not page.lines and reading.offset != 1:
+def _page_output(page: LinePage, encoding: Encoding, request: _ReadRequest) -> ReadOutput:
+    if not page.lines and request.offset != 1:
         count = f"{page.passed} line{'' if page.passed == 1 else 's'}"
-        raise ToolFailure(f"Offset {reading.offset} is out of range ({reading.given.path} has {count})")
+        raise ToolFailure(f"Offset {request.offset} is out of range ({request.given.path} has {count})")
     result: dict[str, Any] = {
         "type": "text-page",
         "content": "\n".join(page.lines),
-        "mime": _mime(reading),
+        "mime": _mime(request),
         "offset": page.offset,
         "truncated": page.following is not None,
     }
     if page.following is not None:
         result["next"] = page.following
-    return ReadOutput(result={**result, **_charset(encoding)}, text=_shown(page, encoding, reading))
+    return ReadOutput(result={**result, **_charset(encoding)}, text=_shown(page, encoding, request))
 
 
-def _shown(page: Page, encoding: Encoding, reading: _Reading) -> str:
-    """A header, the numbered lines, and where to go on."""
-    path = reading.given.path + ("" if encoding == UTF8 else f" [{encoding.name}{', marked' if encoding.mark else ''}]")
+def _shown(page: LinePage, encoding: Encoding, request: _ReadRequest) -> str:
+    """A header, the numbered lines, and the next offset."""
+    path = request.given.path + ("" if encoding == UTF8 else f" [{encoding.name}{', marked' if encoding.bom else ''}]")
     if not page.lines:
         return f"{path} is empty"
     last = page.offset + len(page.lines) - 1
@@ -242,51 +247,51 @@ def _charset(encoding: Encoding) -> dict[str, str]:
     return {} if encoding.name == UTF8.name else {"charset": encoding.name}
 
 
-def _is_refused(head: bytes, reading: _Reading) -> bool:
-    return reading.target.path.suffix.lower() in BINARY_EXTENSIONS or is_binary(head[:SAMPLE_BYTES])
+def _is_binary_file(head: bytes, request: _ReadRequest) -> bool:
+    return request.target.path.suffix.lower() in BINARY_EXTENSIONS or is_binary(head[:SAMPLE_BYTES])
 
 
-def _binary(file: BinaryIO, head: bytes, reading: _Reading) -> ReadOutput:
+def _binary(file: BinaryIO, head: bytes, request: _ReadRequest) -> ReadOutput:
     import mimetypes
 
     data = head + file.read(WHOLE_BYTES + 1 - len(head)) if len(head) <= WHOLE_BYTES else head
-    if reading.settings.binary_files == "refuse" or len(data) > WHOLE_BYTES:
-        raise binary(reading.target.resource)
-    mime = mimetypes.guess_type(reading.target.path.name)[0] or "application/octet-stream"
+    if request.settings.binary_files == "refuse" or len(data) > WHOLE_BYTES:
+        raise binary(request.target.resource)
+    mime = mimetypes.guess_type(request.target.path.name)[0] or "application/octet-stream"
     content = base64.b64encode(data).decode()
-    result = {**_file(reading), "content": content, "encoding": "base64", "mime": mime}
-    return ReadOutput(result=result, text=f"{reading.given.path} is a binary file: {mime}, {len(data)} bytes")
+    result = {**_file(request), "content": content, "encoding": "base64", "mime": mime}
+    return ReadOutput(result=result, text=f"{request.given.path} is a binary file: {mime}, {len(data)} bytes")
 
 
-def _image(file: BinaryIO, head: bytes, mime: str, reading: _Reading) -> _Image:
+def _image(file: BinaryIO, head: bytes, mime: str, request: _ReadRequest) -> _Image:
     data = head + file.read(MEDIA_BYTES + 1 - len(head))
     if len(data) > MEDIA_BYTES:
-        raise ImageError(f"Media exceeds {MEDIA_BYTES} byte ingestion limit: {reading.target.resource}")
+        raise ImageError(f"Media exceeds {MEDIA_BYTES} byte ingestion limit: {request.target.resource}")
     return _Image(data, mime)
 
 
-async def _media(image: _Image, reading: _Reading) -> ReadOutput:
+async def _media(image: _Image, request: _ReadRequest) -> ReadOutput:
     async with asyncio.timeout(DECODING_DEADLINE):
         data, mime = await asyncio.to_thread(
-            normalize, image.data, image.mime, reading.target.resource, reading.settings.image
+            normalize, image.data, image.mime, request.target.resource, request.settings.image
         )
     content = base64.b64encode(data).decode()
     return ReadOutput(
-        result={**_file(reading), "content": content, "encoding": "base64", "mime": mime},
+        result={**_file(request), "content": content, "encoding": "base64", "mime": mime},
         text=IMAGE_READ,
-        media=FileContent(uri=f"data:{mime};base64,{content}", mime=mime, name=reading.given.path),
+        media=FileContent(uri=f"data:{mime};base64,{content}", mime=mime, name=request.given.path),
     )
 
 
-def _listing(reading: _Reading, entries: list[Entry]) -> ReadOutput:
-    offset, room = reading.offset, reading.room
+def _listing(request: _ReadRequest, entries: list[DirectoryEntry]) -> ReadOutput:
+    offset, limits = request.offset, request.limits
     if offset > max(1, len(entries)):
-        raise ToolFailure(f"Offset {offset} is out of range ({reading.given.path} has {len(entries)} entries)")
-    shown: list[Entry] = []
+        raise ToolFailure(f"Offset {offset} is out of range ({request.given.path} has {len(entries)} entries)")
+    shown: list[DirectoryEntry] = []
     size = 0
-    for entry in entries[offset - 1 : offset - 1 + room.lines]:
+    for entry in entries[offset - 1 : offset - 1 + limits.lines]:
         size += len(entry.path.encode()) + 1
-        if shown and size > room.size:
+        if shown and size > limits.size:
             break
         shown.append(entry)
     following = offset + len(shown)
@@ -297,26 +302,24 @@ def _listing(reading: _Reading, entries: list[Entry]) -> ReadOutput:
         **({"next": following} if truncated else {}),
     }
     count = f"{len(entries)} {'entry' if len(entries) == 1 else 'entries'}"
-    header = f"{reading.given.path} has {count}" if entries else f"{reading.given.path} is empty"
+    header = f"{request.given.path} has {count}" if entries else f"{request.given.path} is empty"
     more = [MORE.format(following=following)] if truncated else []
     return ReadOutput(result=result, text="\n".join([header, *(entry.path for entry in shown), *more]))
 
 
-def _similar(reading: _Reading) -> str:
-    """Names nearby that the caller may have meant."""
-    import difflib
-
-    names = names_beside(reading.target, SIBLINGS_COMPARED)
-    close = difflib.get_close_matches(reading.target.path.name, names, n=3)
-    directory = os.path.dirname(reading.given.path)
+def _similar(request: _ReadRequest) -> str:
+    """Suggest similar names in the same directory."""
+    names = names_beside(request.target, SIBLINGS_COMPARED)
+    close = difflib.get_close_matches(request.target.path.name, names, n=3)
+    directory = os.path.dirname(request.given.path)
     return f". Similar: {', '.join(os.path.join(directory, name) for name in close)}" if close else ""
 
 
-def _file(reading: _Reading) -> dict[str, Any]:
-    return {"uri": reading.target.path.as_uri(), "name": reading.target.path.name}
+def _file(request: _ReadRequest) -> dict[str, Any]:
+    return {"uri": request.target.path.as_uri(), "name": request.target.path.name}
 
 
-def _mime(reading: _Reading) -> str:
+def _mime(request: _ReadRequest) -> str:
     import mimetypes
 
-    return mimetypes.guess_type(reading.target.path.name)[0] or "text/plain"
+    return mimetypes.guess_type(request.target.path.name)[0] or "text/plain"

@@ -1,24 +1,27 @@
-"""What an edit replaces: the exact text, or, when there is none, the one region of whole lines that was surely meant.
+"""Replaces text for the `edit` tool: exact matches or, if there are none, one region of whole lines that matches under
+looser comparisons.
 
 Invariants
-- Positions are found in a view of the text with LF line ends and mapped back, so whatever is not replaced keeps its
-  bytes. Inserted lines end as the first replaced line ends.
-- A looser way of looking counts only if it finds exactly one region.
-"""
+- Positions are found in a view of the text with LF line endings and mapped back, so text that is not replaced keeps its
+  bytes. Inserted lines get the line ending of the first replaced line.
+- A looser comparison counts only if it matches exactly one region."""
 
 from __future__ import annotations
 
+import difflib
 import re
 from bisect import bisect_left
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from holdfast.core.filesystem.line_index import LineIndex
-from holdfast.core.filesystem.text import dominant_ending, fold, to_lf
+from holdfast.core.filesystem.text import dominant_ending, stripped_ascii, to_lf
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+    Find = Callable[[LineIndex, list[str], list[str], str], list["Region"]]
 
 NOT_FOUND = "oldString was not found; copy the file's text exactly, whitespace included."
 SEVERAL = "oldString matches {count} places; add neighbouring lines or use replaceAll."
@@ -45,15 +48,15 @@ class Replaced(Frozen):
     content: str
     replacements: int
     way: str | None
-    """How the region was found, when not exactly."""
+    """The looser comparison that matched; None for an exact match."""
 
 
 class Region(Frozen):
-    """Whole lines of the view, and what comes in their place."""
+    """Whole lines of the view, and their replacement."""
 
     first: int
-    last: int
-    """Behind the region."""
+    end: int
+    """The first line after the region."""
     new: str
 
 
@@ -72,17 +75,17 @@ def replace(content: str, old: str, new: str, *, every: bool = False) -> Replace
 
 
 class View:
-    """A text with LF line ends that remembers the ends it really has."""
+    """A text with LF line endings, and the positions of the original CRLF endings."""
 
     def __init__(self, content: str) -> None:
         self.content = content
         self.text = to_lf(content)
-        # Where, in the view, a line feed stands for two characters.
+        # Positions in the view of line feeds that are CRLF in the content.
         self._crlf = [found.start() - index for index, found in enumerate(re.finditer("\r\n", content))]
         self._default = dominant_ending(content)
 
     def splice(self, changes: Sequence[tuple[int, int, str]]) -> str:
-        """The content with each stretch of the view replaced; they are in order and do not overlap."""
+        """The content with (start, end, new) spans of the view replaced. Spans are sorted and do not overlap."""
         parts: list[str] = []
         position = 0
         for start, end, new in changes:
@@ -91,9 +94,9 @@ class View:
         return "".join([*parts, self.content[position:]])
 
     def span(self, region: Region, *, ends: bool) -> tuple[int, int, str]:
-        """A region as a stretch. With `ends` it covers the end of its last line, as the text it stands for did."""
+        """A region as a span. `ends`: include the line ending of its last line, as the searched text did."""
         starts = self.starts
-        start, end = starts[region.first], starts[region.last]
+        start, end = starts[region.first], starts[region.end]
         if self.text[end - 1 : end] != "\n":
             return start, end, region.new.removesuffix("\n") if ends else region.new
         return (start, end, region.new) if ends else (start, end - 1, region.new)
@@ -105,7 +108,7 @@ class View:
 
     @property
     def starts(self) -> list[int]:
-        """Where each line begins, and the end of the text."""
+        """The start of each line, and the end of the text."""
         starts = [0]
         for line in self.lines:
             starts.append(min(starts[-1] + len(line) + 1, len(self.text)))
@@ -115,7 +118,7 @@ class View:
         return position + bisect_left(self._crlf, position)
 
     def _ending(self, position: int) -> str:
-        """Of the line in which the position lies."""
+        """The line ending of the line at this position."""
         end = self.text.find("\n", position)
         if end < 0:
             return self._default
@@ -131,17 +134,17 @@ def _exact(text: str, old: str) -> Iterator[int]:
 
 
 def _loosely(view: View, old: str, new: str) -> tuple[str, Region]:
-    """The first way of looking that finds anything decides."""
+    """Use the first comparison that matches anything."""
     lines = view.lines
     index = LineIndex(lines)
     wanted = _lines(old)
     if any(line.strip() for line in wanted):
-        for way, look in _WAYS.items():
-            regions = look(index, lines, wanted, new)
+        for way, find in _WAYS.items():
+            regions = find(index, lines, wanted, new)
             if len(regions) > 1:
                 listed = ", ".join(str(region.first + 1) for region in regions[:MAX_LISTED])
                 raise Mismatch(AMBIGUOUS.format(way=way, lines=listed))
-            if regions and regions[0].last - regions[0].first <= MAX_GROWTH * len(wanted):
+            if regions and regions[0].end - regions[0].first <= MAX_GROWTH * len(wanted):
                 return way, regions[0]
     raise Mismatch(NOT_FOUND + _closest(lines, wanted))
 
@@ -151,16 +154,16 @@ def _lines(text: str) -> list[str]:
     return lines[:-1] if len(lines) > 1 and not lines[-1] else lines
 
 
-def _folded(fold: Callable[[str], str]) -> Callable[[LineIndex, list[str], list[str], str], list[Region]]:
-    def look(index: LineIndex, lines: list[str], wanted: list[str], new: str) -> list[Region]:
-        found = islice(index.find_all(wanted, fold), MAX_LISTED)
+def _normalized(normalize: Callable[[str], str]) -> Find:
+    def find(index: LineIndex, lines: list[str], wanted: list[str], new: str) -> list[Region]:
+        found = islice(index.find_all(wanted, normalize), MAX_LISTED)
         return [Region(first, first + len(wanted), new) for first in found]
 
-    return look
+    return find
 
 
 def _by_indentation(index: LineIndex, lines: list[str], wanted: list[str], new: str) -> list[Region]:
-    """The same block further left or right; the replacement moves with it."""
+    """The same block with another indentation; the replacement is indented likewise."""
     regions: list[Region] = []
     for first in islice(index.find_all(wanted, str.strip), MAX_ANCHORED):
         block = lines[first : first + len(wanted)]
@@ -175,7 +178,7 @@ def _dedented(lines: list[str]) -> list[str]:
 
 
 def _indent(lines: list[str]) -> str:
-    """What all lines that are not blank begin with."""
+    """The common indentation of all lines that are not blank."""
     indents = [line[: len(line) - len(line.lstrip())] for line in lines if line.strip()]
     low, high = min(indents, default=""), max(indents, default="")
     common = next((at for at, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), min(len(low), len(high)))
@@ -202,7 +205,7 @@ def _unescape(text: str) -> str:
 
 
 def _anchored(index: LineIndex, lines: list[str], wanted: list[str], new: str) -> list[Region]:
-    """The first and the last line are there, and what lies between is much the same."""
+    """Blocks with the same first and last line whose inner lines are similar."""
     if len(wanted) < MIN_ANCHORED_LINES:
         return []
     regions: dict[int, tuple[float, Region]] = {}
@@ -221,9 +224,7 @@ def _anchors(index: LineIndex, lines: list[str], wanted: list[str]) -> Iterator[
 
 
 def _similarity(a: Sequence[str], b: Sequence[str]) -> float:
-    """Of words and signs, so that it stays cheap."""
-    import difflib
-
+    """Compares words and punctuation marks, which is cheaper than characters."""
     left, right = (re.findall(r"\w+|[^\w\s]", "\n".join(lines)) for lines in (a, b))
     if max(len(left), len(right)) > MAX_TOKENS:
         return 0.0
@@ -234,24 +235,18 @@ def _collapsed(line: str) -> str:
     return " ".join(line.split())
 
 
-def _typography(line: str) -> str:
-    return fold(line).strip()
-
-
-_WAYS: dict[str, Callable[[LineIndex, list[str], list[str], str], list[Region]]] = {
+_WAYS: dict[str, Find] = {
     "ignoring indentation": _by_indentation,
-    "ignoring whitespace around lines": _folded(str.strip),
-    "ignoring the amount of whitespace": _folded(_collapsed),
+    "ignoring whitespace around lines": _normalized(str.strip),
+    "ignoring the amount of whitespace": _normalized(_collapsed),
     "reading escapes": _unescaped,
     "by its first and last line": _anchored,
-    "ignoring typographic characters": _folded(_typography),
+    "ignoring typographic characters": _normalized(stripped_ascii),
 }
 
 
 def _closest(lines: list[str], wanted: list[str]) -> str:
-    """Lines that look like the first one wanted, so that the caller sees where it went wrong."""
-    import difflib
-
+    """The lines most similar to the first wanted line, as a hint for the model."""
     anchor = next((line.strip() for line in wanted if line.strip()), "")[:240]
     matcher = difflib.SequenceMatcher(autojunk=False)
     matcher.set_seq2(anchor)

@@ -1,9 +1,8 @@
-"""What `glob` and `grep` share: where they may look, what they ask for it, and how they tell what they found."""
+"""What the `glob` and `grep` tools share: path resolution, permission checks, output and failures."""
 
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 import msgspec
@@ -18,7 +17,7 @@ from holdfast.schema.record import Record
 from holdfast.schema.session_message import TextContent
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable
     from pathlib import Path
 
     from holdfast.core.filesystem.location_path import LocationPaths
@@ -28,7 +27,7 @@ SHOWING = "(showing first {count}; narrow the pattern)"
 PARTIAL = "(the search took too long; there may be more)"
 
 
-class Given(Protocol):
+class SearchInput(Protocol):
     @property
     def pattern(self) -> str: ...
     @property
@@ -37,46 +36,46 @@ class Given(Protocol):
     def limit(self) -> int | msgspec.UnsetType: ...
 
 
-In = TypeVar("In", bound=Given)
+In = TypeVar("In", bound=SearchInput)
 
 
-class FileEntry(Record):
+class FoundFile(Record):
     path: str
     type: Literal["file"]
 
 
-class Found(msgspec.Struct, frozen=True):
+class SearchOutput(msgspec.Struct, frozen=True):
     results: list[dict[str, Any]]
-    """For Session consumers."""
+    """The structured value."""
     text: str
 
 
 class SearchTarget(Frozen):
-    """A directory, or one file of it."""
+    """A directory to search, or one file in it."""
 
     path: Path
     resource: str
     directory: Path
     name: str | None
-    """The file, if it is one."""
+    """The file's name; None for the whole directory."""
 
     def entry(self, found: str) -> dict[str, str]:
         return {"path": self.resource_of(found), "type": "file"}
 
     def resource_of(self, found: str) -> str:
-        """What was found, as a permission names it: relative to the Location, or absolute when outside."""
+        """A found path as a permission resource: relative to the Location, or absolute when outside."""
         base = self.resource if self.name is None else os.path.dirname(self.resource)
         return found if base in ("", ".") else f"{base.rstrip('/')}/{found}"
 
 
-class SearchPlaces(Frozen):
-    """Where this Location's searches may look, after the same resolution and approval as for reading."""
+class SearchScope(Frozen):
+    """The paths a Location's searches may access, resolved and approved as for reading."""
 
     paths: LocationPaths
     authorizer: Authorizer
     external: Callable[[], Literal["ask", "deny"]]
 
-    async def approved(self, action: str, given: Given, context: ToolContext) -> SearchTarget:
+    async def authorize(self, action: str, given: SearchInput, context: ToolContext) -> SearchTarget:
         path = given.path if isinstance(given.path, str) else "."
         target = self.paths.resolve(path, kind="directory", external=self.external())
         await allow_outside(self.authorizer, context, [target])
@@ -99,19 +98,21 @@ def search_tool(
     unable: str,
     input: type[In],
     results: type[Any],
-    execute: Callable[[In, ToolContext], Awaitable[Found]],
-) -> Tool[In, Found]:
-    """`unable` begins every failure and names the pattern; `results` is the type of a whole list."""
+    execute: Callable[[In, ToolContext], Awaitable[SearchOutput]],
+) -> Tool[In, SearchOutput]:
+    """`unable` is the prefix of every failure and names the pattern; `results` is the type of the result list."""
 
-    async def search(given: In, context: ToolContext) -> Found:
-        with _explaining(unable.format(pattern=given.pattern)):
+    async def search(given: In, context: ToolContext) -> SearchOutput:
+        try:
             return await execute(given, context)
+        except (PathError, InvalidGlob, InvalidPattern, SearchFailed) as problem:
+            raise ToolFailure(f"{unable.format(pattern=given.pattern)}: {problem}") from problem
 
     return Tool(
-        looks_only=True,
+        read_only=True,
         description=description,
         input=input,
-        output=Found,
+        output=SearchOutput,
         execute=search,
         content=lambda given, value: (TextContent(text=value["text"]),),
         structured=lambda given, value: value["results"],
@@ -119,25 +120,17 @@ def search_tool(
     )
 
 
-def limit_of(given: Given, default: int) -> int:
+def limit_of(given: SearchInput, default: int) -> int:
     return min(given.limit, MOST_RESULTS) if isinstance(given.limit, int) else default
 
 
 def notes(count: int, *, cut: bool, partial: bool) -> list[str]:
-    """What the model should know of results that are not all there are."""
+    """Tell the model that the results are incomplete, and why."""
     return [*([SHOWING.format(count=count)] if cut else []), *([PARTIAL] if partial else [])]
 
 
-@contextmanager
-def _explaining(unable: str) -> Iterator[None]:
-    try:
-        yield
-    except (PathError, InvalidGlob, InvalidPattern, SearchFailed) as problem:
-        raise ToolFailure(f"{unable}: {problem}") from problem
-
-
 def _check(target: SearchTarget) -> None:
-    """Still what it was when it was approved, no link in its place."""
+    """Fail if the target was replaced while approval was pending."""
     try:
         same = os.path.realpath(target.path, strict=True) == str(target.path)
     except OSError:

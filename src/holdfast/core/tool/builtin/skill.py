@@ -1,11 +1,11 @@
-"""`skill`: the only way to a skill's body and files. Denied, unknown and unreadable look alike."""
+"""The `skill` tool: loads the body and file list of a skill. Denied, unknown and unreadable skills fail alike."""
 
 import asyncio
 import os
 import re
 from contextlib import suppress
 from itertools import islice
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
@@ -49,25 +49,25 @@ def skill_tool(skills: Skills, authorizer: Authorizer) -> Tool[SkillInput, Loade
             await authorizer.allow(context, ACTION, (skill.name,), save=(skill.name,))
         except Denied as denied:
             if isinstance(denied.__cause__, Corrected):
-                raise  # the user's own words, which the model shall read
+                raise  # the model must read the user's message
             raise unable from denied
         files = await asyncio.to_thread(sample, skill)
         directory = os.path.dirname(skill.location)
         return LoadedSkill(name=skill.name, directory=directory, output=rendered(skill, directory, files))
 
     return Tool(
-        looks_only=True,
+        read_only=True,
         description=DESCRIPTION,
         input=SkillInput,
         output=LoadedSkill,
         execute=execute,
-        content=_content,
+        content=lambda given, value: (TextContent(text=value["output"]),),
         action=ACTION,
     )
 
 
 def sample(skill: Skill) -> list[str]:
-    """Some of the files that belong to a skill with a directory of its own. Those next to a flat one are not its."""
+    """Some files of a skill that has its own directory. Files next to a single-file skill do not belong to it."""
     if os.path.basename(skill.location) != SKILL_FILE:
         return []
     root = os.path.dirname(skill.location)
@@ -109,10 +109,6 @@ def rendered(skill: Skill, directory: str, files: list[str]) -> str:
 def _is_file_below(path: str, root: str) -> bool:
     real = os.path.realpath(path)
     return real.startswith(root + os.sep) and os.path.isfile(real)
-
-
-def _content(given: SkillInput, value: dict[str, Any]) -> list[TextContent]:
-    return [TextContent(text=value["output"])]
 
 
 DESCRIPTION = (

@@ -1,5 +1,6 @@
-"""`todowrite`: the model's own list of what there is to do, replaced as a whole."""
+"""The `todowrite` tool: replaces the model's todo list."""
 
+import json
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -26,10 +27,7 @@ class GivenTodo(msgspec.Struct, frozen=True):
 
 
 class TodowriteInput(msgspec.Struct, frozen=True):
-    todos: Annotated[
-        tuple[GivenTodo, ...],
-        msgspec.Meta(max_length=MOST, description="The whole list, in order"),
-    ]
+    todos: Annotated[tuple[GivenTodo, ...], msgspec.Meta(max_length=MOST, description="The whole list, in order")]
 
 
 class TodoList(Record):
@@ -47,7 +45,7 @@ def todowrite_tool(todos: Todos, authorizer: Authorizer) -> Tool[TodowriteInput,
         return TodoList(todos=replacement)
 
     return Tool(
-        looks_only=True,
+        read_only=True,
         description=DESCRIPTION,
         input=TodowriteInput,
         output=TodoList,
@@ -57,8 +55,6 @@ def todowrite_tool(todos: Todos, authorizer: Authorizer) -> Tool[TodowriteInput,
 
 
 def _content(given: TodowriteInput, value: dict[str, Any]) -> list[TextContent]:
-    import json
-
     shown = [TextContent(text=json.dumps(value["todos"], indent=2, ensure_ascii=False))]
     if sum(todo.status == "in_progress" for todo in given.todos) > 1:
         shown.append(TextContent(text=f"\n\n{SEVERAL_IN_PROGRESS}"))

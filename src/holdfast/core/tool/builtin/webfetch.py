@@ -1,4 +1,4 @@
-"""`webfetch`: one page of the public web as Markdown, text or HTML; or one picture."""
+"""The `webfetch` tool: fetches one web page as Markdown, text or HTML, or one image."""
 
 import asyncio
 import base64
@@ -24,7 +24,7 @@ from holdfast.schema.session_message import FileContent, TextContent, ToolConten
 ACTION = "webfetch"
 BODY_BYTES = 5 * 1024 * 1024
 IMAGE_BYTES = BODY_BYTES * 3 // 4
-"""What fits into 5 MiB of base64, the limit for pictures elsewhere."""
+"""Fits into 5 MiB of base64, the limit for images."""
 BROWSER = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/138.0.0.0 Safari/537.36"
 PLAIN_AGENT = "opencode"
 SHOWN_CHARACTERS = 500
@@ -39,25 +39,25 @@ class WebfetchInput(msgspec.Struct, frozen=True):
     timeout: Annotated[float, msgspec.Meta(gt=0, le=120, description="Seconds to wait at most")] = 30
 
 
-class Page(Record):
+class WebfetchResult(Record):
     url: str
-    """Where the redirects ended."""
+    """The final URL after redirects."""
     content_type: str
     format: Format
     output: str
 
 
-class Fetched(Page):
+class WebfetchOutput(WebfetchResult):
     image: str | None = None
-    """A picture as a data URI; it goes to the model, not into the structured value."""
+    """An image as a data URI; sent to the model, omitted from the structured value."""
 
 
 def webfetch_tool(
     fetcher: Fetcher, authorizer: Authorizer, rules_of: Callable[[str], Sequence[Rule]]
-) -> Tool[WebfetchInput, Fetched]:
-    """Where the deciding one of an agent's rules names the host itself, the address policy is lifted."""
+) -> Tool[WebfetchInput, WebfetchOutput]:
+    """The address policy does not apply to hosts that the agent's deciding rule names literally."""
 
-    async def execute(given: WebfetchInput, context: ToolContext) -> Fetched:
+    async def execute(given: WebfetchInput, context: ToolContext) -> WebfetchOutput:
         async def allow(url: str) -> None:
             origin = str(parse_url(url).origin())
             save = () if "*" in origin else (f"{origin}/*",)
@@ -79,29 +79,29 @@ def webfetch_tool(
                     return await _read(response, given.format)
         except FetchFailed as failure:
             raise ToolFailure(f"Unable to fetch {_shown(given.url)}: {failure.reason}") from failure
-        raise AssertionError("the second answer is final")
+        raise AssertionError("unreachable: the second response is always returned")
 
     return Tool(
-        looks_only=True,
+        read_only=True,
         description=DESCRIPTION,
         input=WebfetchInput,
-        output=Fetched,
+        output=WebfetchOutput,
         execute=execute,
         content=_content,
         structured=lambda given, value: {name: item for name, item in value.items() if name != "image"},
-        structured_type=Page,
+        structured_type=WebfetchResult,
     )
 
 
 def _shown(url: str) -> str:
-    """Without a password, should it have one."""
+    """The URL without user name and password."""
     scheme, slashes, rest = url.partition("//")
     host, slash, path = rest.partition("/")
     return f"{scheme}{slashes}{host.rpartition('@')[2]}{slash}{path}"[:SHOWN_CHARACTERS]
 
 
 def names_host(rules: Sequence[Rule], url: str) -> bool:
-    """Whether the rules allow this very host: `http://localhost:3000/*` does, `*` does not."""
+    """Whether the deciding rule allows the host by name: `http://localhost:3000/*` does, `*` does not."""
     rule = deciding(rules, ACTION, url)
     return (
         rule is not None
@@ -118,7 +118,7 @@ def _literal_host(pattern: str) -> str | None:
     return None if host is None or "*" in host else host
 
 
-async def _read(response: Response, format: Format) -> Fetched:
+async def _read(response: Response, format: Format) -> WebfetchOutput:
     if not response.ok:
         raise FetchFailed(f"status {response.status}")
     mime = response.mime
@@ -133,7 +133,7 @@ async def _read(response: Response, format: Format) -> Fetched:
             raise FetchFailed(f"unsupported content type {mime[:100]}")
         output, image = await _text(response, format), None
     content_type = response.headers.get("content-type", "")
-    return Fetched(url=response.url, content_type=content_type, format=format, output=output, image=image)
+    return WebfetchOutput(url=response.url, content_type=content_type, format=format, output=output, image=image)
 
 
 async def _text(response: Response, format: Format) -> str:

@@ -1,4 +1,4 @@
-"""`websearch`: one question to a search service that the user has configured."""
+"""The `websearch` tool: sends one query to a search service that the user has configured."""
 
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -32,13 +32,13 @@ class WebsearchInput(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
     ) = msgspec.UNSET
 
 
-class SearchResult(Record):
+class WebsearchOutput(Record):
     provider: str
     text: str
 
 
-class Backend(Frozen):
-    """A service that answers a JSON-RPC `tools/call`."""
+class SearchService(Frozen):
+    """A search service with a JSON-RPC `tools/call` endpoint."""
 
     name: str
     url: str
@@ -46,44 +46,44 @@ class Backend(Frozen):
     arguments: Callable[[WebsearchInput, ToolContext], dict[str, Any]]
     headers: Mapping[str, str] = {}
     secret: str | None = None
-    """What must not appear in anything that is shown."""
+    """The API key, redacted from all output."""
 
     def __repr__(self) -> str:
-        return f"Backend({self.name})"
+        return f"SearchService({self.name})"
 
 
 def websearch_tool(
-    fetcher: Fetcher, authorizer: Authorizer, backends: Sequence[Backend]
-) -> Tool[WebsearchInput, SearchResult]:
-    """With several backends a Session always gets the same one."""
+    fetcher: Fetcher, authorizer: Authorizer, services: Sequence[SearchService]
+) -> Tool[WebsearchInput, WebsearchOutput]:
+    """With several services, a Session always uses the same one."""
 
-    async def execute(given: WebsearchInput, context: ToolContext) -> SearchResult:
-        backend = backends[zlib.crc32(context.session_id.encode()) % len(backends)]
+    async def execute(given: WebsearchInput, context: ToolContext) -> WebsearchOutput:
+        service = services[zlib.crc32(context.session_id.encode()) % len(services)]
         save = () if "*" in given.query else (given.query, "*")
-        metadata = {**msgspec.to_builtins(given), "provider": backend.name}
+        metadata = {**msgspec.to_builtins(given), "provider": service.name}
         await authorizer.allow(context, ACTION, (given.query,), save=save, metadata=metadata)
         try:
-            text = find_text(await _ask(fetcher, backend, given, context))
+            text = find_text(await _ask(fetcher, service, given, context))
         except FetchFailed as failure:
-            reason = _without(backend.secret, failure.reason)
+            reason = _without(service.secret, failure.reason)
             raise ToolFailure(f"Unable to search the web for {given.query[:REASON_CHARACTERS]}: {reason}") from None
-        text = _without(backend.secret, text)
+        text = _without(service.secret, text)
         if given.context_max_characters is not msgspec.UNSET:
             text = text[: given.context_max_characters]
-        return SearchResult(provider=backend.name, text=text)
+        return WebsearchOutput(provider=service.name, text=text)
 
     return Tool(
-        looks_only=True,
+        read_only=True,
         description=DESCRIPTION,
         input=WebsearchInput,
-        output=SearchResult,
+        output=WebsearchOutput,
         execute=execute,
-        content=_content,
+        content=lambda given, value: (TextContent(text=value["text"]),),
     )
 
 
-def configured_backends(environment: Mapping[str, str]) -> tuple[Backend, ...]:
-    """None unless the user asked for one: by name, by a switch, or by giving a key."""
+def configured_services(environment: Mapping[str, str]) -> tuple[SearchService, ...]:
+    """The services that the user enabled by name, by a switch, or by giving a key."""
     known = {
         "exa": exa(environment.get("EXA_API_KEY") or None),
         "parallel": parallel(environment.get("PARALLEL_API_KEY") or None),
@@ -93,28 +93,28 @@ def configured_backends(environment: Mapping[str, str]) -> tuple[Backend, ...]:
     for name in ("parallel", "exa"):
         if any(_on(environment, f"OPENCODE_{kind}_{name.upper()}") for kind in ("ENABLE", "EXPERIMENTAL")):
             return (known[name],)
-    return tuple(backend for backend in known.values() if backend.secret is not None)
+    return tuple(service for service in known.values() if service.secret is not None)
 
 
-def exa(key: str | None, url: str = "https://mcp.exa.ai/mcp") -> Backend:
+def exa(key: str | None, url: str = "https://mcp.exa.ai/mcp") -> SearchService:
     def arguments(given: WebsearchInput, context: ToolContext) -> dict[str, Any]:
         defaults = {"numResults": given.num_results, "type": "auto", "livecrawl": "fallback"}
         return {**defaults, **msgspec.to_builtins(given)}
 
     headers = {} if key is None else {"x-api-key": key}
-    return Backend("exa", url, "web_search_exa", arguments, headers, key)
+    return SearchService("exa", url, "web_search_exa", arguments, headers, key)
 
 
-def parallel(key: str | None, url: str = "https://search.parallel.ai/mcp") -> Backend:
+def parallel(key: str | None, url: str = "https://search.parallel.ai/mcp") -> SearchService:
     def arguments(given: WebsearchInput, context: ToolContext) -> dict[str, Any]:
         return {"objective": given.query, "search_queries": [given.query], "session_id": context.session_id}
 
     headers = {} if key is None else {"Authorization": f"Bearer {key}"}
-    return Backend("parallel", url, "web_search", arguments, headers, key)
+    return SearchService("parallel", url, "web_search", arguments, headers, key)
 
 
 def find_text(body: bytes) -> str:
-    """The first text in a JSON-RPC reply, bare or as the data of server-sent events."""
+    """The first text in a JSON-RPC reply, which is plain JSON or a stream of server-sent events."""
     frames = (line.removeprefix(b"data: ") for line in body.splitlines() if line.startswith(b"data: "))
     for frame in (body, *frames):
         try:
@@ -130,11 +130,11 @@ def find_text(body: bytes) -> str:
     return NO_RESULTS
 
 
-async def _ask(fetcher: Fetcher, backend: Backend, given: WebsearchInput, context: ToolContext) -> bytes:
-    call = {"name": backend.tool, "arguments": backend.arguments(given, context)}
+async def _ask(fetcher: Fetcher, service: SearchService, given: WebsearchInput, context: ToolContext) -> bytes:
+    call = {"name": service.tool, "arguments": service.arguments(given, context)}
     body = encode({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call})
-    headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream", **backend.headers}
-    async with fetcher.open(backend.url, post=body, headers=headers, budget=Budget(SECONDS), redirects=0) as response:
+    headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream", **service.headers}
+    async with fetcher.open(service.url, post=body, headers=headers, budget=Budget(SECONDS), redirects=0) as response:
         if not response.ok:
             raise FetchFailed(f"status {response.status}")
         return await response.read(BODY_BYTES)
@@ -146,10 +146,6 @@ def _without(secret: str | None, text: str) -> str:
 
 def _on(environment: Mapping[str, str], name: str) -> bool:
     return environment.get(name, "").lower() in ("1", "true")
-
-
-def _content(given: WebsearchInput, value: dict[str, Any]) -> list[TextContent]:
-    return [TextContent(text=value["text"])]
 
 
 class _Item(msgspec.Struct):

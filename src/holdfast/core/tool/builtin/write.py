@@ -1,4 +1,4 @@
-"""`write`: the whole content of one file, new or replaced."""
+"""The `write` tool: creates a file or replaces its content."""
 
 import asyncio
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from holdfast.core.filesystem.diff import FileDiff, file_diff
 from holdfast.core.filesystem.location_files import LocationFiles
 from holdfast.core.filesystem.mutation import MAX_FILE_BYTES
 from holdfast.core.filesystem.text import encode_like
-from holdfast.core.tool.builtin.authorize import Authorizer, allow_outside, explaining, narrowest_first
+from holdfast.core.tool.builtin.authorize import Authorizer, allow_outside, file_failures, narrowest_first
 from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure
 from holdfast.schema.record import Record
 from holdfast.schema.session_message import TextContent
@@ -41,17 +41,17 @@ def write_tool(files: LocationFiles, permissions: Authorizer) -> Tool[WriteInput
         unable = f"Unable to write {given.path}"
         if len(given.content.encode(errors="surrogatepass")) > MAX_FILE_BYTES:
             raise ToolFailure(f"{unable}: its content is larger than {MAX_FILE_BYTES} bytes")
-        with explaining(unable):
+        with file_failures(unable):
             target = files.resolve(given.path, "write")
         await allow_outside(permissions, context, [target])
         await permissions.allow(context, "edit", [target.resource], save=narrowest_first(target.resource))
         settings = files.settings()
-        if settings.stale_guard and files.marks.is_stale(context.session_id, target.path):
+        if settings.stale_guard and files.fingerprints.is_stale(context.session_id, target.path):
             raise ToolFailure(CHANGED_SINCE_READ)
         keep_crlf = settings.line_endings == "as_before"
-        with explaining(unable):
+        with file_failures(unable):
             done = await files.mutations.write(target, lambda before: _encode(before, given, keep_crlf=keep_crlf))
-        files.marks.note(context.session_id, target.path)
+        files.fingerprints.note(context.session_id, target.path)
         known = not done.existed or done.before is not None
         return WriteOutput(
             operation="write",
@@ -78,6 +78,6 @@ def _encode(before: bytes | None, given: WriteInput, *, keep_crlf: bool) -> byte
 
 
 def _loses_crlf(before: bytes, after: bytes) -> bool:
-    """Whether every line ended in CRLF and none does now."""
+    """Whether every line ended in CRLF before and none does after."""
     ends = before.count(b"\n")
     return 0 < ends == before.count(b"\r\n") and b"\n" in after and b"\r\n" not in after
