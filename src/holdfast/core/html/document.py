@@ -29,20 +29,6 @@ _NUMBER = pattern(r"(\d{1,9})([.)](?:\s|$))")
 class MarkdownDocument:
     """A sequence of blocks, each prefixed with the markers of the enclosing lists and quotes."""
 
-    __slots__ = (
-        "_containers",
-        "_fence_code",
-        "_fence_language",
-        "_heading",
-        "_open",
-        "_pieces",
-        "_shown",
-        "_spans",
-        "in_fence",
-        "lines",
-        "plain",
-    )
-
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.plain = True

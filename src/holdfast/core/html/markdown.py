@@ -79,7 +79,7 @@ class _Reader(HTMLParser):
         elif tag == "table":
             self._start_table()
         elif self._tables and not self._flat_tables and (tag == "tr" or tag in _CELLS):
-            self._start_cell(tag)
+            self._document = self._tables[-1].start(tag)
         else:
             document.boundary(tag)
 
@@ -115,9 +115,6 @@ class _Reader(HTMLParser):
             self._flat_tables += 1
         else:
             self._tables.append(_Table(self._document))
-
-    def _start_cell(self, tag: str) -> None:
-        self._document = self._tables[-1].start(tag)
 
     def _end_table(self) -> None:
         if self._flat_tables:

@@ -16,7 +16,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from holdfast.core.filesystem.canonical import contains
 from holdfast.core.process.process import Capture, ProcessError, Processes
+from holdfast.core.process.which import is_program
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -100,7 +102,7 @@ class Git:
     def program(self, work_tree: Path | None = None) -> str | None:
         """The absolute path of git; never a program inside the worktree."""
         candidates = (os.path.join(folder, "git") for folder in self._search_path(work_tree))
-        return next((path for path in candidates if _is_program(path) and not _inside(path, work_tree)), None)
+        return next((path for path in candidates if is_program(path) and not _inside(path, work_tree)), None)
 
     async def run(
         self,
@@ -183,15 +185,8 @@ def _inside(path: str, work_tree: Path | None) -> bool:
     if work_tree is None:
         return False
     roots = {os.path.normpath(work_tree), os.path.realpath(work_tree)} - {"/"}
-    return any(
-        way == root or way.startswith(f"{root}/")
-        for root in roots
-        for way in (os.path.normpath(path), os.path.realpath(path))
-    )
-
-
-def _is_program(path: str) -> bool:
-    return os.path.isfile(path) and os.access(path, os.X_OK)
+    paths = (os.path.normpath(path), os.path.realpath(path))
+    return any(contains(root, each) for root in roots for each in paths)
 
 
 def split_nul(out: bytes) -> list[str]:

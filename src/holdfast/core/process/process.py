@@ -320,7 +320,7 @@ class _Child:
         if not chunk:
             self._release(pipe)
         elif not self._pipes[pipe](chunk):
-            self._pipes[pipe] = _discard
+            self._pipes[pipe] = lambda chunk: True
             self.stop("enough")
 
     def _read_rest(self) -> None:
@@ -347,10 +347,6 @@ class _Child:
         for stream in (self._popen.stdout, self._popen.stderr):
             if stream is not None:
                 stream.close()
-
-
-def _discard(chunk: bytes) -> bool:
-    return True
 
 
 def _stdin_file(data: bytes) -> IO[bytes]:

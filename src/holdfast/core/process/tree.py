@@ -20,7 +20,8 @@ class ProcessTree:
         self._entities = system_entities()
 
     def may_exceed(self, limit: int) -> bool:
-        """A cheap check before `size`: False is certain. Reads one file instead of one per process."""
+        """A cheap check before `size`: whether the number of processes of the whole system grew by more than `limit`.
+        Reads one file instead of one per process."""
         return system_entities() - self._entities > limit
 
     def escapees(self) -> tuple[list[int], bool]:

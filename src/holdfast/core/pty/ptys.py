@@ -80,7 +80,7 @@ class Ptys:
         if len(self._processes) >= RUNNING_LIMIT:
             raise TooManyPtys(RUNNING_LIMIT)
         settings, directory = self._settings(), self.working_directory(cwd)
-        command = command or terminal_shell(settings.shell, self._environment).path
+        command = command or terminal_shell(settings.shell, self._environment)
         if not args and name_of(command) in LOGIN:
             args = ("-l",)
         environment = {**self._inherited(settings), "PWD": directory, **(env or {}), **FORCED}

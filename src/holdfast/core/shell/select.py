@@ -7,21 +7,15 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from holdfast.core.process.which import which
-from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 STANDARD = "/bin/sh"
 LOGIN = frozenset({"bash", "dash", "fish", "ksh", "sh", "zsh"})
+"""Shells that support `-l`."""
 OTHER_LANGUAGE = frozenset({"fish", "nu"})
 """Shells that do not understand POSIX commands."""
-
-
-class TerminalShell(Frozen):
-    path: str
-    login: bool
-    """Whether it supports `-l`."""
 
 
 def command_shell(configured: str | None, environment: Mapping[str, str]) -> str:
@@ -30,14 +24,11 @@ def command_shell(configured: str | None, environment: Mapping[str, str]) -> str
     return STANDARD if found is None or name_of(found) in OTHER_LANGUAGE else found
 
 
-def terminal_shell(
-    configured: str | None, environment: Mapping[str, str], *, platform: str = sys.platform
-) -> TerminalShell:
+def terminal_shell(configured: str | None, environment: Mapping[str, str], *, platform: str = sys.platform) -> str:
+    """The configured shell, the user's `SHELL`, or the first of zsh (on macOS), bash and `/bin/sh` that exists."""
     zsh = "/bin/zsh" if platform == "darwin" else None
-    for candidate in (configured, environment.get("SHELL"), zsh, "bash"):
-        if (found := _resolve(candidate, environment)) is not None:
-            return TerminalShell(found, name_of(found) in LOGIN)
-    return TerminalShell(STANDARD, login=True)
+    candidates = (configured, environment.get("SHELL"), zsh, "bash")
+    return next((found for shell in candidates if (found := _resolve(shell, environment)) is not None), STANDARD)
 
 
 def name_of(shell: str) -> str:

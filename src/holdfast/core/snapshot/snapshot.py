@@ -146,9 +146,9 @@ class Snapshots:
         if not paths:
             return []
         asked = set(paths)
-        compare = ("diff-tree", "-r", "--no-renames", "-z", before, after)
-        status = _pairs(await self._git("diff", *_with(compare, "--name-status")))
-        counts = await self._git("diff", *_with(compare, "--numstat"))
+        compare = ("diff-tree", "-r", "--no-renames", "-z")
+        status = _pairs(await self._git("diff", *compare, "--name-status", before, after))
+        counts = await self._git("diff", *compare, "--numstat", before, after)
         changes: list[FileChange] = []
         shown = 0
         for line in counts.split(b"\0"):
@@ -322,10 +322,6 @@ def pathspec_input(paths: Sequence[str]) -> bytes:
 
 def nul_terminated(paths: Iterable[str]) -> bytes:
     return b"".join(os.fsencode(path) + b"\0" for path in paths)
-
-
-def _with(command: tuple[str, ...], *options: str) -> tuple[str, ...]:
-    return (command[0], *options, *command[1:])
 
 
 def _pairs(out: bytes) -> dict[str, str]:

@@ -89,7 +89,8 @@ class CommandOutput:
         # With a file the model can read more later; without one, everything in memory is returned.
         head, tail = bytes(self._head), bytes(self._tail[-HALF:])
         if path is not None:
-            head, tail = _first_lines(head[: SHOWN_BYTES // 2]), _last_lines(tail[-SHOWN_BYTES // 2 :])
+            head = b"\n".join(head[: SHOWN_BYTES // 2].split(b"\n")[: SHOWN_LINES // 2])
+            tail = b"\n".join(tail[-SHOWN_BYTES // 2 :].split(b"\n")[-SHOWN_LINES // 2 :])
         left_out = self.size - len(head) - len(tail)
         marker = DISCARDED.format(size=left_out) if path is None else LEFT_OUT.format(size=left_out, path=path)
         return f"{clean(_decode_head(head))}\n\n{marker}\n\n{clean(_decode_tail(tail))}"
@@ -113,14 +114,6 @@ _ESCAPES = pattern(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]P^_X][^\x07\x1b\n]*(?:\x07|\x
 
 def _last_state(line: str) -> str:
     return next((state for state in reversed(line.split("\r")) if state), "") if "\r" in line else line
-
-
-def _first_lines(data: bytes) -> bytes:
-    return b"\n".join(data.split(b"\n")[: SHOWN_LINES // 2])
-
-
-def _last_lines(data: bytes) -> bytes:
-    return b"\n".join(data.split(b"\n")[-SHOWN_LINES // 2 :])
 
 
 def _decode_head(data: bytes) -> str:

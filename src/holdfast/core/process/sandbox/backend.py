@@ -16,6 +16,7 @@ from holdfast.core.process.sandbox import landlock, seccomp
 from holdfast.core.process.sandbox.confinement import Confinement, Launch, SandboxUnavailable
 from holdfast.core.process.sandbox.mounts import mounts
 from holdfast.core.process.sandbox.placeholder import placeholders
+from holdfast.core.process.which import is_program, which
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -35,7 +36,7 @@ RELAY = "import marshal as m;exec(m.loads(bytes.fromhex({0!r})));run()"
 
 class Backend(ABC):
     name: str
-    mounts: bool
+    mounts = False
     """Whether commands have their own mount namespace. Then `network: proxy` can be enforced, their temporary directory
     is `/tmp`, and missing protected names need placeholders."""
 
@@ -79,7 +80,7 @@ class Bubblewrap(Backend):
 
     def __init__(self, program: str | None = None) -> None:
         _linux_only()
-        found = program or next((path for folder in SYSTEM_FOLDERS if _is_program(path := f"{folder}/bwrap")), None)
+        found = program or next((path for folder in SYSTEM_FOLDERS if is_program(path := f"{folder}/bwrap")), None)
         if found is None:
             raise SandboxUnavailable("bwrap is not installed")
         self._program = found
@@ -175,7 +176,6 @@ class LandlockAlone(Backend):
     """Our launcher with Landlock and the filter only, for systems without user namespaces."""
 
     name = "landlock"
-    mounts = False
 
     def __init__(self) -> None:
         _linux_only()
@@ -199,7 +199,6 @@ class SandboxExec(Backend):
     """The program `sandbox-exec` of macOS."""
 
     name = "sandbox-exec"
-    mounts = False
 
     def __init__(self) -> None:
         if sys.platform != "darwin":
@@ -263,8 +262,6 @@ def _inside(backend: Backend, environment: Mapping[str, str], confinement: Confi
 
 
 def _absolute(command: Sequence[str], environment: Mapping[str, str]) -> tuple[str, ...]:
-    from holdfast.core.process.which import which
-
     found = which(command[0], environment.get("PATH"))
     if found is None:
         raise SandboxUnavailable(f"{command[0]} is not a program")
@@ -298,7 +295,3 @@ def _launcher() -> Any:
 def _linux_only() -> None:
     if not hasattr(os, "memfd_create"):
         raise SandboxUnavailable("it needs Linux")
-
-
-def _is_program(path: str) -> bool:
-    return os.path.isfile(path) and os.access(path, os.X_OK)

@@ -39,13 +39,8 @@ NUMBERS = {
     "aarch64": {"mount": 40, "unshare": 97, "prctl": 167, "capset": 91, "ioctl": 29},
 }
 SHARED = {
-    "open_tree": 428,
-    "move_mount": 429,
-    "openat2": 437,
-    "mount_setattr": 442,
-    "landlock_create_ruleset": 444,
-    "landlock_add_rule": 445,
-    "landlock_restrict_self": 446,
+    **dict(open_tree=428, move_mount=429, openat2=437, mount_setattr=442),
+    **dict(landlock_create_ruleset=444, landlock_add_rule=445, landlock_restrict_self=446),
 }
 
 

@@ -120,9 +120,7 @@ class Sandbox:
             problem = str(error)
         summary = ""
         if backend is not None and settings.mode != "off":
-            network = settings.network
-            if network == "proxy" and not backend.mounts:
-                network, problem = "off", NO_PROXY_HERE.format(backend=backend.name)
+            network, problem = _network(settings, backend)
             if self._paths.directory == Path("/") and settings.mode == "workspace":
                 problem = WHOLE_DISK
             else:
@@ -140,9 +138,7 @@ class Sandbox:
             await asyncio.to_thread(remove, base)
 
     async def _confine(self, mode: Mode, settings: SandboxSettings, backend: Backend) -> tuple[Confinement, str]:
-        network, problem = settings.network, ""
-        if network == "proxy" and not backend.mounts:
-            network, problem = "off", NO_PROXY_HERE.format(backend=backend.name)
+        network, problem = _network(settings, backend)
         async with self._opening:
             try:
                 base = await self._open()
@@ -168,6 +164,13 @@ class Sandbox:
         path = base / "proxy.sock"
         await self._stack.enter_async_context(SandboxProxy(path, hosts=hosts, own_ports=self._own_ports))
         return path
+
+
+def _network(settings: SandboxSettings, backend: Backend) -> tuple[Network, str]:
+    """The network mode that the back end can enforce, and the problem if it is not the configured one."""
+    if settings.network == "proxy" and not backend.mounts:
+        return "off", NO_PROXY_HERE.format(backend=backend.name)
+    return settings.network, ""
 
 
 def confinement(

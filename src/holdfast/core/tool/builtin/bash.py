@@ -4,10 +4,10 @@ end."""
 import asyncio
 import os
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -26,7 +26,7 @@ from holdfast.core.tool.progress import report
 from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.record import Record
-from holdfast.schema.session_message import TextContent, ToolContent
+from holdfast.schema.session_message import TextContent
 
 if TYPE_CHECKING:
     from holdfast.core.shell.approval import Approval
@@ -136,7 +136,7 @@ def bash_tool(
         input=ConfinedBashInput if escapable else BashInput,
         output=BashOutput,
         execute=bash.execute,
-        content=_content,
+        content=lambda given, value: (TextContent(text=value["text"]), TextContent(text=value["remarks"])),
         structured=lambda given, value: value["result"],
         structured_type=BashResult,
         output_paths=lambda given, value: () if value["path"] is None else (value["path"],),
@@ -310,10 +310,6 @@ def _remarks(ended: ProcessExit, timeout: int, warnings: list[str]) -> str:
 
 def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
-
-
-def _content(given: BashInput, value: Mapping[str, Any]) -> Sequence[ToolContent]:
-    return TextContent(text=value["text"]), TextContent(text=value["remarks"])
 
 
 def _check_directory(command: str, workdir: Target) -> None:
