@@ -26,7 +26,7 @@ class Titled(Lab):
 
     def __init__(self, folder: Path, provider: Provider) -> None:
         super().__init__(folder, provider)
-        self._titled = True
+        self._options = self._options.replace(titles=True)
 
 
 async def titled(runtime: Runtime, session_id: str) -> Session:
