@@ -147,7 +147,7 @@ def repositories(folder: Path, url: str, marker: Path, home: Path) -> Iterator[P
 
 
 def test_no_repository_gets_anything(holdfast: Machine, stranger: Stranger, serve: Callable[..., Server]) -> None:
-    """CAT-147, CAT-180 to CAT-183, CAT-170 (F1 to F4): no byte of a secret leaves, nothing executes, and opening each
+    """CAT-147, CAT-180 to CAT-183, CAT-170: no byte of a secret leaves, nothing executes, and opening each
     takes at most a second."""
     marker, home = holdfast.home / "executed", holdfast.home
     (home / ".ssh").mkdir()

@@ -347,7 +347,7 @@ def test_a_key_that_stands_in_the_file_is_not_shown(place: Place) -> None:
     ],
 )
 def test_the_other_fields(data: Load, content: dict[str, Any], valid: bool) -> None:
-    """CAT-160, CAT-161: their types and bounds."""
+    """CAT-160, CAT-161, TOL-280, TOL-285: their types and bounds."""
     assert data(content) == (content if valid else {})
 
 
@@ -366,7 +366,7 @@ def test_the_other_fields(data: Load, content: dict[str, Any], valid: bool) -> N
     ],
 )
 def test_mcp_servers(data: Load, server: dict[str, Any], valid: bool) -> None:
-    """CAT-162: local or remote; one timeout may be given alone; a server of another file may be switched off."""
+    """CAT-162, TOL-280: local or remote; one timeout may be given alone; a server of another file may be switched off."""
     found = data({"mcp": {"servers": {"s": server}}})
     assert found == ({"mcp": {"servers": {"s": server}}} if valid else {})
 

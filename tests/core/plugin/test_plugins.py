@@ -133,7 +133,7 @@ async def test_a_new_plugin_that_fails_is_absent(around: Surroundings) -> None:
 
 
 async def test_a_setup_that_blocks_is_given_up(around: Surroundings) -> None:
-    """CAT-144, CAT-147: in a thread or on the loop; what it does afterwards is refused."""
+    """CAT-144, CAT-147, TOL-284: in a thread or on the loop; what it does afterwards is refused."""
     gate = threading.Event()
     late: list[BaseException] = []
     ended = threading.Event()

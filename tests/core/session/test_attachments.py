@@ -257,7 +257,7 @@ async def test_a_changed_image_is_recognised_in_a_retry_under_other_limits(tmp_p
 async def test_a_session_with_attachments_that_were_never_checked_works_again(
     runtime: Runtime, session: Session, model: ScriptedTransport
 ) -> None:
-    """SES-236 (B1): what an earlier version admitted is a note now; prompts are answered, a summary can be made, and
+    """SES-236: what an earlier version admitted is a note now; prompts are answered, a summary can be made, and
     the first prompt can be reverted to."""
     broken = (
         ("data:image/png;base64,@@@", "image/png"),
