@@ -279,11 +279,11 @@ def rank(rules: list[Rule], tests: list[Test], sources: Sources) -> dict[str, li
                 own[named] += 5
         for module, weight in own.items():
             sections[rule.file, rule.section][module] += min(weight, 1.0)
+    sizes = Counter((rule.file, rule.section) for rule in rules)
     ranked = {}
     for rule in rules:
         common = sections[rule.file, rule.section]
-        most = max(common.values(), default=0) or 1
-        scores = {module: 0.3 * weight / most for module, weight in common.items()}
+        scores = {module: 0.6 * weight / sizes[rule.file, rule.section] for module, weight in common.items()}
         if rule.code:
             scores = {module: 0.4 - 0.05 * place for place, module in enumerate(rule.code)}
         for module, weight in evidence[rule.id].items():
