@@ -128,7 +128,7 @@ def test_a_person_says_no_and_why(asking: Machine) -> None:
 
 
 @pytest.mark.parametrize("typed", ["n\n", "\x04"])
-def test_a_person_says_no(asking: Machine, typed: str) -> None:
+def test_a_declined_request_stops_the_turn(asking: Machine, typed: str) -> None:
     """The turn stops there; so does the end of input, which is no consent."""
     person = asking.at_terminal(*SCRIPTED)
     person.wait_for("your answer:")

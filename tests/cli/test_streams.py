@@ -109,7 +109,7 @@ def test_a_folder_that_cannot_be_used_is_said(holdfast: Machine) -> None:
     assert "hello.txt" in ran.complaint
 
 
-def test_nobody_reading_the_answer_interrupts_the_server_too(
+def test_a_closed_pipe_interrupts_the_turn_at_the_server(
     holdfast: Machine, provider: Provider, serve: Callable[..., Server]
 ) -> None:
     """API-124: a run through a server ends its turn there as one without a server does."""

@@ -23,7 +23,7 @@ from holdfast.core.frontmatter import InvalidFrontmatter, Markdown, parse_markdo
         ),
     ],
 )
-def test_head_and_body(text: str, found: Markdown) -> None:
+def test_frontmatter_has_plain_values_and_leaves_the_body_untouched(text: str, found: Markdown) -> None:
     """CAT-065: plain values only; the body is untouched."""
     assert parse_markdown(text) == found
 

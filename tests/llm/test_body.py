@@ -22,7 +22,7 @@ def test_segments_join_to_what_was_appended(pieces: list[bytes]) -> None:
     assert segments.length == sum(map(len, pieces))
 
 
-def test_segments_stay_few() -> None:
+def test_a_long_conversation_is_handed_out_in_few_segments() -> None:
     """LLM-364: handing out a long conversation is not handing out as many pieces as it has messages."""
     segments = Segments()
     for _ in range(10_000):

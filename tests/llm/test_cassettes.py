@@ -160,7 +160,7 @@ def joined(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 # -- requests --------------------------------------------------------------------------------------------------------
 
 
-def test_there_are_recordings() -> None:
+def test_the_recordings_are_found() -> None:
     assert len(PATHS) >= 18
     assert len(RECORDED) >= 21
 
@@ -258,7 +258,9 @@ EXPECTED: dict[str, tuple[str, list[tuple[str, Any]], str, int, int]] = {
 
 
 @pytest.mark.parametrize("recorded", ANSWERED)
-async def test_what_an_answer_says(recorded: dict[str, Any], request: pytest.FixtureRequest) -> None:
+async def test_a_recorded_answer_folds_to_its_text_calls_and_usage(
+    recorded: dict[str, Any], request: pytest.FixtureRequest
+) -> None:
     """LLM-101, LLM-083, LLM-087, LLM-317"""
     response = fold(await collect(model_of(recorded["request"]), play(recorded["response"]["body"].encode())))
     assert response.usage is not None

@@ -284,7 +284,7 @@ def test_the_end_of_its_terminal_ends_a_server(holdfast: Machine) -> None:
 
 
 @pytest.mark.anyio
-async def test_an_embedded_host_reloads(tmp_path: Path) -> None:
+async def test_an_embedded_host_reloads_every_open_project(tmp_path: Path) -> None:
     """CAT-197: every project that is open; what failed is returned, one line each."""
     project = tmp_path / "project"
     project.mkdir()

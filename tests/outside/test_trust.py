@@ -221,7 +221,7 @@ def test_what_was_trusted_works_until_it_changes(holdfast: Machine, provider: Pr
     assert "not trusted" in holdfast("run", "hello").err
 
 
-def test_a_terminal_asks_once(holdfast: Machine, provider: Provider) -> None:
+def test_a_terminal_asks_once_whether_to_trust_a_project(holdfast: Machine, provider: Provider) -> None:
     """CAT-184: with what the project wants; the answer is kept, also a no."""
     entry = {"npm": "@ai-sdk/openai-compatible", "options": {"baseURL": provider.url}, "models": {"m": {}}}
     holdfast.configure(provider={"mock": entry})

@@ -114,7 +114,7 @@ def wired(definition: Definition, payload: Any) -> Any:
     return decode_any(encode(event))
 
 
-def test_the_checker_sees_faults() -> None:
+def test_the_schema_checker_finds_faults() -> None:
     """What the other tests rely on."""
     good: dict[str, Any] = {"id": "msg_1", "type": "system", "text": "x", "time": {"created": 1}}
     check(good, "SessionMessage")

@@ -133,7 +133,7 @@ async def test_an_unknown_provider_is_not_found_and_an_unknown_integration_is_nu
     assert "data" in unknown.json
 
 
-async def test_no_secret_leaves(memory: Wire, runtime: Runtime) -> None:
+async def test_no_route_or_live_event_shows_a_secret(memory: Wire, runtime: Runtime) -> None:
     """API-143: not one that is configured, in the environment or stored; in no route and no live event."""
     async with memory.stream("/api/event") as stream:
         await stream.event()

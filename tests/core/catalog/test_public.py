@@ -20,7 +20,7 @@ from holdfast.schema.catalog import IntegrationInfo, ModelInfo, ProviderInfo
 SECRETS = ("sk-1", "tok-2", "hdr-3", "usr-4", "qry-5", "var-6", "deep-7", "aws-8")
 
 
-def test_no_secret_leaves(make_catalog: MakeCatalog) -> None:
+def test_published_records_hold_no_key_and_no_secret_header(make_catalog: MakeCatalog) -> None:
     """API-143, CAT-112: neither a key nor a header that may hold one; what is harmless stays."""
     entry = {
         "npm": PACKAGE,

@@ -203,7 +203,7 @@ def test_a_local_or_private_endpoint_is_used_as_it_was_configured(
 # -- what is taken when nobody asks --------------------------------------------------------------------------------
 
 
-def test_nothing_chosen_and_nothing_there(make_catalog: MakeCatalog) -> None:
+def test_without_any_model_the_error_names_the_session(make_catalog: MakeCatalog) -> None:
     """SES-095, CAT-118: names the Session and what to do."""
     with pytest.raises(ModelNotSelected) as refused:
         make_catalog(data={"x": {"npm": "@ai-sdk/nobody", "models": {"m": {}}}}).resolve("ses_1", None)
@@ -294,7 +294,7 @@ def test_the_offline_models_need_nothing(id: str, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("id", "word"), [("claude-x", "one turn"), ("gpt-5", "Keep going"), ("gemini-2", "Never assume"), ("qwen", "exact")]
 )
-def test_each_family_is_told_what_suits_it(make_catalog: MakeCatalog, id: str, word: str) -> None:
+def test_each_model_family_gets_its_system_text(make_catalog: MakeCatalog, id: str, word: str) -> None:
     """CAT-072: chosen by the model's name."""
     found = make_catalog({"provider": {"p": provider(PACKAGE, {id: {}})}}).resolve("s", ref(f"p/{id}"))
     assert word in found.family_text

@@ -97,7 +97,7 @@ def test_permissions_become_rules_in_written_order(data: Load, old: dict[str, An
     assert [f"{rule['effect']} {rule['action']} {rule['resource']}" for rule in found] == rules
 
 
-def test_agents_and_modes(data: Load) -> None:
+def test_old_agents_and_modes_are_migrated_to_agents(data: Load) -> None:
     """CAT-036, CAT-038: renamed fields, options and unknown keys into the body, modes as primary agents."""
     old = {
         "agent": {
@@ -134,7 +134,7 @@ def test_agents_and_modes(data: Load) -> None:
     }
 
 
-def test_providers_and_models(data: Load) -> None:
+def test_old_providers_and_models_are_migrated(data: Load) -> None:
     """CAT-036, CAT-039: package and address into `api`; options stay together, for the catalog to sort."""
     old = {
         "provider": {

@@ -59,7 +59,7 @@ async def test_entries_are_resolved_from_their_document_and_said_in_order(place:
         ("http://[broken", False),
     ],
 )
-def test_what_is_remote(text: str, remote: bool) -> None:
+def test_only_an_http_url_is_a_remote_instruction(text: str, remote: bool) -> None:
     """CTX-142: an http or https URL; everything else is a path."""
     assert is_remote(text) is remote
 

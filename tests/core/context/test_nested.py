@@ -148,7 +148,9 @@ async def test_an_unreadable_discovery_is_unavailable(place: Place, reading: Rea
         assert await baseline(await reading.load()) is None
 
 
-async def test_there_is_a_limit(place: Place, reading: Reading, caplog: pytest.LogCaptureFixture) -> None:
+async def test_at_most_32_nested_instruction_files_are_recorded(
+    place: Place, reading: Reading, caplog: pytest.LogCaptureFixture
+) -> None:
     """CTX-159: nearest first within one read; beyond it nothing is recorded, and it is logged once."""
     for number in range(FILE_LIMIT - 1):
         await reading.read(place.write(f"many/{number}/AGENTS.md").parent)

@@ -202,7 +202,7 @@ def test_optional_sources_wait_until_they_are_there() -> None:
 # -- reconcile -----------------------------------------------------------------------------------------------------
 
 
-def test_nothing_new_is_unchanged() -> None:
+def test_equal_values_reconcile_to_unchanged() -> None:
     """CTX-040, CTX-044, CTX-049: no text, no new snapshot, no rendering."""
     facts = Fact("core/a"), Fact("core/b")
     snapshot = admitted(*facts)

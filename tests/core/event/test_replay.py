@@ -103,7 +103,7 @@ async def test_a_replay_without_its_project_fails_whole(events: list[SerializedE
 
 
 @pytest.mark.parametrize("seq", [3, 5, 1000])
-async def test_a_gap_is_refused(events: list[SerializedEvent], other: Opened, seq: int) -> None:
+async def test_replaying_events_with_a_gap_is_refused(events: list[SerializedEvent], other: Opened, seq: int) -> None:
     """EVT-016, EVT-033: the sequence must be exactly the next one."""
     await other.log.replay_all(events[:2])
     before = await projections(other.database, SES)

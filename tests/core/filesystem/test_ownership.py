@@ -100,7 +100,7 @@ def _unknown(uid: int) -> pwd.struct_passwd:
     ("value", "found"),
     [("1000", 1000), ("0", 0), ("", None), ("-1", None), ("me", None), ("٣", None), ("9" * 11, None)],
 )
-def test_who_called_sudo(value: str, found: int | None) -> None:
+def test_the_caller_of_sudo_is_a_user_id_or_nobody(value: str, found: int | None) -> None:
     """CAT-172: a number, or nobody."""
     assert calling_user({"SUDO_UID": value}) == found
     assert calling_user({}) is None

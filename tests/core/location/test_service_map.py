@@ -94,7 +94,7 @@ async def test_what_still_runs_keeps_its_location() -> None:
     await asyncio.wait_for(found.closed.wait(), 10)
 
 
-async def test_use_in_time_keeps_them() -> None:
+async def test_each_use_restarts_the_idle_time_of_a_location() -> None:
     """SES-060: the idle time starts anew with each use."""
     builder = Builder()
     services = ServiceMap(builder, idle=60)

@@ -142,7 +142,7 @@ async def test_observers_hear_a_reply_before_the_call_goes_on(desk: Desk) -> Non
     assert released == [False]
 
 
-async def test_a_plain_reject_declines(desk: Desk) -> None:
+async def test_a_reject_without_a_message_declines_the_call(desk: Desk) -> None:
     """TOL-092, TOL-334: it is no refusal that a tool could turn into a result."""
     task, request = await desk.wait(want())
     await desk.permissions.reply(SES, request.id, "reject", message="  ")
@@ -305,7 +305,7 @@ async def test_a_replier_that_goes_away_does_not_stop_its_reply(desk: Desk) -> N
             await soon(task)
 
 
-async def test_closing_declines_everything(desk: Desk) -> None:
+async def test_closing_declines_every_waiting_request(desk: Desk) -> None:
     """TOL-090, TOL-100: waiting calls end, observers are told, later calls find nobody."""
     waiting = [await desk.wait(want("edit", name)) for name in "abc"]
     await desk.permissions.ask(want("edit", "d"))

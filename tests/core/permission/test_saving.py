@@ -43,7 +43,7 @@ async def test_always_without_a_pattern_is_once(desk: Desk) -> None:
     assert (await desk.permissions.ask(want())).effect == "ask"
 
 
-async def test_once_saves_nothing(desk: Desk) -> None:
+async def test_a_reply_of_once_saves_no_approval(desk: Desk) -> None:
     """TOL-322: it covers the one call that was shown."""
     task, request = await desk.wait(want(save=("*",)))
     await desk.permissions.reply(SES, request.id, "once")

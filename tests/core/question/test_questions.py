@@ -108,7 +108,7 @@ async def test_what_is_not_there_is_not_found(desk: QuestionDesk, story: Story) 
     assert await soon(task) == (("yes",),)
 
 
-async def test_another_location_cannot_settle_it(desk: QuestionDesk, ids: Ids, clock: ManualClock) -> None:
+async def test_another_location_cannot_answer_a_question(desk: QuestionDesk, ids: Ids, clock: ManualClock) -> None:
     """TOL-105: it does not even see it."""
     task, request = await desk.ask()
     other = QuestionDesk(desk.log, desk.database, ids, clock, location=Location(directory="/w/there"))
@@ -172,7 +172,7 @@ async def test_an_interrupted_call_takes_its_question_away(desk: QuestionDesk) -
     assert (await _stored(desk))[-1]["cause"] == "interrupted"
 
 
-async def test_closing_dismisses_everything(desk: QuestionDesk) -> None:
+async def test_closing_dismisses_every_waiting_question(desk: QuestionDesk) -> None:
     """TOL-108: waiting calls end, and later ones find nobody."""
     waiting = [await desk.ask() for _ in range(3)]
     await soon(desk.questions.close())

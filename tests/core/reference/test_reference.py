@@ -38,7 +38,7 @@ def declared(value: Any, name: str = "docs") -> Reference | None:
         ({"repository": "owner/name", "branch": "v1/x"}, "/data/repos/github.com/owner/name@v1%2Fx"),
     ],
 )
-def test_where_a_reference_lies(value: Any, path: str) -> None:
+def test_the_directory_of_a_reference_follows_from_its_declaration(value: Any, path: str) -> None:
     """CTX-190, CTX-191: by the form of its declaration."""
     reference = declared(value)
     assert reference is not None

@@ -62,7 +62,7 @@ def result(value: llm.ToolResult) -> llm.Message:
     ],
     ids=["synthetic", "system", "shell", "agent", "model"],
 )
-def test_each_kind_of_message(item: SessionMessage, expected: list[llm.Message]) -> None:
+def test_each_kind_of_message_is_lowered_in_place_and_role(item: SessionMessage, expected: list[llm.Message]) -> None:
     """SES-153, LLM-380: in place, in its role; switches say nothing to the model."""
     assert list(lower([item], HERE)) == expected
 

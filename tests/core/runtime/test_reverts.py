@@ -135,7 +135,7 @@ async def test_what_the_user_changed_between_steps_is_not_the_models(tmp_path: P
         assert [list(item.snapshot.files or ()) for item in found if item.snapshot][1] == ["new.txt"]
 
 
-async def test_staging_restores_and_describes(tmp_path: Path) -> None:
+async def test_staging_a_revert_restores_files_and_describes_them(tmp_path: Path) -> None:
     """SES-166, SES-167, SES-168, SES-169: files written after the boundary go back to the earliest tree before them;
     the boundary and all messages stay; what was restored is described, with its patch, on the Session too."""
     async with desk(tmp_path) as it:
@@ -173,7 +173,7 @@ async def test_moving_the_boundary_is_exact(tmp_path: Path) -> None:
         assert (it.text("a.txt"), it.text("new.txt"), none.files or ()) == ("two\n", "x\n", ())
 
 
-async def test_clearing_brings_everything_back(tmp_path: Path) -> None:
+async def test_clearing_a_revert_restores_the_touched_files(tmp_path: Path) -> None:
     """SES-170: the touched files as they were, the state gone; with nothing staged nothing happens."""
     async with desk(tmp_path) as it:
         await it.runtime.sessions.clear_revert(it.id)

@@ -31,7 +31,7 @@ def yard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Yard:
         ("cat f | cat & echo a", False),
     ],
 )
-def test_effects_are_noticed(yard: Yard, shell: str, command: str, effect: bool) -> None:
+def test_the_harness_notices_effects_of_commands(yard: Yard, shell: str, command: str, effect: bool) -> None:
     """TOL-360: otherwise the test below would show nothing."""
     assert [yard.has_effect(command, shell), yard.has_effect("echo a", shell)] == [effect, False]
 

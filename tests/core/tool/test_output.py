@@ -204,7 +204,7 @@ def test_head_and_tail_are_the_longest_that_fit(whole: str, max_lines: int, max_
     assert cut(whole, limits) == (f"{head}\n\n{LOST}\n\n{tail}" if tail else f"{head}\n\n{LOST}")
 
 
-def test_a_preview_in_full() -> None:
+def test_a_preview_has_head_marker_and_tail() -> None:
     """TOL-048, TOL-049: head, blank line, marker, blank line, tail; and without a tail when there is room for none."""
     numbers = "\n".join(map(str, range(100)))
     assert cut(numbers, OutputLimits(9, 400), "M") == "0\n1\n2\n\nM\n\n98\n99"
@@ -539,7 +539,7 @@ def test_old_files_are_swept(store: OutputStore) -> None:
     assert RETENTION_SECONDS == 7 * 24 * 3600
 
 
-def test_a_sweep_of_nothing(store: OutputStore) -> None:
+def test_a_sweep_ignores_a_directory_that_cannot_be_read(store: OutputStore) -> None:
     """TOL-063: what cannot be read is ignored."""
     store.sweep()
     assert names(store) == []

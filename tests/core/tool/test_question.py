@@ -84,7 +84,7 @@ async def test_the_request_names_the_call() -> None:
         (((), ('say "hi"',)), '"One?"="Unanswered", "Two?"="say \\"hi\\""'),
     ],
 )
-async def test_what_the_model_reads(answers: tuple[Answer, ...], pairs: str) -> None:
+async def test_the_model_reads_each_question_with_its_chosen_labels(answers: tuple[Answer, ...], pairs: str) -> None:
     """TOL-252, TOL-254: each question in order with its labels; quotes escaped."""
     tool = question_tool(Person(answers), AllowAll())
     asked = given("One?", "Two?")
@@ -127,7 +127,7 @@ def test_the_number_of_questions_and_options_is_bounded(questions: int, options:
         msgspec.convert({"questions": [one] * questions}, QuestionInput)
 
 
-async def test_through_the_registry() -> None:
+async def test_a_question_through_the_registry_returns_text_and_structured_answers() -> None:
     """TOL-252, TOL-254: the sentence and the structured answers; bad input asks nobody."""
     person, registry = Person((("A",),)), ToolRegistry()
     registry.register({"question": question_tool(person, AllowAll())}, Scope())

@@ -241,7 +241,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-async def test_arguments_are_data(
+async def test_arguments_of_tools_reach_no_shell(
     runtime: Runtime, model: ScriptedTransport, place: Place, desk: Desk, text: str
 ) -> None:
     """TOL-321: as a path, a content, a replacement, a pattern and a place to search; literally, whatever it holds."""

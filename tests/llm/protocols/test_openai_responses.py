@@ -85,7 +85,7 @@ def said(text: str, phase: str | None = None) -> TextPart:
 # -- the body ------------------------------------------------------------------------------------------------------
 
 
-def test_the_whole_body() -> None:
+def test_a_full_responses_request_has_this_body() -> None:
     """LLM-260, LLM-261, LLM-216: every field that Responses has, in its place; what it does not have is not sent."""
     request = make_request(
         system=["Be brief.", "Be kind."],
@@ -145,7 +145,7 @@ def test_the_whole_body() -> None:
     }
 
 
-def test_an_answer_in_json() -> None:
+def test_json_output_is_requested_beside_the_verbosity() -> None:
     """LLM-377: the provider's own mode, beside the verbosity."""
     shape = {"type": "object", "properties": {"a": {"type": "integer"}}}
     request = make_request(
@@ -159,7 +159,7 @@ def test_an_answer_in_json() -> None:
     }
 
 
-def test_what_is_not_given_is_not_sent() -> None:
+def test_absent_fields_are_not_sent_to_responses() -> None:
     """LLM-260: a bare request names the model, asks for a stream and has its input, no more."""
     assert sent(make_request(prompt="hi")) == {
         "stream": True,
@@ -168,7 +168,7 @@ def test_what_is_not_given_is_not_sent() -> None:
     }
 
 
-def test_the_address() -> None:
+def test_responses_are_requested_at_this_address() -> None:
     """LLM-260."""
     assert bare().route.url("gpt-5", None) == "https://api.openai.com/v1/responses"
 
@@ -403,7 +403,7 @@ def test_metadata_of_other_protocols_stays_at_home() -> None:
         ),
     ],
 )
-def test_tool_results(value: ToolResult, output: Any) -> None:
+def test_a_tool_result_with_files_is_structured_and_any_other_a_string(value: ToolResult, output: Any) -> None:
     """LLM-261, LLM-164, LLM-165, LLM-195: a string, or structured content when there are files."""
     call = assistant(ToolCallPart(id="call_1", name="f", input={}))
     assert items(user("hi"), call, tool_result("call_1", "f", value))[2:] == [
@@ -469,7 +469,7 @@ def test_an_update_in_its_own_role() -> None:
     ]
 
 
-def test_an_update_where_there_is_no_role_for_it() -> None:
+def test_an_update_without_a_role_is_wrapped_in_a_user_message() -> None:
     """LLM-121, LLM-122: wrapped, as one more text of the user message before it, else as a new one."""
     first, second = "<system-update>\na &lt; b\n</system-update>", "<system-update>\nc\n</system-update>"
     assert items(user("hi"), update("a < b"), assistant("ok"), update("c"))[:3] == [
@@ -519,7 +519,9 @@ def turns(draw: st.DrawFn) -> list[list[Message]]:
 
 @settings(max_examples=80, deadline=None)
 @given(turns(), st.booleans(), st.booleans())
-def test_a_body_only_grows(conversation: list[list[Message]], stored: bool, native: bool) -> None:
+def test_each_request_body_begins_with_the_one_before(
+    conversation: list[list[Message]], stored: bool, native: bool
+) -> None:
     """LLM-219: batch by batch gives the bytes of all at once, and each request begins with the one before it, up to
     the brackets that close its last item."""
     model = bare(capabilities=Capabilities(chronological_system="developer" if native else None))
@@ -575,7 +577,7 @@ def test_recorded_answers_are_the_same_in_any_pieces(path: str, stored: bool) ->
 
 
 @pytest.mark.shared
-def test_the_recorded_tool_loop() -> None:
+def test_the_second_recorded_request_follows_from_the_first_answer() -> None:
     """LLM-260, LLM-266: both requests as recorded, the second from what the first answered."""
     first, second = cassette(LOOP)
     asked = make_request(
@@ -598,7 +600,7 @@ def test_the_recorded_tool_loop() -> None:
 
 
 @pytest.mark.shared
-def test_the_recorded_text() -> None:
+def test_recorded_reasoning_without_a_summary_keeps_its_item() -> None:
     """LLM-267: reasoning without a summary is an empty block that keeps its item."""
     (only,) = cassette(TEXT)
     request = make_request(
@@ -611,7 +613,7 @@ def test_the_recorded_text() -> None:
 
 
 @pytest.mark.shared
-def test_the_recorded_reasoning() -> None:
+def test_recorded_reasoning_keeps_the_encrypted_content_of_its_end() -> None:
     """LLM-045, LLM-267: the defaults of the model, and the encrypted content of the item's end."""
     (only,) = cassette(REASONING)
     request = make_request(
@@ -636,7 +638,7 @@ def test_the_recorded_reasoning() -> None:
 
 
 @pytest.mark.shared
-def test_the_recorded_image_result() -> None:
+def test_a_recorded_image_result_is_encoded_alike() -> None:
     """LLM-195, LLM-045."""
     (only,) = cassette(IMAGE)
     body = json.loads(only["request"]["body"])
@@ -662,7 +664,7 @@ def test_the_recorded_image_result() -> None:
 
 
 @pytest.mark.shared
-def test_the_recorded_cache_hit() -> None:
+def test_a_recorded_cache_hit_is_counted() -> None:
     """LLM-216, LLM-046, LLM-083."""
     first, second = cassette(CACHE)
     body = json.loads(first["request"]["body"])

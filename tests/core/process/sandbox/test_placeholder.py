@@ -18,7 +18,7 @@ def test_a_missing_name_is_taken_while_a_command_runs(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-def test_what_exists_is_left_alone(tmp_path: Path) -> None:
+def test_an_existing_path_gets_no_placeholder(tmp_path: Path) -> None:
     """TOL-373."""
     file, folder, empty = tmp_path / ".envrc", tmp_path / ".opencode", tmp_path / "hooks"
     file.write_text("x", encoding="utf-8")
