@@ -8,13 +8,13 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 import pytest
-from tests.conftest import SHARED
+from tests.conftest import RECORDINGS
 
 from holdfast.protocol.api import API
 from holdfast.protocol.endpoint import Scope
 from holdfast.protocol.openapi import EXTENSION, document
 
-CONTRACT = SHARED / "contract" / "opencode-v2-openapi.json"
+CONTRACT = RECORDINGS / "contract" / "opencode-v2-openapi.json"
 
 # Operation and place (globs), and why we differ there.
 OF_THE_NEXT_GENERATION = {"v2.config.get"}
@@ -213,7 +213,7 @@ def explained(operation: str, difference: str) -> bool:
     return any(fnmatchcase(operation, which) and fnmatchcase(difference, what) for which, what in DIFFERENCES)
 
 
-@pytest.mark.shared
+@pytest.mark.recorded
 def test_every_difference_from_the_contract_is_in_the_table() -> None:
     """API-001, API-020, API-022, API-023, API-215, API-321: methods, paths, parameters, payloads, envelopes, errors and
     events of every contract operation."""
@@ -222,7 +222,7 @@ def test_every_difference_from_the_contract_is_in_the_table() -> None:
     assert [f"{operation} {text}" for operation, text in found if not explained(operation, text)] == []
 
 
-@pytest.mark.shared
+@pytest.mark.recorded
 def test_the_table_has_no_idle_entry() -> None:
     """API-321: what no longer differs leaves the table."""
     found = all_differences()

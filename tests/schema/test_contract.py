@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.conftest import SHARED
+from tests.conftest import RECORDINGS
 from tests.schema.conftest import examples
 
 from holdfast.core.event.bus import Announcement
@@ -23,9 +23,9 @@ from holdfast.schema.prompt import Admission, Prompt
 from holdfast.schema.session import Session, SessionActive
 from holdfast.schema.session_message import SessionMessage
 
-pytestmark = [pytest.mark.anyio, pytest.mark.shared]
+pytestmark = [pytest.mark.anyio, pytest.mark.recorded]
 
-CONTRACT = SHARED / "contract" / "opencode-v2-openapi.json"
+CONTRACT = RECORDINGS / "contract" / "opencode-v2-openapi.json"
 OURS_ALONE = {"session.next.compaction.failed"}
 """Public events of Holdfast that the contract does not know."""
 SHARED_DURABLE = [item for item in SESSION_DEFINITIONS if item.public and item.type not in OURS_ALONE]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conftest import SHARED
+from tests.conftest import RECORDINGS
 from tests.server.conftest import PATIENCE, Answer, Wire, in_memory
 
 from holdfast.core.runtime.runtime import Paths, Runtime
@@ -19,9 +19,9 @@ from holdfast.llm.offline import Call, ScriptedTransport, Turn
 from holdfast.server.app import App
 from holdfast.server.auth import Credentials
 
-pytestmark = [pytest.mark.anyio, pytest.mark.shared]
+pytestmark = [pytest.mark.anyio, pytest.mark.recorded]
 
-SAMPLES = SHARED / "contract" / "samples"
+SAMPLES = RECORDINGS / "contract" / "samples"
 
 # Samples, or all whose name begins so, that are looked at elsewhere.
 ELSEWHERE = {

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.conftest import SHARED
+from tests.conftest import RECORDINGS
 from tests.core.catalog.conftest import PACKAGE, MakeCatalog, ref
 
 from holdfast.core.catalog.catalog import Catalog
@@ -85,10 +85,10 @@ def test_a_list_and_a_single_model_show_the_same(make_catalog: MakeCatalog) -> N
     ]
 
 
-@pytest.mark.shared
+@pytest.mark.recorded
 def test_records_have_the_contracts_shape(make_catalog: MakeCatalog) -> None:
     """API-140, CAT-085, CAT-086: exactly its fields, required ones always."""
-    contract = json.loads((SHARED / "contract" / "opencode-v2-openapi.json").read_text(encoding="utf-8"))
+    contract = json.loads((RECORDINGS / "contract" / "opencode-v2-openapi.json").read_text(encoding="utf-8"))
     schemas = contract["components"]["schemas"]
     catalog = Catalog(Config(), {"ANTHROPIC_API_KEY": "k"})
     samples: list[tuple[str, Any, type]] = [

@@ -13,8 +13,8 @@ import msgspec
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.conftest import SHARED
 from tests.llm.aws_frames import event, exception, frame
+from tests.llm.cassettes import either_cassettes
 from tests.llm.lifecycle_checker import check_lifecycle
 
 from holdfast.llm import event as ev
@@ -1419,28 +1419,27 @@ CALL_REQUEST = make_request(
 )
 
 
-def cassette(name: str) -> dict[str, Any]:
-    path: Path = SHARED / "cassettes" / "bedrock-converse" / f"{name}.json"
-    (interaction,) = decode_any(path.read_bytes())["interactions"]
+def cassette(cassettes: Path, name: str) -> dict[str, Any]:
+    (interaction,) = decode_any((cassettes / "bedrock-converse" / f"{name}.json").read_bytes())["interactions"]
     found: dict[str, Any] = interaction
     return found
 
 
-@pytest.mark.shared
+@either_cassettes
 @pytest.mark.parametrize(("name", "request_"), [("streams-text", TEXT_REQUEST), ("streams-a-tool-call", CALL_REQUEST)])
-def test_a_recorded_request_is_encoded_alike(name: str, request_: Request) -> None:
+def test_the_request_of_a_cassette_is_encoded_alike(cassettes: Path, name: str, request_: Request) -> None:
     """LLM-290, LLM-292, LLM-293: as the recorded one, but for the order of keys."""
-    recorded = cassette(name)["request"]
+    recorded = cassette(cassettes, name)["request"]
     nova = model(id="us.amazon.nova-micro-v1:0")
     assert body(request_, nova) == decode_any(recorded["body"])
     assert nova.route.url(nova.id, None) == recorded["url"]
 
 
-@pytest.mark.shared
+@either_cassettes
 @pytest.mark.parametrize("size", [1, 7, None])
-def test_a_recorded_text_gives_the_same_events_at_any_chunking(size: int | None) -> None:
+def test_the_text_of_a_cassette_gives_the_same_events_at_any_chunking(cassettes: Path, size: int | None) -> None:
     """LLM-294, LLM-295, LLM-297."""
-    data = base64.b64decode(cassette("streams-text")["response"]["body"])
+    data = base64.b64decode(cassette(cassettes, "streams-text")["response"]["body"])
     counted = ev.Usage(
         input=12,
         output=2,
@@ -1457,12 +1456,13 @@ def test_a_recorded_text_gives_the_same_events_at_any_chunking(size: int | None)
     ]
 
 
-@pytest.mark.shared
+@either_cassettes
 @pytest.mark.parametrize("size", [1, 7, None])
-def test_a_recorded_call_gives_the_same_events_at_any_chunking(size: int | None) -> None:
+def test_the_call_of_a_cassette_gives_the_same_events_at_any_chunking(cassettes: Path, size: int | None) -> None:
     """LLM-294, LLM-297."""
-    data = base64.b64decode(cassette("streams-a-tool-call")["response"]["body"])
-    id, name = "tooluse_6a1pPvnc99GLKO3KGkUA2N", "get_weather"
+    data = base64.b64decode(cassette(cassettes, "streams-a-tool-call")["response"]["body"])
+    id = next(event.id for event in decode(data) if isinstance(event, ev.ToolCall))
+    name = "get_weather"
     counted = ev.Usage(
         input=419,
         output=16,

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.llm.cassettes import either_cassettes
 from tests.llm.lifecycle_checker import check_lifecycle
 
 from holdfast.llm import event as ev
@@ -42,7 +43,6 @@ from holdfast.llm.stream import prepare
 from holdfast.schema.session_message import FileContent, TextContent
 from holdfast.schema.sse import SSEFrames
 
-SHARED = Path(__file__).parents[4] / "shared"
 PIXEL = "iVBORw0KGgo="
 WEATHER = ToolDefinition(
     name="get_weather",
@@ -539,12 +539,12 @@ def test_each_request_body_begins_with_the_one_before(
         previous = at_once
 
 
-# -- recorded traffic ----------------------------------------------------------------------------------------------
+# -- cassettes ----------------------------------------------------------------------------------------------------
 
 
-def cassette(path: str) -> list[Any]:
-    recorded: list[Any] = json.loads((SHARED / "cassettes" / path).read_text(encoding="utf-8"))["interactions"]
-    return recorded
+def interactions(cassette: Path) -> list[Any]:
+    found: list[Any] = json.loads(cassette.read_text(encoding="utf-8"))["interactions"]
+    return found
 
 
 def replay(interaction: Any, size: int | None = None, *, stored: bool = False) -> list[ev.Event]:
@@ -559,6 +559,16 @@ def replay(interaction: Any, size: int | None = None, *, stored: bool = False) -
     return events
 
 
+def finished_item(interaction: Any, kind: str) -> dict[str, Any]:
+    """The one item of this kind as the stream ended it."""
+    lines = interaction["response"]["body"].split("\n")
+    events = [json.loads(line[6:]) for line in lines if line.startswith("data: ")]
+    ended = [event["item"] for event in events if event["type"] == "response.output_item.done"]
+    (found,) = [item for item in ended if item["type"] == kind]
+    item: dict[str, Any] = found
+    return item
+
+
 LOOP = "openai-responses/gpt-5-5-drives-a-tool-loop.json"
 TEXT = "openai-responses/gpt-5-5-streams-text.json"
 IMAGE = "openai-responses/openai-responses-gpt-5-5-image-tool-result.json"
@@ -566,20 +576,20 @@ REASONING = "openai-responses/openai-responses-gpt-5-5-reasoning.json"
 CACHE = "openai-responses-cache/reports-cached-tokens-on-identical-second-call.json"
 
 
-@pytest.mark.shared
+@either_cassettes
 @pytest.mark.parametrize("path", [LOOP, TEXT, IMAGE, REASONING, CACHE])
 @pytest.mark.parametrize("stored", [True, False])
-def test_recorded_answers_are_the_same_in_any_pieces(path: str, stored: bool) -> None:
+def test_answers_are_the_same_in_any_pieces(cassettes: Path, path: str, stored: bool) -> None:
     """LLM-072."""
-    for interaction in cassette(path):
+    for interaction in interactions(cassettes / path):
         whole = replay(interaction, stored=stored)
         assert replay(interaction, 7, stored=stored) == replay(interaction, 1, stored=stored) == whole
 
 
-@pytest.mark.shared
-def test_the_second_recorded_request_follows_from_the_first_answer() -> None:
-    """LLM-260, LLM-266: both requests as recorded, the second from what the first answered."""
-    first, second = cassette(LOOP)
+@either_cassettes
+def test_the_second_request_of_a_tool_loop_follows_from_the_first_answer(cassettes: Path) -> None:
+    """LLM-260, LLM-266: both requests as they are kept, the second from what the first answered."""
+    first, second = interactions(cassettes / LOOP)
     asked = make_request(
         system="Use the get_weather tool, then answer in one short sentence.",
         prompt="What is the weather in Paris?",
@@ -591,7 +601,7 @@ def test_the_second_recorded_request_follows_from_the_first_answer() -> None:
     answer = fold(replay(first))
     (call,) = answer.calls
     assert (answer.reason, call.name, call.input) == ("tool-calls", "get_weather", {"city": "Paris"})
-    # The recording replays the call without its own id, as a history without metadata does.
+    # It replays the call without its own id, as a history without metadata does.
     plain = ToolCallPart(id=call.id, name=call.name, input=call.input)
     result = tool_result(call.id, call.name, {"temperature": 22, "condition": "sunny"})
     prepared.extend([assistant(plain), result])
@@ -599,23 +609,23 @@ def test_the_second_recorded_request_follows_from_the_first_answer() -> None:
     assert (fold(replay(second)).text, fold(replay(second)).reason) == ("It’s sunny and 22°C in Paris.", "stop")
 
 
-@pytest.mark.shared
-def test_recorded_reasoning_without_a_summary_keeps_its_item() -> None:
+@either_cassettes
+def test_reasoning_without_a_summary_keeps_its_item(cassettes: Path) -> None:
     """LLM-267: reasoning without a summary is an empty block that keeps its item."""
-    (only,) = cassette(TEXT)
+    (only,) = interactions(cassettes / TEXT)
     request = make_request(
         system="You are concise.", prompt="Reply with exactly: Hello!", generation=Generation(max_tokens=80)
     )
     assert sent(request, bare("gpt-5.5")) == json.loads(only["request"]["body"])
     reasoning, text = fold(replay(only)).parts
-    assert reasoning == thought("", "rs_0ea948e2f42449980069fa8aa1d588819cbbcb9b056624d27c")
+    assert reasoning == thought("", finished_item(only, "reasoning")["id"])
     assert text == said("Hello!", "final_answer")
 
 
-@pytest.mark.shared
-def test_recorded_reasoning_keeps_the_encrypted_content_of_its_end() -> None:
+@either_cassettes
+def test_reasoning_keeps_the_encrypted_content_of_its_end(cassettes: Path) -> None:
     """LLM-045, LLM-267: the defaults of the model, and the encrypted content of the item's end."""
-    (only,) = cassette(REASONING)
+    (only,) = interactions(cassettes / REASONING)
     request = make_request(
         system="Show concise reasoning when the provider supports visible reasoning summaries.",
         prompt="Think briefly, then reply exactly with: Hello!",
@@ -623,24 +633,21 @@ def test_recorded_reasoning_keeps_the_encrypted_content_of_its_end() -> None:
         provider_options={"openai": {"reasoningEffort": "low"}},
     )
     assert sent(request, openai_model("gpt-5.5", "k")) == json.loads(only["request"]["body"])
-    frames = [json.loads(line[6:]) for line in only["response"]["body"].split("\n") if line.startswith("data: ")]
-    (final,) = [
-        event["item"]["encrypted_content"]
-        for event in frames
-        if event["type"] == "response.output_item.done" and event["item"]["type"] == "reasoning"
-    ]
     response = fold(replay(only))
     reasoning = response.parts[0]
     assert isinstance(reasoning, ReasoningPart)
     assert reasoning.provider_metadata is not None
-    assert reasoning.provider_metadata["openai"]["reasoningEncryptedContent"] == final
+    assert (
+        reasoning.provider_metadata["openai"]["reasoningEncryptedContent"]
+        == finished_item(only, "reasoning")["encrypted_content"]
+    )
     assert (response.text, response.usage and response.usage.reasoning) == ("Hello!", 13)
 
 
-@pytest.mark.shared
-def test_a_recorded_image_result_is_encoded_alike() -> None:
+@either_cassettes
+def test_an_image_as_tool_result_is_encoded_alike(cassettes: Path) -> None:
     """LLM-195, LLM-045."""
-    (only,) = cassette(IMAGE)
+    (only,) = interactions(cassettes / IMAGE)
     body = json.loads(only["request"]["body"])
     image = body["input"][3]["output"][1]["image_url"]
     screenshot = ToolDefinition(
@@ -660,13 +667,13 @@ def test_a_recorded_image_result_is_encoded_alike() -> None:
         generation=Generation(max_tokens=40),
     )
     assert sent(request, openai_model("gpt-5.5", "k")) == body
-    assert fold(replay(only)).text == "jiggling restroom prison"
+    assert fold(replay(only)).text == finished_item(only, "message")["content"][0]["text"]
 
 
-@pytest.mark.shared
-def test_a_recorded_cache_hit_is_counted() -> None:
+@either_cassettes
+def test_a_cache_hit_is_counted(cassettes: Path) -> None:
     """LLM-216, LLM-046, LLM-083."""
-    first, second = cassette(CACHE)
+    first, second = interactions(cassettes / CACHE)
     body = json.loads(first["request"]["body"])
     request = make_request(
         system=body["input"][0]["content"],

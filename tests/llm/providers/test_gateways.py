@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conftest import SHARED
+from tests.llm.cassettes import either_cassettes
 
 from holdfast.llm.errors import LLMError
 from holdfast.llm.model import Capabilities, Model
@@ -157,12 +158,12 @@ def test_workers_ai_is_reached_by_account_with_a_bearer_key() -> None:
     assert "CLOUDFLARE_API_KEY or CLOUDFLARE_WORKERS_AI_TOKEN" in missing(workers_ai_model("m", None, account="acc"))
 
 
-@pytest.mark.shared
+@either_cassettes
 @pytest.mark.parametrize("chunk", [1, 7, None])
-async def test_a_recorded_turn_through_the_gateway(chunk: int | None) -> None:
+async def test_a_recorded_turn_through_the_gateway(cassettes: Path, chunk: int | None) -> None:
     """LLM-315, LLM-317, LLM-087: the finish comes twice, with zeros for usage the second time."""
     name = "cloudflare-ai-gateway-workers-ai-llama-3-1-8b-text"
-    transport = CassetteTransport(load(SHARED / "cassettes" / "cloudflare-ai-gateway" / f"{name}.json"), chunk=chunk)
+    transport = CassetteTransport(load(cassettes / "cloudflare-ai-gateway" / f"{name}.json"), chunk=chunk)
     model = cloudflare_gateway_model(
         "workers-ai/@cf/meta/llama-3.1-8b-instruct", "t", account="{account}", gateway="{gateway}"
     )
@@ -176,12 +177,12 @@ async def test_a_recorded_turn_through_the_gateway(chunk: int | None) -> None:
     await transport.close()
 
 
-@pytest.mark.shared
+@either_cassettes
 @pytest.mark.parametrize("chunk", [1, 7, None])
-async def test_a_recorded_call_of_workers_ai(chunk: int | None) -> None:
+async def test_a_recorded_call_of_workers_ai(cassettes: Path, chunk: int | None) -> None:
     """LLM-315, LLM-317: reasoning that begins empty, then a call."""
     name = "cloudflare-workers-ai-gpt-oss-20b-tools-tool-call"
-    transport = CassetteTransport(load(SHARED / "cassettes" / "cloudflare-workers-ai" / f"{name}.json"), chunk=chunk)
+    transport = CassetteTransport(load(cassettes / "cloudflare-workers-ai" / f"{name}.json"), chunk=chunk)
     weather = ToolDefinition(
         name="get_weather",
         description="Get current weather for a city.",
