@@ -68,7 +68,7 @@ def exchanges(path: Path) -> list[dict[str, Any]]:
     return found
 
 
-RECORDED = [
+RECORDED: list[Any] = [
     pytest.param(interaction, id=f"{item.id}-{number}", marks=item.marks)
     for item in cassettes("*")
     for number, interaction in enumerate(exchanges(item.values[0]))

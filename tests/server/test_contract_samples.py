@@ -1,5 +1,6 @@
-"""Requests with known answers, sent to our server: status, tag and shape of what it answers. Some are our own, some were
-recorded at the released OpenCode server."""
+"""Requests with known answers, sent to our server: status, tag and shape of what it answers.
+
+Some samples are our own, some were recorded at the released OpenCode server."""
 
 from __future__ import annotations
 
