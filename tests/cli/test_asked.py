@@ -155,7 +155,7 @@ def test_an_unclear_answer_is_asked_again(asking: Machine, typed: str) -> None:
     assert not (asking.project / "made.txt").exists()
 
 
-def test_what_was_typed_before_is_no_answer(holdfast: Machine, provider: Provider) -> None:
+def test_keys_typed_before_a_question_do_not_answer_it(holdfast: Machine, provider: Provider) -> None:
     """A key pressed while the model was busy must not approve what it asks for next."""
     arguments = '{"command": "touch made.txt", "description": "make a file"}'
     call = {"index": 0, "id": "c1", "type": "function", "function": {"name": "bash", "arguments": arguments}}

@@ -202,7 +202,7 @@ def test_a_broken_turn_is_abandoned(here: Invoke, broken: str, holdfast: Machine
     assert holdfast.healthy()
 
 
-def test_what_is_answered_is_not_asked_again(here: Invoke, session: str, holdfast: Machine) -> None:
+def test_continuing_an_answered_session_makes_no_request(here: Invoke, session: str, holdfast: Machine) -> None:
     """SES-139: there is nothing to go on with, so no request is made."""
     before = holdfast.look(session)
     ran = here("sessions", "recover", session, "--continue")

@@ -67,7 +67,7 @@ def test_no_room_for_a_complaint_is_a_failure_like_any_other(holdfast: Machine) 
     assert shell(holdfast, f"{HOLDFAST} sessions show ses_unknown 2> /dev/full") == Ran(1, "", "")
 
 
-def test_what_an_encoding_does_not_know_is_spelled_out(holdfast: Machine) -> None:
+def test_characters_that_the_encoding_lacks_are_spelled_out(holdfast: Machine) -> None:
     """In an answer and in a table."""
     answer = shell(holdfast, f"{ECHO} 'to be →'", PYTHONIOENCODING="latin-1")
     table = shell(holdfast, f"{HOLDFAST} sessions", PYTHONIOENCODING="latin-1")

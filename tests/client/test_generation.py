@@ -178,7 +178,7 @@ def test_generation_writes_through_no_symbolic_link(tmp_path: Path) -> None:
         ((endpoint(payload=Reserved),), "called options"),
     ],
 )
-def test_what_no_client_can_express_is_refused_by_name(endpoints: tuple[Endpoint, ...], reason: str) -> None:
+def test_generation_refuses_by_name_what_no_client_can_express(endpoints: tuple[Endpoint, ...], reason: str) -> None:
     """API-303, API-305: generation fails, and says where and why."""
     with pytest.raises(GenerationError, match=reason):
         compile_contract(endpoints)

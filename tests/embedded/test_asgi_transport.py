@@ -202,7 +202,7 @@ async def test_a_failure_in_the_middle_of_a_body_reaches_its_reader() -> None:
 
 
 @pytest.mark.parametrize("more", [True, False])
-async def test_what_was_sent_before_a_failure_arrives(more: bool) -> None:
+async def test_data_sent_before_a_failure_arrives(more: bool) -> None:
     """API-309: even when the failure follows at once; after a complete body it is no failure of the response."""
 
     async def work(receive: Receive, send: Send) -> None:

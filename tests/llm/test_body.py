@@ -97,7 +97,7 @@ def test_a_marker_goes_to_the_last_text_and_else_to_the_last_block() -> None:
     assert b"".join(draft.chunks(marker=b"!", newest=1)) == b"[[1,2,3,4,5]]"
 
 
-def test_what_a_limit_leaves_bounds_the_markers() -> None:
+def test_the_newest_markers_are_kept_within_the_limit() -> None:
     """LLM-214, LLM-217: the newest are kept."""
     draft = draft_of([("user", ["a"]), ("user", ["b"]), ("user", ["c"])])
     draft.spare = 1

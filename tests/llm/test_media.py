@@ -117,7 +117,7 @@ def test_items_of_results_are_read_alike() -> None:
         ("_-8=", "not valid base64"),
     ],
 )
-def test_what_is_not_canonical_base64_of_that_type_is_refused(data: str | bytes, complaint: str) -> None:
+def test_media_that_is_not_canonical_base64_of_its_type_is_refused(data: str | bytes, complaint: str) -> None:
     """LLM-191"""
     with pytest.raises(LLMError, match=complaint) as refused:
         read_media(MediaPart(media_type="image/png", data=data))

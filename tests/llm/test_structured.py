@@ -168,7 +168,7 @@ async def test_input_that_does_not_fit_is_an_error_that_says_why() -> None:
         ({"type": "object", "anyOf": [SCHEMA, {"type": "object"}]}, {"value": {}}, {}),
     ],
 )
-async def test_what_is_not_an_object_travels_in_one(kind: Any, given: dict[str, Any], value: Any) -> None:
+async def test_a_value_that_is_no_object_is_wrapped_in_one(kind: Any, given: dict[str, Any], value: Any) -> None:
     """LLM-375: the input of a tool is always an object."""
     transport = ScriptedTransport([calling(given), calling({"other": 1})])
     assert (await generate_object(transport, MODEL, ASK, kind)).value == value

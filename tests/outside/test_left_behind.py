@@ -263,7 +263,7 @@ async def test_queued_input_waits_behind_the_decision_about_a_broken_turn(
 
 
 @pytest.mark.parametrize("host", ["serve", "embedded"])
-async def test_what_was_never_sent_goes_on_by_itself(
+async def test_work_that_was_never_sent_continues_by_itself(
     holdfast: Machine, serve: Serve, provider: Provider, host: str
 ) -> None:
     """SES-253: killed while older history was summarised for a prompt: the next server, or a host in another program,

@@ -241,7 +241,7 @@ async def test_a_call_that_the_provider_carried_out_is_not_carried_out_again(wor
     assert blocks[1] == result
 
 
-async def test_what_is_lost_of_a_providers_own_call_is_said(world: World) -> None:
+async def test_a_hosted_call_without_a_result_is_a_failed_one(world: World) -> None:
     """LLM-386, SES-127: a hosted call without a result is a failed one."""
     speaks(world, ANTHROPIC, "claude-sonnet-4-5")
     use = {"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {"query": "q"}}

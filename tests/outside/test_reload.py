@@ -230,7 +230,7 @@ def test_an_edit_that_asks_for_more_needs_trust_again(
     assert sorted(log.read_text(encoding="utf-8").splitlines()[2:]) == ["lying second", "named second"]
 
 
-def test_what_waited_for_a_configuration_goes_on_after_the_edit(
+def test_blocked_input_starts_when_a_reload_mends_the_configuration(
     holdfast: Machine, provider: Provider, client: Client
 ) -> None:
     """CAT-196: input that could not be started is started when a reload has taken over another configuration."""

@@ -501,7 +501,7 @@ def test_yes_does_not_let_commands_out(machine: Machine, use: Callable[[str], No
     assert not (machine.home / "outside").exists()
 
 
-def test_nobody_leaves_the_sandbox_unattended(machine: Machine, use: Callable[[str], None]) -> None:
+def test_leaving_the_sandbox_is_not_offered_unattended(machine: Machine, use: Callable[[str], None]) -> None:
     """TOL-379: not offered where nobody can be asked."""
     use("namespaces")
     asked = {"command": OUTSIDE, "escape": True}

@@ -202,7 +202,7 @@ def api_free(holdfast: Machine, *arguments: str) -> str:
     return ran.out
 
 
-def test_what_was_trusted_works_until_it_changes(holdfast: Machine, provider: Provider) -> None:
+def test_trusted_settings_work_until_they_change(holdfast: Machine, provider: Provider) -> None:
     """CAT-184: trust is for these settings as they are, and can be taken back."""
     entry = {"npm": "@ai-sdk/openai-compatible", "options": {"baseURL": provider.url}, "models": {"m": {}}}
     holdfast.configure(model="mock/m", provider={"mock": entry})

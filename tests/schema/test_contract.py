@@ -119,7 +119,7 @@ def test_live_events_fit_the_contract(contract: str, definition: Definition) -> 
 
 
 @either_contract
-async def test_what_a_real_session_says_fits_the_contract(
+async def test_everything_that_a_session_announces_and_stores_fits_the_contract(
     contract: str, runtime: Runtime, model: ScriptedTransport
 ) -> None:
     """EVT-046, EVT-049, SES-076, SES-197: everything announced and stored by two prompts, one of which fails."""

@@ -156,7 +156,7 @@ ASSISTANT: dict[str, Any] = {
         "user",
     ],
 )
-def test_what_is_no_message_is_refused(wire: Any) -> None:
+def test_a_malformed_message_is_refused(wire: Any) -> None:
     """SES-191, SES-196, SES-197, SES-200: an unknown kind, part or state, a missing or mistyped field."""
     with pytest.raises(msgspec.ValidationError):
         decode_message(msgspec.json.encode(wire))

@@ -87,7 +87,7 @@ def named(items: list[Any], name: str, key: str = "id") -> Any:
     return next(item for item in items if item[key] == name)
 
 
-async def test_what_a_location_offers_is_listed(memory: Wire, project: Path) -> None:
+async def test_agents_models_providers_commands_skills_and_references_are_listed(memory: Wire, project: Path) -> None:
     """API-003, API-140: six lists, each in the location envelope, with the configured entry in the contract's shape."""
     agent = named(await listed(memory, "agent"), "reviewer")
     assert {"id", "request", "mode", "hidden", "permissions"} <= set(agent)

@@ -568,7 +568,7 @@ async def test_replay_cursor_output_and_close_come_in_order(browser: Browser) ->
     assert second.text == "x" * 150_001 + "😀live"
 
 
-async def test_what_is_retained_and_where_a_cursor_into_the_rest_leads(browser: Browser) -> None:
+async def test_the_newest_two_mebi_characters_are_retained_and_the_cursor_counts_all(browser: Browser) -> None:
     """API-165, API-166: two mebi characters; the cursor goes on counting what was dropped, and one that points there
     replays from the oldest character that is left."""
     retained, dropped = 2 * 1024 * 1024, 70_000

@@ -285,7 +285,7 @@ def test_the_last_rule_decides_over_documents_of_projects(place: AgentPlace) -> 
 
 
 @pytest.mark.parametrize("trust", [TRUST_EVERYTHING, TRUST_NOTHING])
-def test_nobody_lifts_what_the_user_asks_or_denies(place: AgentPlace, trust: Trust) -> None:
+def test_a_project_cannot_lift_the_rules_of_the_user(place: AgentPlace, trust: Trust) -> None:
     """CAT-181, TOL-400: neither a trusted project nor its agents; the user's own agents may."""
     place.user_config(
         {

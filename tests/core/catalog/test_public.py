@@ -50,7 +50,7 @@ def test_published_records_hold_no_key_and_no_secret_header(make_catalog: MakeCa
     assert found.api.url.startswith("https://host/v1?")
 
 
-def test_what_a_variable_stood_for_leaves_nowhere(tmp_path: Path) -> None:
+def test_the_value_of_a_substituted_variable_is_never_published(tmp_path: Path) -> None:
     """CAT-033, API-143: wherever it was put in, also where nothing looks like a secret."""
     entry = {
         "npm": PACKAGE,

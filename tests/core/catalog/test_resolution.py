@@ -45,7 +45,7 @@ def test_a_configured_model_becomes_a_route(make_catalog: MakeCatalog) -> None:
         ("mine/", "the provider has"),
     ],
 )
-def test_what_is_asked_for_and_not_there_is_refused(make_catalog: MakeCatalog, chosen: str, why: str) -> None:
+def test_a_missing_model_or_variant_is_refused_with_a_reason(make_catalog: MakeCatalog, chosen: str, why: str) -> None:
     """SES-095, CAT-119, CAT-092, trap 13: with a reason to act on; a default is no substitute."""
     mine = {**MINE, "models": {**MINE["models"], "off": {"status": "deprecated"}}}
     locked = {"npm": PACKAGE, "env": ["LOCKED_KEY"], "options": {"baseURL": "http://h"}, "models": {"m": {}}}

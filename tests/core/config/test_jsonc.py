@@ -61,7 +61,7 @@ def test_endless_nesting_is_an_error_like_any_other() -> None:
         decode("[" * 200_000)
 
 
-def test_what_is_too_deep_to_walk_through_is_refused_by_the_reader() -> None:
+def test_json_nested_too_deeply_is_refused_by_the_reader() -> None:
     """CAT-026: substitution, validation and merging recurse; none of them may be the first to notice."""
     nested = "[" * (DEPTH_LIMIT - 1) + "]" * (DEPTH_LIMIT - 1)
     assert decode(nested).value != 1

@@ -128,7 +128,7 @@ async def test_discoveries_belong_to_a_location(
     assert await baseline(await Reading(drained, place, clock).load()) == instructions((lib, "lib"))
 
 
-async def test_what_is_said_elsewhere_is_left_to_it(place: Place, reading: Reading) -> None:
+async def test_nested_files_that_are_ambient_or_configured_are_left_out(place: Place, reading: Reading) -> None:
     """CTX-158, CTX-147: configured and ambient come first, by canonical identity."""
     lib = place.write("lib/AGENTS.md", "lib")
     await reading.read(lib.parent)

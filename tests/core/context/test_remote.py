@@ -276,9 +276,7 @@ async def test_a_redirect_never_leads_to_less(tmp_path: Path, clock: ManualClock
     assert asked == ["https://start.example/x"]
 
 
-async def test_other_origins_get_no_validators_and_nobody_gets_the_credentials_shown(
-    tmp_path: Path, clock: ManualClock
-) -> None:
+async def test_validators_and_credentials_stay_with_their_origin(tmp_path: Path, clock: ManualClock) -> None:
     """CTX-151: what belongs to one origin is not sent to another; credentials are neither shown nor kept."""
     asked: list[tuple[str, dict[str, str]]] = []
 

@@ -220,7 +220,7 @@ async def test_an_id_that_stands_elsewhere_is_refused_with_its_place(
     ],
     ids=["type", "version", "no version", "no aggregate", "wrong aggregate", "no json", "live"],
 )
-async def test_what_cannot_be_decoded_is_refused(other: Opened, type_: str, content: bytes) -> None:
+async def test_replaying_an_event_that_cannot_be_decoded_is_refused(other: Opened, type_: str, content: bytes) -> None:
     """EVT-016: unknown or malformed events from elsewhere are InvalidDurableEvent."""
     event = SerializedEvent(id="evt_1", type=type_, seq=0, aggregate_id=SES, data=msgspec.Raw(content))
     with pytest.raises(InvalidDurableEvent) as refused:

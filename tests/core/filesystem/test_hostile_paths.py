@@ -142,7 +142,7 @@ async def test_no_path_reaches_the_outside(tools: FileTools, tool: str) -> None:
 
 @pytest.mark.parametrize("tool", ["read", "write", "edit", "patch add", "patch update", "patch delete"])
 @pytest.mark.parametrize("path", ["../outside/secret", "link-folder/secret", "{outside}/secret"])
-async def test_what_is_refused_is_refused_before_anybody_is_asked(tools: FileTools, tool: str, path: str) -> None:
+async def test_a_hostile_path_is_refused_before_anybody_is_asked(tools: FileTools, tool: str, path: str) -> None:
     """TOL-314, TOL-115, TOL-353: nobody is asked in the strict mode; otherwise only about an absolute path."""
     name, arguments = ARGUMENTS[tool](path.replace("{outside}", str(tools.root.parent / "outside")))
     await tools.refusal(name, **arguments)

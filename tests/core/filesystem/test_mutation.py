@@ -298,7 +298,7 @@ async def test_a_read_only_file_is_refused_for_root_too(root: Path, mutations: F
     assert (root / "f").read_bytes() == b"kept"
 
 
-async def test_what_is_no_file_is_not_written(root: Path, mutations: FileMutations) -> None:
+async def test_a_special_file_is_not_written(root: Path, mutations: FileMutations) -> None:
     """TOL-161, TOL-156: nothing is opened, so nothing blocks."""
     (root / "folder").mkdir()
     os.mkfifo(root / "pipe")
@@ -355,7 +355,7 @@ async def test_removing_a_link_keeps_its_referent(root: Path, mutations: FileMut
 
 @pytest.mark.parametrize("change", ["create", "write", "conditional", "remove", "move"])
 @pytest.mark.parametrize("swap", ["parent", "target"])
-async def test_what_was_swapped_since_is_not_followed(
+async def test_a_link_swapped_in_after_resolution_is_not_followed(
     root: Path, mutations: FileMutations, change: str, swap: str
 ) -> None:
     """TOL-131, TOL-315: a directory or the target itself became a link to the outside after resolution."""

@@ -58,7 +58,7 @@ def test_an_encoding_is_recognised_and_kept_when_written_back(data: bytes, conte
         codecs.BOM_UTF8 + b"\xff",
     ],
 )
-def test_what_could_not_be_written_back_is_no_text(data: bytes) -> None:
+def test_bytes_that_could_not_be_written_back_are_no_text(data: bytes) -> None:
     """TOL-172, TOL-155: broken UTF-8 is broken, not some other encoding; nothing is decoded with replacements."""
     assert decode(data) is None
 

@@ -98,7 +98,7 @@ async def test_a_file_changed_meanwhile_stops_the_transaction(root: Path, change
     assert (root / "new/c").read_bytes() == b"kept"
 
 
-async def test_what_cannot_be_taken_back_is_named(
+async def test_a_failed_rollback_names_the_partial_state(
     root: Path, changes: list[Change], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """TOL-201: the exact partial state."""

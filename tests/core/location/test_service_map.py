@@ -83,7 +83,7 @@ async def test_idle_services_are_let_go_and_built_anew() -> None:
     assert second.closed.is_set()
 
 
-async def test_what_still_runs_keeps_its_location() -> None:
+async def test_an_open_terminal_keeps_its_location() -> None:
     """CAT-007: an open terminal, though nobody looks at it."""
     services = ServiceMap(Builder(), idle=0.01)
     async with services.use(HERE) as found:

@@ -34,7 +34,7 @@ def test_a_child_gets_no_variable_that_is_not_on_the_list() -> None:
         "GOPATH",
     ],
 )
-def test_what_commands_need_is_passed(name: str) -> None:
+def test_a_child_gets_the_variables_of_the_allow_list(name: str) -> None:
     """TOL-222: the allow-list."""
     assert child_environment({name: "here"})[name] == "here"
 

@@ -100,7 +100,7 @@ async def test_a_terminal_starts_relative_to_the_location(desk: PtyDesk, tmp_pat
         ({"command": "cat", "env": {"A=B": "c"}}, "illegal environment variable name"),
     ],
 )
-async def test_what_cannot_be_started_is_a_typed_error(desk: PtyDesk, asked: dict[str, str], reason: str) -> None:
+async def test_a_terminal_that_cannot_start_is_a_typed_error(desk: PtyDesk, asked: dict[str, str], reason: str) -> None:
     """TOL-288: and leaves nothing behind."""
     before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(PtyNotStarted) as caught:

@@ -60,7 +60,7 @@ def test_references_with_a_description_are_listed_by_name() -> None:
     assert [item.name for item in guidance(found)] == ["a", "B", "b"]
 
 
-def test_what_is_not_a_directory_cannot_be_used(tmp_path: Path) -> None:
+def test_a_reference_that_is_no_directory_is_explained_in_one_line(tmp_path: Path) -> None:
     """CTX-214: one line that says why, and no list of what is there when there is nothing."""
     (tmp_path / "file").touch()
     value = guidance([local("a", path=f"{tmp_path}/file"), local("b", path=f"{tmp_path}/none"), local("c", path="\0")])

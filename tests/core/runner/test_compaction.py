@@ -333,7 +333,7 @@ async def test_a_newest_message_over_the_budget_leaves_nothing_recent(tmp_path: 
         assert "<recent-context>" in contents(provider.requests[2])[0]
 
 
-async def test_what_fits_the_tail_is_not_worth_a_summary(tmp_path: Path) -> None:
+async def test_a_history_that_fits_the_tail_is_not_compacted(tmp_path: Path) -> None:
     """CMP-012, CMP-017, CMP-040: an empty history, or one that would be kept whole, is nothing to compact, and says so
     without an attempt."""
     provider = Provider(says("one"))
@@ -430,7 +430,7 @@ async def test_a_conversation_too_long_for_one_prompt_is_summarised_in_passes(tm
         assert checkpoint.summary == f"notes {len(asked) - 1}"
 
 
-async def test_what_fits_no_pass_is_left_out_and_said_so(tmp_path: Path) -> None:
+async def test_history_that_fits_no_summary_request_is_left_out_with_a_mark(tmp_path: Path) -> None:
     """CMP-025: the oldest part goes, with a mark where it was, and the number of requests is bounded."""
     provider = Provider(*[says("x")] * 3, *[says("notes")] * 40)
     async with Lab(tmp_path, provider, config=keep(0, auto=False), limit={"context": 6_000, "output": 500}) as runtime:

@@ -45,7 +45,7 @@ def note(text: str = "x") -> Synthetic:
     return Synthetic(timestamp=1, session_id="ses_1", message_id="msg_1", text=text)
 
 
-async def test_what_cannot_be_handed_over_is_not_passed_over(desk: Desk, outbox: Outbox) -> None:
+async def test_an_event_that_cannot_be_encoded_fails_the_commit(desk: Desk, outbox: Outbox) -> None:
     """SES-136: an event that has no encoding fails the commit, wherever it was submitted; nothing vanishes quietly."""
     desk.refusal = UnicodeEncodeError("utf-8", "\udce9", 0, 1, "surrogates not allowed")
     outbox.stage(note())
@@ -55,7 +55,7 @@ async def test_what_cannot_be_handed_over_is_not_passed_over(desk: Desk, outbox:
         await outbox.commit()
 
 
-async def test_who_waits_may_be_cut_off_and_the_failure_is_still_heard(desk: Desk, outbox: Outbox) -> None:
+async def test_an_interrupted_waiter_does_not_hide_a_failed_commit(desk: Desk, outbox: Outbox) -> None:
     """SES-118, SES-139: an interruption in the very step in which a commit failed does not hide the failure."""
     outbox.submit(note())
     waiting = asyncio.create_task(outbox.heard())

@@ -135,7 +135,7 @@ async def test_deleting_stops_removes_and_keeps_the_events(tmp_path: Path) -> No
         assert await runtime.verify() == []
 
 
-async def test_whoever_comes_after_a_deletion_hears_that_it_is_gone(
+async def test_operations_on_a_deleted_session_fail_and_write_nothing(
     runtime: Runtime, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SES-010, SES-028: also when it was still there at the first look; nothing is written."""

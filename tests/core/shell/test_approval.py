@@ -362,7 +362,7 @@ def test_forms_that_shells_read_alike_are_transparent(command: str) -> None:
         "echo $(case a in a) ls;; esac)",
     ],
 )
-def test_what_is_not_in_the_common_language_is_opaque(command: str) -> None:
+def test_a_command_outside_the_common_grammar_is_opaque(command: str) -> None:
     """TOL-360: however harmless it looks."""
     assert approval(command).resources[-1].startswith(OPAQUE)
 

@@ -36,7 +36,7 @@ def test_the_harness_notices_effects_of_commands(yard: Yard, shell: str, command
     assert [yard.has_effect(command, shell), yard.has_effect("echo a", shell)] == [effect, False]
 
 
-def test_what_runs_unasked_has_no_effect(yard: Yard) -> None:
+def test_commands_that_run_unasked_have_no_effect(yard: Yard) -> None:
     """TOL-360, TOL-224: with `cat *` and `echo *` allowed, in dash and in bash."""
     unasked = [command for command in dict.fromkeys(generated(0, COUNT)) if runs_unasked(command)]
     assert [(command, shell) for command in unasked for shell in SHELLS if yard.has_effect(command, shell)] == []

@@ -150,7 +150,9 @@ async def test_a_file_that_is_no_skill_is_skipped_alone(
     assert await names(skills) == ["good"]
 
 
-async def test_what_cannot_be_opened_is_skipped(skills: Skills, sources: list[SkillSource], tmp_path: Path) -> None:
+async def test_a_skill_file_that_cannot_be_opened_is_skipped(
+    skills: Skills, sources: list[SkillSource], tmp_path: Path
+) -> None:
     """CTX-171: a pipe does not hold anyone up, a missing directory is an empty one."""
     root = tmp_path / "s"
     write_skill(root / "good.md")

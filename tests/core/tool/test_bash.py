@@ -343,7 +343,7 @@ async def test_closing_the_location_ends_a_command(root: Path, processes: Proces
     assert texts(await task) == ["said\n", "Command was stopped: its working directory was closed."]
 
 
-async def test_nobody_holds_a_place_while_a_person_thinks(root: Path) -> None:
+async def test_a_call_that_waits_for_approval_holds_no_process_slot(root: Path) -> None:
     """TOL-039, TOL-346: with one place for processes, a call that waits for approval does not block another."""
     processes = Processes(limit=1)
     thinking, answer = asyncio.Event(), asyncio.Event()

@@ -212,7 +212,7 @@ ENDS = st.lists(st.sampled_from(["\n", "\r\n"]), min_size=8, max_size=8)
 
 @settings(max_examples=100, deadline=None)
 @given(LINES, ENDS, st.integers(0, 7), st.integers(1, 3))
-def test_what_is_not_replaced_keeps_its_bytes(lines: list[str], ends: list[str], first: int, count: int) -> None:
+def test_text_outside_the_edit_keeps_its_bytes(lines: list[str], ends: list[str], first: int, count: int) -> None:
     """TOL-171: whatever the mixture of line ends, and however the region was found."""
     lines = [f"{number}{line}" for number, line in enumerate(lines)]
     first = min(first, len(lines) - 1)

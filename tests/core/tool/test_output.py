@@ -233,7 +233,7 @@ def test_a_preview_has_head_marker_and_tail() -> None:
         ("😀" * 50, 12, "😀", ""),
     ],
 )
-def test_what_belongs_together_is_not_cut(whole: str, max_bytes: int, head: str, tail: str) -> None:
+def test_a_preview_cuts_no_character_cluster_or_escape(whole: str, max_bytes: int, head: str, tail: str) -> None:
     """TOL-051, TOL-052: line ends, accents, emoji of several code points, flags and terminal escapes."""
     expected = f"{head}\n\nM\n\n{tail}" if tail else f"{head}\n\nM"
     assert cut(whole, OutputLimits(100, max_bytes), "M") == expected
@@ -297,7 +297,7 @@ async def test_a_large_value_is_streamed(store: OutputStore, value: dict[str, An
 # -- managed files ---------------------------------------------------------------------------------------------------
 
 
-async def test_what_did_not_fit_is_in_a_new_file(store: OutputStore) -> None:
+async def test_text_that_did_not_fit_is_in_a_managed_file(store: OutputStore) -> None:
     """TOL-045, TOL-046, TOL-058, TOL-059, TOL-336: the whole text without separators; media untouched and unmeasured;
     structured as it was, without any path."""
     media = FileContent(uri="data:image/png;base64," + "A" * 8_000_000, mime="image/png")

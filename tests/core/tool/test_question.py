@@ -141,7 +141,7 @@ async def test_a_question_through_the_registry_returns_text_and_structured_answe
     assert encoded(output.content)[0]["text"] == ANSWERS.format(answers='"Which?"="A"')
 
 
-async def test_where_nobody_can_answer_the_model_goes_on() -> None:
+async def test_an_unattended_question_fails_the_call_and_the_model_goes_on() -> None:
     """TOL-254: that is a failure of the call, unlike a dismissal."""
 
     class Nobody:

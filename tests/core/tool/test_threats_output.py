@@ -240,9 +240,7 @@ async def test_files_of_the_data_directory_are_for_their_owner_only(tmp_path: Pa
 
 
 @pytest.mark.usefixtures("open_umask")
-async def test_what_is_kept_is_for_its_owner_alone_even_in_an_open_directory(
-    tmp_path: Path, model: ScriptedTransport
-) -> None:
+async def test_managed_files_are_private_even_in_an_open_directory(tmp_path: Path, model: ScriptedTransport) -> None:
     """TOL-328: the directory may have been there before, open to all; the files are still not."""
     place = Place(tmp_path, agents=FREE)
     place.data.mkdir(mode=0o755)

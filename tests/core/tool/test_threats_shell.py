@@ -72,7 +72,7 @@ TRICKS = {
 
 
 @pytest.mark.parametrize("command", TRICKS.values(), ids=TRICKS)
-async def test_what_is_approved_is_what_runs(
+async def test_the_approved_text_is_what_runs(
     runtime: Runtime, session: Session, model: ScriptedTransport, desk: Desk, place: Place, command: str
 ) -> None:
     """TOL-318: byte for byte; and what a reader could not see is spelled out for him."""

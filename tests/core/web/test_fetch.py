@@ -139,7 +139,7 @@ async def test_a_proxy_of_the_environment_is_not_used_past_the_policy(
         "http://example.com/" + "x" * 9000,
     ],
 )
-async def test_what_is_not_a_plain_http_address_is_refused(url: str, connections: list[tuple[Any, ...]]) -> None:
+async def test_an_address_that_is_not_plain_http_is_refused(url: str, connections: list[tuple[Any, ...]]) -> None:
     """TOL-256, TOL-263: before any traffic; credentials in an address too."""
     reason = await refusal(Fetcher(), url)
     assert "secret" not in reason

@@ -73,7 +73,7 @@ def test_a_text_block_streams_and_the_finish_comes_with_message_delta() -> None:
     assert machine.finish() == []
 
 
-def test_what_the_start_of_a_block_holds_is_a_first_delta() -> None:
+def test_content_in_the_start_of_a_block_is_its_first_delta() -> None:
     """LLM-228"""
     assert said(
         begin(0, type="thinking", thinking="h"), stop(0), begin(1, type="text", text="t"), stop(1), ended()

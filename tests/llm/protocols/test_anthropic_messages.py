@@ -312,7 +312,7 @@ def test_a_call_of_a_remote_server_goes_back_as_it_came() -> None:
 
 
 @pytest.mark.parametrize(("name", "value"), [("file_search", 1), ("web_search", {"error": "x"}), ("web_search", 1)])
-def test_what_another_provider_executed_is_told_in_words(name: str, value: Any) -> None:
+def test_a_hosted_call_of_another_provider_is_sent_as_text(name: str, value: Any) -> None:
     """LLM-223, LLM-403: call and result together, since one without the other is refused."""
     call = ToolCallPart(id="s", name=name, input={"q": 1}, provider_executed=True)
     part = ToolResultPart(id="s", name=name, result=ToolResult(type="json", value=value), provider_executed=True)

@@ -206,7 +206,7 @@ def test_withheld_tools_are_named_by_what_was_called() -> None:
     assert sent["messages"][-1]["content"][1:] == [{"text": "now answer"}, {"text": NO_TOOLS}]
 
 
-def test_what_is_said_for_one_request_is_not_part_of_the_next() -> None:
+def test_an_instruction_for_one_request_is_not_part_of_the_next() -> None:
     """LLM-172: the instruction is not sealed into the conversation."""
     history = (user("hi"), assistant(call()), tool_result("t1", "get_weather", "x"))
     prepared = prepare(model(), make_request(messages=history, tools=[WEATHER], tool_choice="none", cache=NO_CACHE))
@@ -341,7 +341,7 @@ def test_a_system_update_may_not_part_a_call_from_its_result() -> None:
     assert "between" in refused([user("hi"), assistant(call()), update("x"), tool_result("t1", "get_weather", "y")])
 
 
-def test_other_content_in_a_system_update_is_refused() -> None:
+def test_media_in_a_system_update_is_refused() -> None:
     """LLM-127."""
     media = MediaPart(media_type="image/png", data=PNG)
     assert "Bedrock Converse" in refused([Message(role="system", content=(media,))])
@@ -903,7 +903,7 @@ def test_redacted_reasoning_is_kept() -> None:
     assert silent[2] == ev.ReasoningEnd("reasoning-0", {"bedrock": {"signature": "s"}})
 
 
-def test_what_comes_back_from_a_turn_goes_out_again() -> None:
+def test_a_decoded_turn_is_lowered_to_what_the_provider_said() -> None:
     """LLM-298, LLM-293: decoded, folded and lowered, a turn is what the provider said."""
     events = decode(
         delta(reasoningContent={"text": "hm"}),
@@ -994,7 +994,7 @@ def test_an_answer_without_content_only_finishes() -> None:
     assert decode(BEGIN, end()) == [ev.StepStart(), *finished("stop", None, "end_turn")]
 
 
-def test_what_follows_the_stop_changes_nothing() -> None:
+def test_events_after_the_stop_change_nothing() -> None:
     """LLM-065: nor does a second stop."""
     assert decode(
         delta(text="x"), end(), delta(text="y"), end("max_tokens"), start(9, toolUseId="a", name="x")

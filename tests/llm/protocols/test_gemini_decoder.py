@@ -178,7 +178,7 @@ def test_a_signature_with_nothing_before_it_is_kept() -> None:
     ]
 
 
-def test_what_was_decoded_replays_as_it_came() -> None:
+def test_a_decoded_turn_is_replayed_as_it_came() -> None:
     """LLM-283, LLM-284, LLM-285, LLM-287"""
     parts = [
         {"text": "hm", "thought": True, "thoughtSignature": "s1"},

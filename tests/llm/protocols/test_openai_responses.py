@@ -296,7 +296,7 @@ def test_reasoning_that_cannot_be_verified_is_not_sent() -> None:
     }
 
 
-def test_what_the_provider_stored_is_only_named() -> None:
+def test_items_stored_by_the_provider_are_sent_as_references() -> None:
     """LLM-264: one reference per reasoning item and hosted result, none for the hosted call itself."""
     hosted = {"openai": {"itemId": "ws_1"}}
     message = assistant(
@@ -443,7 +443,7 @@ def test_a_blind_model_is_told_of_an_image() -> None:
         assistant(MediaPart(media_type="image/png", data=PIXEL)),
     ],
 )
-def test_what_cannot_be_sent_is_refused_here(message: Message) -> None:
+def test_content_that_responses_cannot_hold_is_refused_before_sending(message: Message) -> None:
     """LLM-006, LLM-127: named by protocol and role, before any byte is sent."""
     with pytest.raises(LLMError, match=rf"OpenAI Responses: an? {message.role} message cannot hold") as caught:
         items(message)

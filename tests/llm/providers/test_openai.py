@@ -131,6 +131,6 @@ def test_names_of_models_that_do_not(id: str) -> None:
     assert openai_capabilities(id) == Capabilities(chronological_system="developer")
 
 
-def test_what_a_catalog_says_is_better_than_a_name() -> None:
+def test_the_catalog_decides_over_the_name_of_a_model() -> None:
     known = Capabilities(images=False)
     assert openai_model("gpt-5", "k", capabilities=known).capabilities == known

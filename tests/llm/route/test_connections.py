@@ -201,7 +201,7 @@ async def test_a_header_about_length_cannot_be_chosen(transport: NetworkTranspor
     assert caught.value.reason == "InvalidRequest"
 
 
-async def test_what_comes_unasked_closes_a_kept_connection(transport: NetworkTransport) -> None:
+async def test_unexpected_data_closes_a_kept_connection(transport: NetworkTransport) -> None:
     gone = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -83,7 +83,7 @@ class Turn:
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 529])
-async def test_what_may_pass_is_tried_for_five_minutes(status: int) -> None:
+async def test_a_retryable_failure_is_tried_for_five_minutes(status: int) -> None:
     """LLM-410, LLM-411: half a second, then twice as long each time, up to half a minute."""
     turn = Turn(answer(status))
     error = await turn.fail()

@@ -94,7 +94,7 @@ def test_only_ordinary_socket_families_are_allowed(machine: str, sockets: Socket
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-def test_what_is_shared_with_the_host_is_closed(machine: str) -> None:
+def test_shared_memory_and_limits_of_the_host_are_closed(machine: str) -> None:
     """TOL-372: without namespaces of its own, a command gets no System V memory and no limits of others."""
     code = made(machine, "none", shared=True)
     assert outcome(code, machine, "shmget") == errno.EPERM
