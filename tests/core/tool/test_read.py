@@ -180,7 +180,7 @@ async def test_a_page_of_two_gigabytes_reads_only_its_part(tools: FileTools) -> 
 
 
 async def test_a_page_with_numbered_lines_says_where_to_go_on(tools: FileTools) -> None:
-    """TOL-154: a header with path, range and total, and where to go on."""
+    """TOL-153, TOL-154: a header with path, range and total, and where to go on."""
     (tools.root / "f").write_bytes(b"one\r\ntwo\n\nfour")
     assert await shown(tools) == "f, lines 1-4 of 4\n1: one\n2: two\n3: \n4: four"
     assert await shown(tools, offset=2, limit=2) == "f, lines 2-3 and more\n2: two\n3: \n(next offset: 4)"
