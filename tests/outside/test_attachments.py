@@ -157,6 +157,7 @@ ANSWERS: dict[str, list[dict[str, Any]]] = {
 
 
 def sent(provider: Provider, number: int = -1) -> str:
+    assert provider.bodies, "the provider received no request"
     return json.dumps(provider.bodies[number], ensure_ascii=False)
 
 
@@ -175,17 +176,19 @@ KINDS: dict[str, tuple[str, str, str]] = {
 
 
 @pytest.mark.parametrize("protocol", ["mock", "claude", "gemini", "responses"])
-def test_every_kind_of_attachment_is_answered(protocol: str, api: Callable[..., Api], provider: Provider) -> None:
-    """SES-230, SES-232, LLM-400: each as what it is, or as a note that names it; the next prompt is answered
-    too."""
-    for kind, (uri, name, expected) in KINDS.items():
-        session = api(protocol)
-        assert session.prompt("look", {"uri": uri, "name": name}).status_code == 200, kind
-        assert expected in sent(provider), kind
-        assert "\ufffd" not in sent(provider), kind
-        assert session.prompt("and now?").status_code == 200
-        assert "and now?" in sent(provider), kind
-        assert [item.get("error") for item in session.answers] == [None, None], kind
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_attachment_is_answered(
+    kind: str, protocol: str, api: Callable[..., Api], provider: Provider
+) -> None:
+    """SES-230, SES-232, LLM-400: each as what it is, or as a note that names it; the next prompt is answered too."""
+    uri, name, expected = KINDS[kind]
+    session = api(protocol)
+    assert session.prompt("look", {"uri": uri, "name": name}).status_code == 200
+    assert expected in sent(provider)
+    assert "\ufffd" not in sent(provider)
+    assert session.prompt("and now?").status_code == 200
+    assert "and now?" in sent(provider)
+    assert [item.get("error") for item in session.answers] == [None, None]
 
 
 def test_a_pdf_goes_to_protocols_that_take_documents(api: Callable[..., Api], provider: Provider) -> None:
