@@ -48,7 +48,7 @@ def note(text: str = "x") -> Synthetic:
 
 
 async def test_concurrent_publications_do_not_interleave(desk: Desk, outbox: Outbox) -> None:
-    """SES-100: the provider's events and the settlements of tools come from several tasks; each publication is whole."""
+    """SES-100: events of the provider and settlements of tools come from several tasks; each publication is whole."""
     groups = [[f"{name}{number}" for number in range(3)] for name in "abc"]
     tasks = [asyncio.create_task(outbox.commit(*map(note, group))) for group in groups]
     await asyncio.sleep(0)
