@@ -198,8 +198,8 @@ class Drain:
     # -- turns ---------------------------------------------------------------------------------------------------
 
     async def _turns(self, seen: Glance, left: Activity | None, calls: Sequence[OpenCall]) -> None:
-        """`seen` is the Session when the drain began. `left` is what an earlier drain owed, and `calls` are those of its
-        calls that waited for a person."""
+        """`seen` is the Session when the drain began. `left` is what an earlier drain owed, and `calls` are the
+        calls of that which waited for a person."""
         cache, allowance = self._scope.cache, self._state.allowance
         boundary: Boundary | None = "steer" if seen.steer else "queue" if seen.queue and left is None else None
         if left is not None and left.turn is not None and calls:
