@@ -38,14 +38,13 @@ class Emitter:
 
     def __init__(self, limits: AnswerLimits = DEFAULT_LIMITS) -> None:
         self._limits = limits
-        self._part_limit = limits.part_bytes
         self._room = limits.turn_bytes
         """Bytes that the answer may still grow by."""
         self._out: list[ev.Event] = []
         self._started = False
         self._texts: dict[str, int] = {}
         self._reasonings: dict[str, int] = {}
-        """Open blocks, with how many bytes they have."""
+        """Open blocks, with how many bytes each may still grow by."""
         self._calls: dict[str, OpenCall] = {}
         self._doubtful: list[OpenCall] = []
         self._awaited: set[str] = set()
@@ -76,22 +75,18 @@ class Emitter:
     def open_text(self, id: str, metadata: ProviderMetadata | None = None) -> None:
         if id not in self._texts:
             self._begin(id, metadata)
-            self._texts[id] = 0
+            self._texts[id] = self._limits.part_bytes
             self._out.append(ev.TextStart(id, metadata))
 
     def text(self, id: str, text: str) -> None:
         if text:
-            blocks = self._texts
-            if id not in blocks:
-                self.open_text(id)
             size = len(text) if text.isascii() else byte_length(text)
-            total = blocks[id] + size
+            left = self._texts.get(id, 0) - size
             room = self._room - size
-            if total > self._part_limit or room < 0:
-                if kept := cut(text, min(size - total + self._part_limit, self._room)):
-                    self._out.append(ev.TextDelta(id, kept))
-                self._too_large("a text", "part_bytes", size)
-            blocks[id] = total
+            if left < 0 or room < 0:
+                self.open_text(id)
+                left, room = self._check_room("a text", ev.TextDelta, id, text, size, self._texts[id])
+            self._texts[id] = left
             self._room = room
             self._out.append(ev.TextDelta(id, text))
 
@@ -104,22 +99,18 @@ class Emitter:
     def open_reasoning(self, id: str, metadata: ProviderMetadata | None = None) -> None:
         if id not in self._reasonings:
             self._begin(id, metadata)
-            self._reasonings[id] = 0
+            self._reasonings[id] = self._limits.part_bytes
             self._out.append(ev.ReasoningStart(id, metadata))
 
     def reasoning(self, id: str, text: str) -> None:
         if text:
-            blocks = self._reasonings
-            if id not in blocks:
-                self.open_reasoning(id)
             size = len(text) if text.isascii() else byte_length(text)
-            total = blocks[id] + size
+            left = self._reasonings.get(id, 0) - size
             room = self._room - size
-            if total > self._part_limit or room < 0:
-                if kept := cut(text, min(size - total + self._part_limit, self._room)):
-                    self._out.append(ev.ReasoningDelta(id, kept))
-                self._too_large("a reasoning part", "part_bytes", size)
-            blocks[id] = total
+            if left < 0 or room < 0:
+                self.open_reasoning(id)
+                left, room = self._check_room("a reasoning part", ev.ReasoningDelta, id, text, size, self._reasonings[id])
+            self._reasonings[id] = left
             self._room = room
             self._out.append(ev.ReasoningDelta(id, text))
 
@@ -156,9 +147,7 @@ class Emitter:
                 room = size - call.size + self._limits.argument_bytes
                 if kept := cut(text, min(room, self._room)):
                     self._out.append(ev.ToolInputDelta(call.id, call.name, kept))
-                self._too_large(
-                    f"the arguments of a call of {excerpt(call.name, limit=NAME_LIMIT)}", "argument_bytes", size
-                )
+                self._too_large(_arguments_of(call), "argument_bytes", size)
             self._room -= size
             call.pieces.append(text)
             self._out.append(ev.ToolInputDelta(call.id, call.name, text))
@@ -307,6 +296,16 @@ class Emitter:
         if size > self._room:
             self._too_large("the answer", "turn_bytes", size)
         self._room -= size
+
+    def _check_room(
+        self, what: str, delta: type[ev.TextDelta | ev.ReasoningDelta], id: str, text: str, size: int, left: int
+    ) -> tuple[int, int]:
+        """Bytes left in the block and in the answer after this text. If it does not fit, its beginning is kept."""
+        if size <= left and size <= self._room:
+            return left - size, self._room - size
+        if kept := cut(text, min(left, self._room)):
+            self._out.append(delta(id, kept))
+        self._too_large(what, "part_bytes", size)
 
     def _too_large(self, what: str, setting: str, size: int) -> NoReturn:
         if size > self._room:

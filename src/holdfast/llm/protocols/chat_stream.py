@@ -88,10 +88,11 @@ class ChatDecoder:
         if chunk.error is not None:
             self._fail(chunk.error)
             return self._emit.take()
-        try:
-            self._note_usage(chunk)
-        except (TypeError, AttributeError) as error:
-            raise invalid_output(f"Chat sent usage of the wrong shape ({error})", frame) from error
+        if chunk.usage is not None or chunk.x_groq is not None:
+            try:
+                self._note_usage(chunk)
+            except (TypeError, AttributeError) as error:
+                raise invalid_output(f"Chat sent usage of the wrong shape ({error})", frame) from error
         if chunk.choices:
             choice = chunk.choices[0]
             if choice.delta is not None and self._reason is None:
@@ -120,11 +121,13 @@ class ChatDecoder:
             emit.reasoning(self._reasoning, thought)
         if text := delta.content or delta.refusal:
             self._refused = self._refused or not delta.content
-            self._close_reasoning()
+            if self._reasoning or self._details:
+                self._close_reasoning()
             self._text = self._text or emit.fresh("text-0")
             emit.text(self._text, text)
-        for position, call in enumerate(delta.tool_calls or ()):
-            self._call_delta(call, position)
+        if delta.tool_calls:
+            for position, call in enumerate(delta.tool_calls):
+                self._call_delta(call, position)
 
     def _call_delta(self, given: _Call, position: int) -> None:
         index = given.index if given.index is not None else position
