@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 from holdfast.llm.errors import MODEL_NOT_FOUND, LLMError
 
 if TYPE_CHECKING:
+    from holdfast.http.url import Origin
     from holdfast.llm.event import ProviderError
     from holdfast.llm.model import Model
-    from holdfast.llm.route.dial import Origin
 
 
 def explain(error: LLMError, model: Model) -> None:

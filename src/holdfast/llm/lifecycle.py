@@ -109,7 +109,9 @@ class Emitter:
             room = self._room - size
             if left < 0 or room < 0:
                 self.open_reasoning(id)
-                left, room = self._check_room("a reasoning part", ev.ReasoningDelta, id, text, size, self._reasonings[id])
+                left, room = self._check_room(
+                    "a reasoning part", ev.ReasoningDelta, id, text, size, self._reasonings[id]
+                )
             self._reasonings[id] = left
             self._room = room
             self._out.append(ev.ReasoningDelta(id, text))

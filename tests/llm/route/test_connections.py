@@ -26,9 +26,10 @@ from tests.llm.route.test_network import (
 )
 from tests.llm.support import HELLO_CLAUDE, claude
 
+from holdfast.http import connection
+from holdfast.http.parser import ResponseParser
+from holdfast.http.url import Origin, parse, proxy_of
 from holdfast.llm.errors import LLMError
-from holdfast.llm.route import connection
-from holdfast.llm.route.dial import Origin, parse, proxy_of
 from holdfast.llm.route.transport import HttpRequest, Timeouts
 
 if TYPE_CHECKING:
@@ -263,14 +264,14 @@ async def test_a_slow_reader_holds_the_provider_back(
 ) -> None:
     """LLM-373: nothing is dropped, and what waits to be read does not grow without bound."""
     most = 0
-    add = connection.Answer.add
+    on_body = ResponseParser.on_body
 
-    def watch(self: connection.Answer, data: bytes) -> None:
+    def watch(self: ResponseParser, data: bytes) -> None:
         nonlocal most
-        add(self, data)
+        on_body(self, data)
         most = max(most, self.unread)
 
-    monkeypatch.setattr(connection.Answer, "add", watch)
+    monkeypatch.setattr(ResponseParser, "on_body", watch)
     block = bytes(range(256)) * 256
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -589,7 +590,7 @@ async def test_an_answer_of_which_all_was_heard_leaves_its_connection(
         await turn(transport, claude(base_url=base))
         go.set()
         if late:
-            while not transport._idle:  # noqa: ASYNC110 - the last bytes are on their way
+            while not transport._http()._idle:  # noqa: ASYNC110 - the last bytes are on their way
                 await asyncio.sleep(0.01)
             await turn(transport, claude(base_url=base))
             await transport.close()

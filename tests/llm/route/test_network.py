@@ -15,13 +15,13 @@ from aiohttp import web
 from tests.llm.lifecycle_checker import check_lifecycle
 from tests.llm.support import HELLO_CHAT, HELLO_CLAUDE, KEY, Naps, chat_model, claude, no_wait
 
+from holdfast.http.request import BLOCK
 from holdfast.llm import event as ev
 from holdfast.llm.errors import LLMError
 from holdfast.llm.limits import INFLATION_FLOOR
 from holdfast.llm.model import Model
 from holdfast.llm.request import Request, make_request
 from holdfast.llm.route.auth import KeyAuth
-from holdfast.llm.route.connection import PIECE
 from holdfast.llm.route.network import NetworkTransport
 from holdfast.llm.route.retry import Retry, RetryLimits
 from holdfast.llm.route.transport import Timeouts
@@ -143,7 +143,7 @@ async def test_a_turn_over_a_real_connection(
     assert KEY in str(headers)
 
 
-@pytest.mark.parametrize("size", [PIECE - 200, PIECE + 1, 3_000_000])
+@pytest.mark.parametrize("size", [BLOCK - 200, BLOCK + 1, 3_000_000])
 async def test_a_large_body_goes_out_in_pieces_and_again_on_a_retry(transport: NetworkTransport, size: int) -> None:
     """LLM-350, LLM-360: warnings are errors here, and there is none."""
     bodies: list[bytes] = []

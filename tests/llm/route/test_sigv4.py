@@ -18,22 +18,24 @@ from holdfast.llm.model import Model
 from holdfast.llm.providers.amazon import bedrock_route
 from holdfast.llm.request import make_request
 from holdfast.llm.route.auth import BothAuth, KeyAuth, refresh
+from holdfast.llm.route.aws_credentials import (
+    ContainerCredentials,
+    EnvironmentCredentials,
+    ProfileCredentials,
+    WebIdentityCredentials,
+    default_source,
+    fetch_url,
+)
 from holdfast.llm.route.network import NetworkTransport
 from holdfast.llm.route.sigv4 import (
     FRESH,
     MARGIN,
-    ContainerCredentials,
     Credentials,
     CredentialSource,
-    EnvironmentCredentials,
     FixedCredentials,
-    ProfileCredentials,
     SigV4Auth,
-    WebIdentityCredentials,
     authorization,
     canonical_request,
-    default_source,
-    fetch_url,
 )
 from holdfast.llm.stream import generate
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from holdfast.llm.model import Capabilities
 from holdfast.llm.protocols.bedrock_converse import BedrockConverse
 from holdfast.llm.route.auth import Auth, KeyAuth
+from holdfast.llm.route.aws_credentials import default_source, suffix
 from holdfast.llm.route.route import Route
-from holdfast.llm.route.sigv4 import CredentialSource, SigV4Auth, default_source, suffix
+from holdfast.llm.route.sigv4 import CredentialSource, SigV4Auth
 from holdfast.llm.route.transport import Timeouts
 from holdfast.schema.pattern import pattern
 
