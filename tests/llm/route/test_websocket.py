@@ -355,6 +355,24 @@ async def test_a_refused_handshake_falls_back_to_http(
     assert provider.bodies[0]["stream"] is True
 
 
+async def test_a_redirect_of_a_handshake_is_not_followed(transport: NetworkTransport) -> None:
+    """LLM-372: the handshake holds a credential."""
+    seen: list[str] = []
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        seen.append(request.path)
+        return web.Response(status=307, headers={"location": "/elsewhere"})
+
+    runner = web.ServerRunner(web.Server(handle))  # type: ignore[arg-type]
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    place = Place(f"ws://127.0.0.1:{runner.addresses[0][1]}/here", (("api-key", "secret"),))
+    with pytest.raises(LLMError, match="HTTP 307"):
+        await transport.sockets.take(place, NO_LIMITS)
+    await runner.cleanup()
+    assert seen == ["/here"]
+
+
 async def test_a_refusal_is_forgotten_in_time(provider: Provider, transport: NetworkTransport) -> None:
     """LLM-372, LLM-373: a failure before open is Transport `open`."""
     now = 0.0

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from holdfast.http.client import HttpClient
     from holdfast.http.connection import Response
+    from holdfast.http.inflate import Inflater
     from holdfast.http.url import Url
     from holdfast.llm.route.sockets import Sockets
     from holdfast.llm.route.transport import HttpRequest, Timeouts
@@ -104,12 +105,9 @@ class NetworkResponse:
         self.headers = response.headers
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        from holdfast.http.inflate import inflater
-
         limit, name, what = self._timeouts.first_byte, "first-byte", f"{self._place} sent no body"
         try:
-            encoding = self.headers.get("content-encoding", "")
-            inflate = inflater(encoding, ratio=self._inflation, floor=INFLATION_FLOOR)
+            inflate = self._inflater()
             while True:
                 data = await self._response.read(limit)
                 limit, name, what = self._timeouts.idle, "inactivity", f"{self._place} fell silent: nothing"
@@ -128,6 +126,14 @@ class NetworkResponse:
             raise AnswerTooLarge("the decompressed body", self._inflation, "inflation") from error
         except OSError as error:
             raise LLMError("Transport", f"the stream from {self._place} broke off: {error}", kind="read") from error
+
+    def _inflater(self) -> Inflater | None:
+        encoding = self.headers.get("content-encoding")
+        if encoding is None:
+            return None
+        from holdfast.http.inflate import inflater
+
+        return inflater(encoding, ratio=self._inflation, floor=INFLATION_FLOOR)
 
     def release(self) -> None:
         self._response.release()
