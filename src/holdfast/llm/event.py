@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.llm.request import ProviderMetadata, ToolOutput, ToolResult
+from holdfast.llm.request import ProviderMetadata, ToolResult
 
 
 class LLMEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, rename="camel", tag_field="type"):
@@ -81,23 +81,13 @@ class ToolCall(LLMEvent, frozen=True, tag="tool-call"):
 
 
 class ToolResultEvent(LLMEvent, frozen=True, tag="tool-result"):
-    """The outcome of a call that the provider executed, or, with its `output`, of one that was dispatched here."""
+    """The outcome of a call that the provider executed."""
 
     id: str
     name: str
     result: ToolResult
     provider_executed: bool = True
     metadata: ProviderMetadata | None = msgspec.field(name="providerMetadata", default=None)
-    output: ToolOutput | None = None
-
-
-class ToolErrorEvent(LLMEvent, frozen=True, tag="tool-error"):
-    """A call that was dispatched here failed; a result that says so follows. No decoder makes this."""
-
-    id: str
-    name: str
-    message: str
-    error: Any = None
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -157,7 +147,6 @@ Event = (
     | ToolInputEnd
     | ToolCall
     | ToolResultEvent
-    | ToolErrorEvent
     | StepFinish
     | Finish
     | ProviderError

@@ -210,13 +210,6 @@ def as_result(value: Any) -> ToolResult:
     return ToolResult(type="json", value=value)
 
 
-class ToolOutput(Record):
-    """What a tool gave: JSON for programs and, when there is any, content that the model is shown instead."""
-
-    structured: Any
-    content: tuple[ToolContent, ...] = ()
-
-
 def project_output(structured: Any, content: tuple[ToolContent, ...]) -> ToolResult:
     """What the model is shown of a stored output: its JSON, its one text, or its items."""
     if not content:

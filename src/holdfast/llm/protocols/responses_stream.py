@@ -11,6 +11,31 @@ from holdfast.llm.errors import LLMError, invalid_output
 from holdfast.llm.lifecycle import Emitter, OpenCall, truncated
 from holdfast.llm.limits import DEFAULT_LIMITS, AnswerLimits
 from holdfast.llm.protocols.base import compact, nonempty, repaired
+from holdfast.llm.protocols.responses_wire import (
+    CALL_ITEM,
+    HOSTED_TOOLS,
+    KIND,
+    MESSAGE_ITEM,
+    OBJECT,
+    REASONING_ITEM,
+    AnnotationAdded,
+    ArgumentsDelta,
+    ArgumentsDone,
+    CallItem,
+    IncompleteDetails,
+    InputDetails,
+    ItemEvent,
+    MessageItem,
+    OutputDetails,
+    ReasoningItem,
+    RefusalDone,
+    ResponseEvent,
+    ResponseRecord,
+    SummaryDelta,
+    SummaryPart,
+    TextDelta,
+    UsageRecord,
+)
 from holdfast.llm.request import ToolResult
 from holdfast.schema.codec import encode as to_json
 
@@ -20,117 +45,6 @@ if TYPE_CHECKING:
     from holdfast.llm.request import ProviderMetadata
 
 INCOMPLETE = {"max_output_tokens": "length", "content_filter": "content-filter"}
-
-
-class _Kind(msgspec.Struct):
-    type: str = ""
-
-
-class _Delta(msgspec.Struct):
-    delta: str
-    item_id: str = "text-0"
-
-
-class _Refusal(msgspec.Struct):
-    refusal: str
-    item_id: str = "text-0"
-
-
-class _Annotation(msgspec.Struct):
-    annotation: Any
-    item_id: str = "text-0"
-
-
-class _SummaryPart(msgspec.Struct):
-    item_id: str
-    summary_index: int = 0
-
-
-class _SummaryText(msgspec.Struct):
-    text: str = ""
-
-
-class _SummaryDelta(msgspec.Struct):
-    item_id: str
-    delta: str | _SummaryText
-    summary_index: int | None = None
-
-
-class _ArgumentsDelta(msgspec.Struct):
-    item_id: str
-    delta: str
-
-
-class _ArgumentsDone(msgspec.Struct):
-    item_id: str
-    arguments: str | None = None
-
-
-class _ItemEvent(msgspec.Struct):
-    item: msgspec.Raw = msgspec.Raw(b"{}")
-
-
-class _CallItem(msgspec.Struct):
-    id: str | None = None
-    call_id: str | None = None
-    name: str | None = None
-    arguments: str | dict[str, Any] | None = None
-    status: str | None = None
-
-    @property
-    def key(self) -> str:
-        return self.id or self.call_id or ""
-
-
-class _ReasoningItem(msgspec.Struct):
-    id: str
-    encrypted_content: str | None = None
-    summary: list[_SummaryText] | None = None
-
-
-class _Content(msgspec.Struct):
-    text: str | None = None
-    refusal: str | None = None
-    annotations: list[Any] | None = None
-
-
-class _MessageItem(msgspec.Struct):
-    id: str = "text-0"
-    phase: str | None = None
-    content: list[_Content] | None = None
-
-
-class _InputDetails(msgspec.Struct):
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
-
-
-class _OutputDetails(msgspec.Struct):
-    reasoning_tokens: int | None = None
-
-
-class _Usage(msgspec.Struct):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    total_tokens: int | None = None
-    input_tokens_details: _InputDetails | None = None
-    output_tokens_details: _OutputDetails | None = None
-
-
-class _Incomplete(msgspec.Struct):
-    reason: str | None = None
-
-
-class _Response(msgspec.Struct):
-    id: str | None = None
-    service_tier: str | None = None
-    incomplete_details: _Incomplete | None = None
-    usage: dict[str, Any] | None = None
-    error: Any = None
-
-
-class _ResponseEvent(msgspec.Struct):
-    response: _Response | None = None
 
 
 class _Message:
@@ -151,13 +65,6 @@ class _Thought:
         self.index = 0
         self.block: str | None = None
         self.spoke = False
-
-
-_KIND = msgspec.json.Decoder(_Kind)
-_CALL_ITEM = msgspec.json.Decoder(_CallItem)
-_REASONING_ITEM = msgspec.json.Decoder(_ReasoningItem)
-_MESSAGE_ITEM = msgspec.json.Decoder(_MessageItem)
-_OBJECT = msgspec.json.Decoder(dict[str, Any])
 
 
 class ResponsesDecoder:
@@ -202,29 +109,29 @@ class ResponsesDecoder:
 
     def _dispatch(self, frame: bytes) -> None:
         self._frame = frame
-        known = _EVENTS.get(_KIND.decode(frame).type)
+        known = _EVENTS.get(KIND.decode(frame).type)
         if known is not None:
             decoder, handle = known
             handle(self, decoder.decode(frame))
 
     # -- text ----------------------------------------------------------------------------------------------------
 
-    def _text(self, event: _Delta) -> None:
+    def _text(self, event: TextDelta) -> None:
         self._say(event.item_id, event.delta)
 
-    def _refusal(self, event: _Delta) -> None:
+    def _refusal(self, event: TextDelta) -> None:
         self._refused = True
         self._say(event.item_id, event.delta)
 
-    def _refusal_done(self, event: _Refusal) -> None:
+    def _refusal_done(self, event: RefusalDone) -> None:
         self._refused = True
         if not self._message(event.item_id).spoke:
             self._say(event.item_id, event.refusal)
 
-    def _annotation(self, event: _Annotation) -> None:
+    def _annotation(self, event: AnnotationAdded) -> None:
         self._message(event.item_id).annotations.append(event.annotation)
 
-    def _message_done(self, item: _MessageItem) -> None:
+    def _message_done(self, item: MessageItem) -> None:
         message = self._message(item.id)
         message.phase = item.phase or message.phase
         if cited := [note for part in item.content or () for note in part.annotations or ()]:
@@ -260,17 +167,17 @@ class ResponsesDecoder:
 
     # -- reasoning -----------------------------------------------------------------------------------------------
 
-    def _reasoning_added(self, item: _ReasoningItem) -> None:
+    def _reasoning_added(self, item: ReasoningItem) -> None:
         if item.id not in self._thoughts and item.id not in self._done:
             self._thoughts[item.id] = thought = _Thought(item.id)
             self._open_thought(thought, 0, item.encrypted_content)
 
-    def _summary_added(self, event: _SummaryPart) -> None:
+    def _summary_added(self, event: SummaryPart) -> None:
         thought = self._thoughts.get(event.item_id)
         if thought is not None and event.summary_index > thought.index:
             self._open_thought(thought, event.summary_index)
 
-    def _summary(self, event: _SummaryDelta) -> None:
+    def _summary(self, event: SummaryDelta) -> None:
         text = event.delta if isinstance(event.delta, str) else event.delta.text
         if (thought := self._thoughts.get(event.item_id)) is not None:
             self._think(thought, event.summary_index, text)
@@ -279,12 +186,12 @@ class ResponsesDecoder:
             self._bare[event.item_id] = block
             self._emit.reasoning(block, text)
 
-    def _summary_done(self, event: _SummaryPart) -> None:
+    def _summary_done(self, event: SummaryPart) -> None:
         # Unstored, the part stays open: the last one has to carry what only the end of the item tells.
         if self._stored and (thought := self._thoughts.get(event.item_id)) is not None:
             self._close_thought(thought, None)
 
-    def _reasoning_done(self, item: _ReasoningItem) -> None:
+    def _reasoning_done(self, item: ReasoningItem) -> None:
         if item.id in self._done:
             return
         self._done.add(item.id)
@@ -326,22 +233,22 @@ class ResponsesDecoder:
 
     # -- calls ---------------------------------------------------------------------------------------------------
 
-    def _call_added(self, item: _CallItem) -> None:
+    def _call_added(self, item: CallItem) -> None:
         if item.key not in self._calls and item.key not in self._done:
             self._calls[item.key] = self._open_call(item)
 
-    def _arguments_delta(self, event: _ArgumentsDelta) -> None:
+    def _arguments_delta(self, event: ArgumentsDelta) -> None:
         call = self._calls.get(event.item_id)
         if call is not None:
             self._emit.call_delta(call, event.delta)
         elif event.item_id not in self._done:
             raise self._broken("arguments for a tool call that was not started")
 
-    def _arguments_done(self, event: _ArgumentsDone) -> None:
+    def _arguments_done(self, event: ArgumentsDone) -> None:
         if event.arguments is not None:
             self._arguments[event.item_id] = event.arguments
 
-    def _call_done(self, item: _CallItem) -> None:
+    def _call_done(self, item: CallItem) -> None:
         if item.key in self._done:
             return
         call = self._calls.pop(item.key, None) or self._open_call(item)
@@ -353,7 +260,7 @@ class ResponsesDecoder:
             arguments = self._arguments.pop(item.key, None)
         self._close_call(call, arguments, cut=item.status == "incomplete")
 
-    def _open_call(self, item: _CallItem) -> OpenCall:
+    def _open_call(self, item: CallItem) -> OpenCall:
         id = item.call_id or item.id
         if not id or not item.name:
             raise self._broken("a tool call with a missing id or name")
@@ -378,7 +285,7 @@ class ResponsesDecoder:
         self._done.add(item_id)
         self._hush()
         id, name = self._emit.fresh(item_id), kind.removesuffix("_call")
-        given = _HOSTED[kind](item)
+        given = HOSTED_TOOLS[kind](item)
         metadata = self._native({"itemId": item_id})
         self._emit.whole_call(id, name, given if isinstance(given, dict) else {}, hosted=True, metadata=metadata)
         error = item.get("error")
@@ -387,37 +294,37 @@ class ResponsesDecoder:
 
     # -- items and the end ---------------------------------------------------------------------------------------
 
-    def _item_added(self, event: _ItemEvent) -> None:
-        match _KIND.decode(event.item).type:
+    def _item_added(self, event: ItemEvent) -> None:
+        match KIND.decode(event.item).type:
             case "function_call":
-                self._call_added(_CALL_ITEM.decode(event.item))
+                self._call_added(CALL_ITEM.decode(event.item))
             case "reasoning":
-                self._reasoning_added(_REASONING_ITEM.decode(event.item))
+                self._reasoning_added(REASONING_ITEM.decode(event.item))
             case "message":
-                item = _MESSAGE_ITEM.decode(event.item)
+                item = MESSAGE_ITEM.decode(event.item)
                 self._message(item.id).phase = item.phase
 
-    def _item_done(self, event: _ItemEvent) -> None:
-        kind = _KIND.decode(event.item).type
+    def _item_done(self, event: ItemEvent) -> None:
+        kind = KIND.decode(event.item).type
         match kind:
             case "function_call":
-                self._call_done(_CALL_ITEM.decode(event.item))
+                self._call_done(CALL_ITEM.decode(event.item))
             case "reasoning":
-                self._reasoning_done(_REASONING_ITEM.decode(event.item))
+                self._reasoning_done(REASONING_ITEM.decode(event.item))
             case "message":
-                self._message_done(_MESSAGE_ITEM.decode(event.item))
-            case _ if kind in _HOSTED:
-                self._hosted(kind, _OBJECT.decode(event.item))
+                self._message_done(MESSAGE_ITEM.decode(event.item))
+            case _ if kind in HOSTED_TOOLS:
+                self._hosted(kind, OBJECT.decode(event.item))
 
-    def _completed(self, event: _ResponseEvent) -> None:
-        response = event.response or _Response()
+    def _completed(self, event: ResponseEvent) -> None:
+        response = event.response or ResponseRecord()
         self._close_blocks()
         self._close_calls(cut=False)
         self._end("content-filter" if self._refused else "stop", "completed", response)
 
-    def _incomplete(self, event: _ResponseEvent) -> None:
-        response = event.response or _Response()
-        native = (response.incomplete_details or _Incomplete()).reason or "incomplete"
+    def _incomplete(self, event: ResponseEvent) -> None:
+        response = event.response or ResponseRecord()
+        native = (response.incomplete_details or IncompleteDetails()).reason or "incomplete"
         self._close_blocks()
         self._close_calls(cut=True)
         reason = INCOMPLETE.get(native) or ("tool-calls" if self._emit.called else "unknown")
@@ -435,14 +342,14 @@ class ResponsesDecoder:
             self._close_call(call, self._arguments.get(key), cut=cut)
         self._calls.clear()
 
-    def _end(self, reason: str, native: str, response: _Response) -> None:
+    def _end(self, reason: str, native: str, response: ResponseRecord) -> None:
         metadata = compact(
             {"finishReason": native, "responseId": response.id, "serviceTier": response.service_tier or None}
         )
         self._emit.finish(reason, self._usage(response), self._native(metadata))
 
-    def _failed(self, event: _ResponseEvent) -> None:
-        response = event.response or _Response()
+    def _failed(self, event: ResponseEvent) -> None:
+        response = event.response or ResponseRecord()
         self._fail(response.error, "OpenAI Responses response failed", usage=self._usage(response))
 
     def _error(self, event: dict[str, Any]) -> None:
@@ -462,12 +369,12 @@ class ResponsesDecoder:
         self._close_blocks()
         self._emit.fail(text, body={"error": fields}, code=code, status=status, usage=usage)
 
-    def _usage(self, response: _Response) -> ev.Usage | None:
+    def _usage(self, response: ResponseRecord) -> ev.Usage | None:
         if response.usage is None:
             return None
-        usage = msgspec.convert(response.usage, _Usage)
-        given = usage.input_tokens_details or _InputDetails()
-        made = usage.output_tokens_details or _OutputDetails()
+        usage = msgspec.convert(response.usage, UsageRecord)
+        given = usage.input_tokens_details or InputDetails()
+        made = usage.output_tokens_details or OutputDetails()
         return ev.usage(
             input=usage.input_tokens,
             cache_read=given.cached_tokens,
@@ -486,48 +393,28 @@ class ResponsesDecoder:
         return invalid_output(f"OpenAI Responses sent {what}", self._frame)
 
 
-def _fields(*names: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    return lambda item: {name: item[name] for name in names if name in item}
-
-
-def _action(item: dict[str, Any]) -> Any:
-    return item.get("action")
-
-
-_HOSTED: dict[str, Callable[[dict[str, Any]], Any]] = {
-    "web_search_call": _action,
-    "web_search_preview_call": _action,
-    "file_search_call": _fields("queries"),
-    "code_interpreter_call": _fields("code", "container_id"),
-    "computer_use_call": _action,
-    "image_generation_call": _fields(),
-    "mcp_call": _fields("server_label", "name", "arguments"),
-    "local_shell_call": _action,
-}
-
-
 def _on(kind: Any, handle: Any) -> tuple[msgspec.json.Decoder[Any], Callable[[ResponsesDecoder, Any], None]]:
     return msgspec.json.Decoder(kind), handle
 
 
-_SUMMARY = _on(_SummaryDelta, ResponsesDecoder._summary)
+_SUMMARY = _on(SummaryDelta, ResponsesDecoder._summary)
 # Each with the fields it needs and no others: the rest of a frame may be of any shape.
 _EVENTS: dict[str, tuple[msgspec.json.Decoder[Any], Callable[[ResponsesDecoder, Any], None]]] = {
-    "response.output_text.delta": _on(_Delta, ResponsesDecoder._text),
-    "response.output_text.annotation.added": _on(_Annotation, ResponsesDecoder._annotation),
-    "response.refusal.delta": _on(_Delta, ResponsesDecoder._refusal),
-    "response.refusal.done": _on(_Refusal, ResponsesDecoder._refusal_done),
-    "response.reasoning_summary_part.added": _on(_SummaryPart, ResponsesDecoder._summary_added),
-    "response.reasoning_summary_part.done": _on(_SummaryPart, ResponsesDecoder._summary_done),
+    "response.output_text.delta": _on(TextDelta, ResponsesDecoder._text),
+    "response.output_text.annotation.added": _on(AnnotationAdded, ResponsesDecoder._annotation),
+    "response.refusal.delta": _on(TextDelta, ResponsesDecoder._refusal),
+    "response.refusal.done": _on(RefusalDone, ResponsesDecoder._refusal_done),
+    "response.reasoning_summary_part.added": _on(SummaryPart, ResponsesDecoder._summary_added),
+    "response.reasoning_summary_part.done": _on(SummaryPart, ResponsesDecoder._summary_done),
     "response.reasoning_summary_text.delta": _SUMMARY,
     "response.reasoning_summary.delta": _SUMMARY,
     "response.reasoning_text.delta": _SUMMARY,
-    "response.function_call_arguments.delta": _on(_ArgumentsDelta, ResponsesDecoder._arguments_delta),
-    "response.function_call_arguments.done": _on(_ArgumentsDone, ResponsesDecoder._arguments_done),
-    "response.output_item.added": _on(_ItemEvent, ResponsesDecoder._item_added),
-    "response.output_item.done": _on(_ItemEvent, ResponsesDecoder._item_done),
-    "response.completed": _on(_ResponseEvent, ResponsesDecoder._completed),
-    "response.incomplete": _on(_ResponseEvent, ResponsesDecoder._incomplete),
-    "response.failed": _on(_ResponseEvent, ResponsesDecoder._failed),
+    "response.function_call_arguments.delta": _on(ArgumentsDelta, ResponsesDecoder._arguments_delta),
+    "response.function_call_arguments.done": _on(ArgumentsDone, ResponsesDecoder._arguments_done),
+    "response.output_item.added": _on(ItemEvent, ResponsesDecoder._item_added),
+    "response.output_item.done": _on(ItemEvent, ResponsesDecoder._item_done),
+    "response.completed": _on(ResponseEvent, ResponsesDecoder._completed),
+    "response.incomplete": _on(ResponseEvent, ResponsesDecoder._incomplete),
+    "response.failed": _on(ResponseEvent, ResponsesDecoder._failed),
     "error": _on(dict[str, Any], ResponsesDecoder._error),
 }

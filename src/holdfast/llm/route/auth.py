@@ -87,23 +87,6 @@ def origin_of(url: str) -> str:
     return f"{scheme}://{(parts.hostname or '').lower()}:{port}"
 
 
-class BothAuth(Frozen):
-    """Two credentials: a gateway's own and the one of what is behind it."""
-
-    first: Auth
-    second: Auth
-
-    def headers(self, url: str, headers: Mapping[str, str], body: Sequence[bytes]) -> dict[str, str]:
-        return {**self.first.headers(url, headers, body), **self.second.headers(url, headers, body)}
-
-    def secrets(self) -> tuple[str, ...]:
-        return (*self.first.secrets(), *self.second.secrets())
-
-    async def refresh(self) -> None:
-        await refresh(self.first)
-        await refresh(self.second)
-
-
 async def refresh(auth: Auth) -> None:
     # Asked by name: looking at a protocol's members costs more than the rest of this.
     if (renew := getattr(auth, "refresh", None)) is not None:
