@@ -8,10 +8,10 @@ import msgspec
 
 from holdfast.llm import event as ev
 from holdfast.llm.errors import invalid_output
-from holdfast.llm.lifecycle import Emitter, OpenCall, truncated
+from holdfast.llm.lifecycle import OpenCall, truncated
 from holdfast.llm.limits import DEFAULT_LIMITS, AnswerLimits
 from holdfast.llm.protocols.anthropic_messages import SERVER_TOOL
-from holdfast.llm.protocols.base import compact, read_frame
+from holdfast.llm.protocols.base import StreamDecoder, compact, read_frame
 from holdfast.llm.request import ToolResult
 from holdfast.schema.codec import encode as to_json
 
@@ -40,17 +40,13 @@ class _Thinking:
         return {"anthropic": found} if found else None
 
 
-class MessagesDecoder:
+class MessagesDecoder(StreamDecoder):
     def __init__(self, limits: AnswerLimits = DEFAULT_LIMITS) -> None:
-        self._emit = Emitter(limits)
+        super().__init__(limits)
         self._blocks: dict[int, OpenCall | _Thinking | str | None] = {}
         self._citations: dict[str, list[Any]] = {}
         self._hosted: dict[str, OpenCall] = {}
         self._raw_usage: dict[str, Any] = {}
-
-    @property
-    def done(self) -> bool:
-        return self._emit.ended
 
     def feed(self, frame: bytes) -> list[ev.Event]:
         if self._emit.ended or frame == b"[DONE]":

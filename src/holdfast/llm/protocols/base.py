@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import msgspec
 
 from holdfast.llm.errors import invalid_output, invalid_request
+from holdfast.llm.lifecycle import Emitter
 from holdfast.llm.limits import DEFAULT_LIMITS, AnswerLimits
 from holdfast.llm.request import (
     MediaPart,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from holdfast.llm.body import Draft
-    from holdfast.llm.event import Event
+    from holdfast.llm.event import Event, Usage
     from holdfast.llm.model import Model
 
 T = TypeVar("T")
@@ -64,6 +65,17 @@ class Decoder(Protocol):
     @property
     def done(self) -> bool:
         """Nothing more will come, even if the connection stays open."""
+
+
+class StreamDecoder:
+    """Base of the decoders: events go through an Emitter, which knows the order and the limits."""
+
+    def __init__(self, limits: AnswerLimits) -> None:
+        self._emit = Emitter(limits)
+
+    @property
+    def done(self) -> bool:
+        return self._emit.ended
 
 
 class WireProtocol(Protocol):
@@ -205,6 +217,11 @@ def metadata_of(part: Part, namespace: str) -> dict[str, Any]:
 
 def compact(fields: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in fields.items() if value is not None}
+
+
+def latest_usage(known: Usage | None, seen: Usage) -> Usage:
+    """The last report counts, except that zeros do not replace an earlier one."""
+    return seen if known is None or seen.input or seen.output else known
 
 
 def nonempty(value: Any) -> str | None:

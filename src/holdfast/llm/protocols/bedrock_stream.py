@@ -10,9 +10,9 @@ import msgspec
 
 from holdfast.llm import event as ev
 from holdfast.llm.errors import invalid_output
-from holdfast.llm.lifecycle import Emitter, OpenCall, truncated
+from holdfast.llm.lifecycle import OpenCall, truncated
 from holdfast.llm.limits import DEFAULT_LIMITS, AnswerLimits
-from holdfast.llm.protocols.base import compact, read_frame
+from holdfast.llm.protocols.base import StreamDecoder, compact, latest_usage, read_frame
 from holdfast.llm.request import ToolResult
 
 FINISH = {
@@ -140,19 +140,15 @@ class _Result:
         self.pieces: list[dict[str, Any]] = []
 
 
-class ConverseDecoder:
+class ConverseDecoder(StreamDecoder):
     def __init__(self, limits: AnswerLimits = DEFAULT_LIMITS) -> None:
-        self._emit = Emitter(limits)
+        super().__init__(limits)
+        self._usage: ev.Usage | None = None
         self._blocks: dict[int, OpenCall | _Text | _Thinking | _Result] = {}
         self._called: set[str] = set()
         self._hosted: dict[str, OpenCall] = {}
         self._reason: str | None = None
         self._counted = False
-        self._usage: ev.Usage | None = None
-
-    @property
-    def done(self) -> bool:
-        return self._emit.ended
 
     def feed(self, frame: bytes) -> list[ev.Event]:
         if self._emit.ended:
@@ -292,11 +288,8 @@ class ConverseDecoder:
         self._reason = reason
 
     def _note_usage(self, raw: dict[str, Any] | None) -> None:
-        if raw is None:
-            return
-        seen = _usage(raw)
-        if self._usage is None or seen.input or seen.output:
-            self._usage = seen
+        if raw is not None:
+            self._usage = latest_usage(self._usage, _usage(raw))
 
     def _fail(self, frame: _Frame) -> None:
         """An exception carries JSON, an error only its message."""

@@ -8,9 +8,9 @@ import msgspec
 
 from holdfast.llm import event as ev
 from holdfast.llm.errors import invalid_output
-from holdfast.llm.lifecycle import Emitter, OpenCall, truncated
+from holdfast.llm.lifecycle import OpenCall, truncated
 from holdfast.llm.limits import DEFAULT_LIMITS, AnswerLimits
-from holdfast.llm.protocols.base import compact, read_frame
+from holdfast.llm.protocols.base import StreamDecoder, compact, latest_usage, read_frame
 from holdfast.llm.protocols.openai_chat import join_details
 from holdfast.schema.codec import encode as to_json
 
@@ -59,10 +59,11 @@ class _Chunk(msgspec.Struct):
 _CHUNK = msgspec.json.Decoder(_Chunk)
 
 
-class ChatDecoder:
+class ChatDecoder(StreamDecoder):
     def __init__(self, namespace: str, limits: AnswerLimits = DEFAULT_LIMITS) -> None:
         self._namespace = namespace
-        self._emit = Emitter(limits)
+        super().__init__(limits)
+        self._usage: ev.Usage | None = None
         self._text = self._reasoning = ""
         self._details: list[Any] = []
         self._calls: dict[int, OpenCall] = {}
@@ -73,11 +74,6 @@ class ChatDecoder:
         self._reason: str | None = None
         self._native: Any = None
         self._refused = False
-        self._usage: ev.Usage | None = None
-
-    @property
-    def done(self) -> bool:
-        return self._emit.ended
 
     def feed(self, frame: bytes) -> list[ev.Event]:
         if self._emit.ended:
@@ -185,9 +181,7 @@ class ChatDecoder:
             raw = chunk.x_groq.get("usage")
         if not isinstance(raw, dict):
             return
-        seen = _usage(raw, self._namespace)
-        if self._usage is None or seen.input or seen.output:
-            self._usage = seen
+        self._usage = latest_usage(self._usage, _usage(raw, self._namespace))
 
     def _fail(self, error: Any) -> None:
         fields = error if isinstance(error, dict) else {}

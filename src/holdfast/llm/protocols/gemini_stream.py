@@ -8,9 +8,9 @@ import msgspec
 
 from holdfast.llm import event as ev
 from holdfast.llm.errors import invalid_output
-from holdfast.llm.lifecycle import Emitter, truncated
+from holdfast.llm.lifecycle import truncated
 from holdfast.llm.limits import DEFAULT_LIMITS, AnswerLimits
-from holdfast.llm.protocols.base import compact, read_frame
+from holdfast.llm.protocols.base import StreamDecoder, compact, read_frame
 from holdfast.llm.protocols.gemini import NAMESPACE
 from holdfast.schema.pattern import pattern
 
@@ -77,12 +77,12 @@ class _Chunk(_Wire):
 _CHUNK = msgspec.json.Decoder(_Chunk)
 
 
-class GeminiDecoder:
+class GeminiDecoder(StreamDecoder):
     """Every chunk has whole parts. A reason may come with any of them, so the finish waits for the end."""
 
     def __init__(self, fresh: Callable[[], str], limits: AnswerLimits = DEFAULT_LIMITS) -> None:
         self._fresh = fresh
-        self._emit = Emitter(limits)
+        super().__init__(limits)
         self._text = self._reasoning = ""
         self._signature: str | None = None
         """Of the open reasoning block."""
@@ -91,10 +91,6 @@ class GeminiDecoder:
         self._reason: str | None = None
         self._native: dict[str, Any] = {}
         self._raw_usage: dict[str, Any] = {}
-
-    @property
-    def done(self) -> bool:
-        return self._emit.ended
 
     def feed(self, frame: bytes) -> list[ev.Event]:
         if self._emit.ended:

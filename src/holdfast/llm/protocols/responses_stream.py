@@ -8,34 +8,10 @@ import msgspec
 
 from holdfast.llm import event as ev
 from holdfast.llm.errors import LLMError, invalid_output
-from holdfast.llm.lifecycle import Emitter, OpenCall, truncated
+from holdfast.llm.lifecycle import OpenCall, truncated
 from holdfast.llm.limits import DEFAULT_LIMITS, AnswerLimits
-from holdfast.llm.protocols.base import compact, nonempty, repaired
-from holdfast.llm.protocols.responses_wire import (
-    CALL_ITEM,
-    HOSTED_TOOLS,
-    KIND,
-    MESSAGE_ITEM,
-    OBJECT,
-    REASONING_ITEM,
-    AnnotationAdded,
-    ArgumentsDelta,
-    ArgumentsDone,
-    CallItem,
-    IncompleteDetails,
-    InputDetails,
-    ItemEvent,
-    MessageItem,
-    OutputDetails,
-    ReasoningItem,
-    RefusalDone,
-    ResponseEvent,
-    ResponseRecord,
-    SummaryDelta,
-    SummaryPart,
-    TextDelta,
-    UsageRecord,
-)
+from holdfast.llm.protocols import responses_wire as wire
+from holdfast.llm.protocols.base import StreamDecoder, compact, nonempty, repaired
 from holdfast.llm.request import ToolResult
 from holdfast.schema.codec import encode as to_json
 
@@ -67,13 +43,13 @@ class _Thought:
         self.spoke = False
 
 
-class ResponsesDecoder:
+class ResponsesDecoder(StreamDecoder):
     def __init__(
         self, namespace: str = "openai", *, stored: bool = False, limits: AnswerLimits = DEFAULT_LIMITS
     ) -> None:
         self._namespace = namespace
         self._stored = stored
-        self._emit = Emitter(limits)
+        super().__init__(limits)
         self._frame = b""
         self._messages: dict[str, _Message] = {}
         self._speaking: _Message | None = None
@@ -83,10 +59,6 @@ class ResponsesDecoder:
         self._arguments: dict[str, str] = {}
         self._done: set[str] = set()
         self._refused = False
-
-    @property
-    def done(self) -> bool:
-        return self._emit.ended
 
     def feed(self, frame: bytes) -> list[ev.Event]:
         if self._emit.ended or frame == b"[DONE]":
@@ -109,29 +81,29 @@ class ResponsesDecoder:
 
     def _dispatch(self, frame: bytes) -> None:
         self._frame = frame
-        known = _EVENTS.get(KIND.decode(frame).type)
+        known = _EVENTS.get(wire.KIND.decode(frame).type)
         if known is not None:
             decoder, handle = known
             handle(self, decoder.decode(frame))
 
     # -- text ----------------------------------------------------------------------------------------------------
 
-    def _text(self, event: TextDelta) -> None:
+    def _text(self, event: wire.TextDelta) -> None:
         self._say(event.item_id, event.delta)
 
-    def _refusal(self, event: TextDelta) -> None:
+    def _refusal(self, event: wire.TextDelta) -> None:
         self._refused = True
         self._say(event.item_id, event.delta)
 
-    def _refusal_done(self, event: RefusalDone) -> None:
+    def _refusal_done(self, event: wire.RefusalDone) -> None:
         self._refused = True
         if not self._message(event.item_id).spoke:
             self._say(event.item_id, event.refusal)
 
-    def _annotation(self, event: AnnotationAdded) -> None:
+    def _annotation(self, event: wire.AnnotationAdded) -> None:
         self._message(event.item_id).annotations.append(event.annotation)
 
-    def _message_done(self, item: MessageItem) -> None:
+    def _message_done(self, item: wire.MessageItem) -> None:
         message = self._message(item.id)
         message.phase = item.phase or message.phase
         if cited := [note for part in item.content or () for note in part.annotations or ()]:
@@ -167,17 +139,17 @@ class ResponsesDecoder:
 
     # -- reasoning -----------------------------------------------------------------------------------------------
 
-    def _reasoning_added(self, item: ReasoningItem) -> None:
+    def _reasoning_added(self, item: wire.ReasoningItem) -> None:
         if item.id not in self._thoughts and item.id not in self._done:
             self._thoughts[item.id] = thought = _Thought(item.id)
             self._open_thought(thought, 0, item.encrypted_content)
 
-    def _summary_added(self, event: SummaryPart) -> None:
+    def _summary_added(self, event: wire.SummaryPart) -> None:
         thought = self._thoughts.get(event.item_id)
         if thought is not None and event.summary_index > thought.index:
             self._open_thought(thought, event.summary_index)
 
-    def _summary(self, event: SummaryDelta) -> None:
+    def _summary(self, event: wire.SummaryDelta) -> None:
         text = event.delta if isinstance(event.delta, str) else event.delta.text
         if (thought := self._thoughts.get(event.item_id)) is not None:
             self._think(thought, event.summary_index, text)
@@ -186,12 +158,12 @@ class ResponsesDecoder:
             self._bare[event.item_id] = block
             self._emit.reasoning(block, text)
 
-    def _summary_done(self, event: SummaryPart) -> None:
+    def _summary_done(self, event: wire.SummaryPart) -> None:
         # Unstored, the part stays open: the last one has to carry what only the end of the item tells.
         if self._stored and (thought := self._thoughts.get(event.item_id)) is not None:
             self._close_thought(thought, None)
 
-    def _reasoning_done(self, item: ReasoningItem) -> None:
+    def _reasoning_done(self, item: wire.ReasoningItem) -> None:
         if item.id in self._done:
             return
         self._done.add(item.id)
@@ -233,22 +205,22 @@ class ResponsesDecoder:
 
     # -- calls ---------------------------------------------------------------------------------------------------
 
-    def _call_added(self, item: CallItem) -> None:
+    def _call_added(self, item: wire.CallItem) -> None:
         if item.key not in self._calls and item.key not in self._done:
             self._calls[item.key] = self._open_call(item)
 
-    def _arguments_delta(self, event: ArgumentsDelta) -> None:
+    def _arguments_delta(self, event: wire.ArgumentsDelta) -> None:
         call = self._calls.get(event.item_id)
         if call is not None:
             self._emit.call_delta(call, event.delta)
         elif event.item_id not in self._done:
             raise self._broken("arguments for a tool call that was not started")
 
-    def _arguments_done(self, event: ArgumentsDone) -> None:
+    def _arguments_done(self, event: wire.ArgumentsDone) -> None:
         if event.arguments is not None:
             self._arguments[event.item_id] = event.arguments
 
-    def _call_done(self, item: CallItem) -> None:
+    def _call_done(self, item: wire.CallItem) -> None:
         if item.key in self._done:
             return
         call = self._calls.pop(item.key, None) or self._open_call(item)
@@ -260,7 +232,7 @@ class ResponsesDecoder:
             arguments = self._arguments.pop(item.key, None)
         self._close_call(call, arguments, cut=item.status == "incomplete")
 
-    def _open_call(self, item: CallItem) -> OpenCall:
+    def _open_call(self, item: wire.CallItem) -> OpenCall:
         id = item.call_id or item.id
         if not id or not item.name:
             raise self._broken("a tool call with a missing id or name")
@@ -285,7 +257,7 @@ class ResponsesDecoder:
         self._done.add(item_id)
         self._hush()
         id, name = self._emit.fresh(item_id), kind.removesuffix("_call")
-        given = HOSTED_TOOLS[kind](item)
+        given = wire.HOSTED_TOOLS[kind](item)
         metadata = self._native({"itemId": item_id})
         self._emit.whole_call(id, name, given if isinstance(given, dict) else {}, hosted=True, metadata=metadata)
         error = item.get("error")
@@ -294,37 +266,37 @@ class ResponsesDecoder:
 
     # -- items and the end ---------------------------------------------------------------------------------------
 
-    def _item_added(self, event: ItemEvent) -> None:
-        match KIND.decode(event.item).type:
+    def _item_added(self, event: wire.ItemEvent) -> None:
+        match wire.KIND.decode(event.item).type:
             case "function_call":
-                self._call_added(CALL_ITEM.decode(event.item))
+                self._call_added(wire.CALL_ITEM.decode(event.item))
             case "reasoning":
-                self._reasoning_added(REASONING_ITEM.decode(event.item))
+                self._reasoning_added(wire.REASONING_ITEM.decode(event.item))
             case "message":
-                item = MESSAGE_ITEM.decode(event.item)
+                item = wire.MESSAGE_ITEM.decode(event.item)
                 self._message(item.id).phase = item.phase
 
-    def _item_done(self, event: ItemEvent) -> None:
-        kind = KIND.decode(event.item).type
+    def _item_done(self, event: wire.ItemEvent) -> None:
+        kind = wire.KIND.decode(event.item).type
         match kind:
             case "function_call":
-                self._call_done(CALL_ITEM.decode(event.item))
+                self._call_done(wire.CALL_ITEM.decode(event.item))
             case "reasoning":
-                self._reasoning_done(REASONING_ITEM.decode(event.item))
+                self._reasoning_done(wire.REASONING_ITEM.decode(event.item))
             case "message":
-                self._message_done(MESSAGE_ITEM.decode(event.item))
-            case _ if kind in HOSTED_TOOLS:
-                self._hosted(kind, OBJECT.decode(event.item))
+                self._message_done(wire.MESSAGE_ITEM.decode(event.item))
+            case _ if kind in wire.HOSTED_TOOLS:
+                self._hosted(kind, wire.OBJECT.decode(event.item))
 
-    def _completed(self, event: ResponseEvent) -> None:
-        response = event.response or ResponseRecord()
+    def _completed(self, event: wire.ResponseEvent) -> None:
+        response = event.response or wire.ResponseRecord()
         self._close_blocks()
         self._close_calls(cut=False)
         self._end("content-filter" if self._refused else "stop", "completed", response)
 
-    def _incomplete(self, event: ResponseEvent) -> None:
-        response = event.response or ResponseRecord()
-        native = (response.incomplete_details or IncompleteDetails()).reason or "incomplete"
+    def _incomplete(self, event: wire.ResponseEvent) -> None:
+        response = event.response or wire.ResponseRecord()
+        native = (response.incomplete_details or wire.IncompleteDetails()).reason or "incomplete"
         self._close_blocks()
         self._close_calls(cut=True)
         reason = INCOMPLETE.get(native) or ("tool-calls" if self._emit.called else "unknown")
@@ -342,14 +314,14 @@ class ResponsesDecoder:
             self._close_call(call, self._arguments.get(key), cut=cut)
         self._calls.clear()
 
-    def _end(self, reason: str, native: str, response: ResponseRecord) -> None:
+    def _end(self, reason: str, native: str, response: wire.ResponseRecord) -> None:
         metadata = compact(
             {"finishReason": native, "responseId": response.id, "serviceTier": response.service_tier or None}
         )
         self._emit.finish(reason, self._usage(response), self._native(metadata))
 
-    def _failed(self, event: ResponseEvent) -> None:
-        response = event.response or ResponseRecord()
+    def _failed(self, event: wire.ResponseEvent) -> None:
+        response = event.response or wire.ResponseRecord()
         self._fail(response.error, "OpenAI Responses response failed", usage=self._usage(response))
 
     def _error(self, event: dict[str, Any]) -> None:
@@ -369,12 +341,12 @@ class ResponsesDecoder:
         self._close_blocks()
         self._emit.fail(text, body={"error": fields}, code=code, status=status, usage=usage)
 
-    def _usage(self, response: ResponseRecord) -> ev.Usage | None:
+    def _usage(self, response: wire.ResponseRecord) -> ev.Usage | None:
         if response.usage is None:
             return None
-        usage = msgspec.convert(response.usage, UsageRecord)
-        given = usage.input_tokens_details or InputDetails()
-        made = usage.output_tokens_details or OutputDetails()
+        usage = msgspec.convert(response.usage, wire.UsageRecord)
+        given = usage.input_tokens_details or wire.InputDetails()
+        made = usage.output_tokens_details or wire.OutputDetails()
         return ev.usage(
             input=usage.input_tokens,
             cache_read=given.cached_tokens,
@@ -397,24 +369,24 @@ def _on(kind: Any, handle: Any) -> tuple[msgspec.json.Decoder[Any], Callable[[Re
     return msgspec.json.Decoder(kind), handle
 
 
-_SUMMARY = _on(SummaryDelta, ResponsesDecoder._summary)
+_SUMMARY = _on(wire.SummaryDelta, ResponsesDecoder._summary)
 # Each with the fields it needs and no others: the rest of a frame may be of any shape.
 _EVENTS: dict[str, tuple[msgspec.json.Decoder[Any], Callable[[ResponsesDecoder, Any], None]]] = {
-    "response.output_text.delta": _on(TextDelta, ResponsesDecoder._text),
-    "response.output_text.annotation.added": _on(AnnotationAdded, ResponsesDecoder._annotation),
-    "response.refusal.delta": _on(TextDelta, ResponsesDecoder._refusal),
-    "response.refusal.done": _on(RefusalDone, ResponsesDecoder._refusal_done),
-    "response.reasoning_summary_part.added": _on(SummaryPart, ResponsesDecoder._summary_added),
-    "response.reasoning_summary_part.done": _on(SummaryPart, ResponsesDecoder._summary_done),
+    "response.output_text.delta": _on(wire.TextDelta, ResponsesDecoder._text),
+    "response.output_text.annotation.added": _on(wire.AnnotationAdded, ResponsesDecoder._annotation),
+    "response.refusal.delta": _on(wire.TextDelta, ResponsesDecoder._refusal),
+    "response.refusal.done": _on(wire.RefusalDone, ResponsesDecoder._refusal_done),
+    "response.reasoning_summary_part.added": _on(wire.SummaryPart, ResponsesDecoder._summary_added),
+    "response.reasoning_summary_part.done": _on(wire.SummaryPart, ResponsesDecoder._summary_done),
     "response.reasoning_summary_text.delta": _SUMMARY,
     "response.reasoning_summary.delta": _SUMMARY,
     "response.reasoning_text.delta": _SUMMARY,
-    "response.function_call_arguments.delta": _on(ArgumentsDelta, ResponsesDecoder._arguments_delta),
-    "response.function_call_arguments.done": _on(ArgumentsDone, ResponsesDecoder._arguments_done),
-    "response.output_item.added": _on(ItemEvent, ResponsesDecoder._item_added),
-    "response.output_item.done": _on(ItemEvent, ResponsesDecoder._item_done),
-    "response.completed": _on(ResponseEvent, ResponsesDecoder._completed),
-    "response.incomplete": _on(ResponseEvent, ResponsesDecoder._incomplete),
-    "response.failed": _on(ResponseEvent, ResponsesDecoder._failed),
+    "response.function_call_arguments.delta": _on(wire.ArgumentsDelta, ResponsesDecoder._arguments_delta),
+    "response.function_call_arguments.done": _on(wire.ArgumentsDone, ResponsesDecoder._arguments_done),
+    "response.output_item.added": _on(wire.ItemEvent, ResponsesDecoder._item_added),
+    "response.output_item.done": _on(wire.ItemEvent, ResponsesDecoder._item_done),
+    "response.completed": _on(wire.ResponseEvent, ResponsesDecoder._completed),
+    "response.incomplete": _on(wire.ResponseEvent, ResponsesDecoder._incomplete),
+    "response.failed": _on(wire.ResponseEvent, ResponsesDecoder._failed),
     "error": _on(dict[str, Any], ResponsesDecoder._error),
 }
