@@ -124,7 +124,7 @@ def test_whatever_is_stored_of_an_answer_counts() -> None:
     hosted = ToolResult(type="json", value={"found": "x" * 200})
 
     def result(emit: Emitter) -> None:
-        emit.whole_call("c", "f", {}, hosted=True)
+        emit.add_call("c", "f", {}, hosted=True)
         emit.hosted_result("c", "f", hosted)
 
     for use in (
@@ -132,7 +132,7 @@ def test_whatever_is_stored_of_an_answer_counts() -> None:
         lambda emit: emit.open_text("t", large),
         lambda emit: emit.open_reasoning("r", large),
         lambda emit: emit.open_call("c", "f" * 200),
-        lambda emit: emit.whole_call("c", "f", {}, metadata=large),
+        lambda emit: emit.add_call("c", "f", {}, metadata=large),
         lambda emit: emit.finish("stop", None, large),
         result,
     ):

@@ -1,5 +1,5 @@
-"""Keeps the order of canonical events, so that a decoder cannot get it wrong: blocks open and close once. Counts what
-they hold against the limits of an answer."""
+"""Emits canonical events in the required order: every block opens and closes once. Counts their content against the
+limits of an answer."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Emitter:
         self._reasonings: dict[str, int] = {}
         """Open blocks, with how many bytes each may still grow by."""
         self._calls: dict[str, OpenCall] = {}
-        self._doubtful: list[OpenCall] = []
+        self._undecided: list[OpenCall] = []
         self._awaited: set[str] = set()
         """Hosted calls without a result."""
         self._used: set[str] = set()
@@ -61,11 +61,11 @@ class Emitter:
 
     # -- blocks --------------------------------------------------------------------------------------------------
 
-    def fresh(self, id: str) -> str:
-        """`id`, or a variant of it when a closed block already had that name."""
+    def unused_id(self, id: str) -> str:
+        """`id`, or a variant of it if an earlier block has this id."""
         if id not in self._used:
             return id
-        # Counted on from the last one: looking from the first each time would be quadratic in what a provider repeats.
+        # Continues at the last variant: starting at the first each time would be quadratic.
         count = self._variants.get(id, 1)
         while f"{id}~{count}" in self._used:
             count += 1
@@ -134,8 +134,8 @@ class Emitter:
     # -- calls ---------------------------------------------------------------------------------------------------
 
     def open_call(self, id: str, name: str, *, hosted: bool = False) -> OpenCall:
-        """Under its id, or a variant of it when another call of the turn has that."""
-        call = OpenCall(self.fresh(id), name, hosted=hosted)
+        """Begin a call under its id, or under a variant if another call of the turn has this id."""
+        call = OpenCall(self.unused_id(id), name, hosted=hosted)
         self._begin(call.id, name)
         self._calls[call.id] = call
         self._out.append(ev.ToolInputStart(call.id, name))
@@ -154,17 +154,17 @@ class Emitter:
             call.pieces.append(text)
             self._out.append(ev.ToolInputDelta(call.id, call.name, text))
 
-    def stop_call(self, call: OpenCall) -> None:
-        """No more arguments will come, which also follows when the output limit cuts them. Those that make no call wait
-        for what comes next: only another block, or the reason of the stop, tells whether the model wrote them so."""
+    def end_arguments(self, call: OpenCall) -> None:
+        """The provider ended the arguments, which also happens when the output limit cuts them. If they are not a JSON
+        object, the call stays undecided until the next block or the finish reason shows whether they were cut."""
         if _is_object("".join(call.pieces)):
             self.close_call(call)
         else:
-            self._doubtful.append(call)
+            self._undecided.append(call)
 
-    def close_whole_call(self, call: OpenCall) -> None:
-        """Another call begins. If the arguments so far are a whole object, the call is made now; otherwise it stays
-        open, since some vendors send the arguments of several calls in turn."""
+    def close_if_complete(self, call: OpenCall) -> None:
+        """Another call begins. If the arguments so far are a JSON object, the call is emitted; otherwise it stays open,
+        because some vendors interleave the arguments of several calls."""
         if call.id in self._calls and _is_object("".join(call.pieces)):
             self.close_call(call)
 
@@ -172,8 +172,8 @@ class Emitter:
         return call.id in self._calls
 
     def close_call(self, call: OpenCall, *, arguments: str | None = None, cut: bool = False) -> None:
-        """The arguments are complete. `arguments`, when given, counts instead of the deltas; `cut` says that the output
-        limit ended them, in which case what is no whole object is dropped."""
+        """Emit a call with its complete arguments. `arguments` replaces the deltas. With `cut`, the output limit ended
+        them: arguments that are not a JSON object are dropped."""
         if call.id not in self._calls:
             return
         raw = "".join(call.pieces) if arguments is None else arguments
@@ -182,7 +182,7 @@ class Emitter:
         self._count(call.metadata)
         self.drop_call(call)
         if cut and not raw.strip():
-            return  # cut before the first argument, which is not a call without any
+            return  # cut before the first argument; not a call without arguments
         try:
             given = _OBJECT.decode(raw) if raw.strip() else {}
             invalid = None
@@ -207,28 +207,28 @@ class Emitter:
         )
 
     def close_calls(self, *, cut: bool) -> None:
-        """All that are still open, in the order in which they began."""
-        self._doubtful.clear()
+        """Close all open calls in the order in which they began."""
+        self._undecided.clear()
         for call in list(self._calls.values()):
             self.close_call(call, cut=cut)
 
     def drop_call(self, call: OpenCall) -> None:
-        """The input ends; by itself that is no call."""
+        """End the input of a call without emitting the call."""
         if self._calls.pop(call.id, None) is not None:
             self._out.append(ev.ToolInputEnd(call.id, call.name))
 
-    def whole_call(
+    def add_call(
         self, id: str, name: str, given: Any, *, hosted: bool = False, metadata: ProviderMetadata | None = None
     ) -> None:
-        """A call that arrived in one piece has the same shape as one that did not."""
+        """Emit all events of a call that arrived in one piece."""
         call = self.open_call(id, name, hosted=hosted)
         call.metadata = metadata
         self.call_delta(call, given if isinstance(given, str) else encode(given).decode())
         self.close_call(call)
 
     def hosted_result(self, id: str, name: str, result: ToolResult, metadata: ProviderMetadata | None = None) -> None:
-        """Of a hosted call that waits for one; any other is nobody's and is left out."""
-        self._close_doubtful()
+        """Emit the result of a hosted call. A result without such a call is ignored."""
+        self._close_undecided()
         if id in self._awaited:
             self._awaited.discard(id)
             self._count((result, metadata))
@@ -237,7 +237,7 @@ class Emitter:
     # -- the end -------------------------------------------------------------------------------------------------
 
     def finish(self, reason: str, usage: ev.Usage | None, metadata: ProviderMetadata | None = None) -> None:
-        """Once; a provider that repeats its last chunk changes nothing."""
+        """End the turn. Later calls change nothing, since some providers repeat their last chunk."""
         if self.ended:
             return
         self._start()
@@ -260,7 +260,7 @@ class Emitter:
         usage: ev.Usage | None = None,
         retryable: bool | None = None,
     ) -> None:
-        """The provider says that it failed. Nothing follows. `status` is the HTTP one, where it names one."""
+        """End the turn with an error that the provider reported. `status` is an HTTP status that it names."""
         if self.ended:
             return
         self.close_all()
@@ -288,10 +288,10 @@ class Emitter:
         self._count((id, beside))
         self._used.add(id)
         self._start()
-        self._close_doubtful()
+        self._close_undecided()
 
     def _count(self, value: object) -> None:
-        """Count what is stored beside texts and arguments: ids, names, metadata, results of hosted calls."""
+        """Count other stored values: ids, names, metadata, results of hosted calls."""
         if value is None:
             return
         size = len(encode(value))
@@ -314,15 +314,15 @@ class Emitter:
             raise AnswerTooLarge("the answer", self._limits.turn_bytes, "turn_bytes", self.take())
         raise AnswerTooLarge(what, getattr(self._limits, setting), setting, self.take())
 
-    def _close_doubtful(self) -> None:
-        """Something else began, so the limit did not cut them."""
-        if self._doubtful:
-            calls, self._doubtful = self._doubtful, []
+    def _close_undecided(self) -> None:
+        """Another block began, so these calls were not cut by the output limit."""
+        if self._undecided:
+            calls, self._undecided = self._undecided, []
             for call in calls:
                 self.close_call(call)
 
     def _drop_calls(self) -> None:
-        """The turn ended inside their arguments."""
+        """End calls whose arguments are incomplete."""
         for call in list(self._calls.values()):
             self.drop_call(call)
 

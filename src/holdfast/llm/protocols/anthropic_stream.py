@@ -1,4 +1,4 @@
-"""Anthropic Messages as they stream: content blocks by index, each with a start, deltas and a stop."""
+"""Decodes Anthropic Messages streams: content blocks by index, each with a start, deltas and a stop."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class MessagesDecoder(StreamDecoder):
                 self._blocks[index] = None
 
     def _call(self, kind: str, block: dict[str, Any]) -> OpenCall:
-        """`tool_use` is for us; every other kind the provider executes itself."""
+        """`tool_use` is a local call; the provider executes every other kind."""
         id, hosted = _string(block["id"]), kind != "tool_use"
         call = self._emit.open_call(id, _string(block["name"]), hosted=hosted)
         if hosted:
@@ -149,7 +149,7 @@ class MessagesDecoder(StreamDecoder):
             case _Thinking() as thinking:
                 self._emit.close_reasoning(thinking.id, thinking.metadata)
             case OpenCall() as call:
-                self._emit.stop_call(call)
+                self._emit.end_arguments(call)
             case _:
                 pass
 
@@ -203,7 +203,7 @@ class MessagesDecoder(StreamDecoder):
 
 
 def _string(value: Any) -> str:
-    """Absent is empty."""
+    """The text, empty if absent. Raises TypeError."""
     if value is not None and not isinstance(value, str):
         raise TypeError(f"{type(value).__name__} where text belongs")
     return value or ""

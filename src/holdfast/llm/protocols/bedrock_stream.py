@@ -1,4 +1,4 @@
-"""Converse as it streams: content blocks by index, of which only tools announce themselves; usage follows the stop."""
+"""Decodes Converse streams: content blocks by index; only tool blocks have a start; usage follows the stop."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class _Thinking:
 
 
 class _Result:
-    """What a tool of the provider's own gave."""
+    """The result of a tool that the provider executes."""
 
     def __init__(self, call: OpenCall, status: str | None) -> None:
         self.call = call
@@ -162,12 +162,12 @@ class ConverseDecoder(StreamDecoder):
             except msgspec.ValidationError as error:
                 raise invalid_output(f"Bedrock sent an event that cannot be read ({error})", head.payload) from error
             if self._reason is not None and self._counted:
-                return self.finish()  # nothing follows stop and usage, whenever the connection closes
+                return self.finish()  # nothing follows stop and usage, even if the connection stays open
         return self._emit.take()
 
     def finish(self) -> list[ev.Event]:
-        """Usage follows the stop; where there is none, the end waits for the end of the stream. Usage without a stop
-        counts as one."""
+        """Usage follows the stop; without usage, the turn finishes at the end of the stream. Usage without a stop
+        counts as a stop."""
         if self._emit.ended:
             return []
         if self._reason is None and not self._counted:
@@ -201,9 +201,9 @@ class ConverseDecoder(StreamDecoder):
                 pass
 
     def _block_start(self, index: int, begun: _Begun) -> None:
-        """Only tools announce themselves; text and reasoning begin with their first delta."""
+        """Only tool blocks have a start; text and reasoning begin with their first delta."""
         if begun.tool_use is not None:
-            self._make_way(index)
+            self._close_before(index)
             given = begun.tool_use
             if given.tool_use_id in self._called:
                 raise invalid_output(f"Bedrock began the tool call {given.tool_use_id} twice")
@@ -213,7 +213,7 @@ class ConverseDecoder(StreamDecoder):
             if hosted:
                 self._hosted[given.tool_use_id] = begun_call
         elif begun.tool_result is not None:
-            self._make_way(index)
+            self._close_before(index)
             if (call := self._hosted.pop(begun.tool_result.tool_use_id, None)) is not None:
                 self._blocks[index] = _Result(call, begun.tool_result.status)
 
@@ -237,8 +237,8 @@ class ConverseDecoder(StreamDecoder):
     def _text(self, index: int) -> _Text:
         block = self._blocks.get(index)
         if not isinstance(block, _Text):
-            self._make_way(index)
-            block = self._blocks[index] = _Text(self._emit.fresh(f"text-{index}"))
+            self._close_before(index)
+            block = self._blocks[index] = _Text(self._emit.unused_id(f"text-{index}"))
             self._emit.open_text(block.id)
         return block
 
@@ -247,15 +247,15 @@ class ConverseDecoder(StreamDecoder):
             return
         block = self._blocks.get(index)
         if not isinstance(block, _Thinking):
-            self._make_way(index)
-            block = self._blocks[index] = _Thinking(self._emit.fresh(f"reasoning-{index}"))
+            self._close_before(index)
+            block = self._blocks[index] = _Thinking(self._emit.unused_id(f"reasoning-{index}"))
             self._emit.open_reasoning(block.id)
         self._emit.reasoning(block.id, given.text or "")
         block.signature += [given.signature] if given.signature else []
         block.redacted += [given.redacted_content] if given.redacted_content else []
 
-    def _make_way(self, index: int) -> None:
-        """A block begins: the one in its place ends, and so do texts elsewhere."""
+    def _close_before(self, index: int) -> None:
+        """Before a block begins, close the block at its index and all texts."""
         for other, block in list(self._blocks.items()):
             if other == index or isinstance(block, _Text):
                 self._block_stop(other)
@@ -267,7 +267,7 @@ class ConverseDecoder(StreamDecoder):
             case _Thinking() as thinking:
                 self._emit.close_reasoning(thinking.id, thinking.metadata)
             case OpenCall() as call:
-                self._emit.stop_call(call)
+                self._emit.end_arguments(call)
             case _Result() as result:
                 self._hosted_result(result)
             case _:
@@ -292,7 +292,7 @@ class ConverseDecoder(StreamDecoder):
             self._usage = latest_usage(self._usage, _usage(raw))
 
     def _fail(self, frame: _Frame) -> None:
-        """An exception carries JSON, an error only its message."""
+        """The payload of an exception is JSON, that of an error is plain text."""
         try:
             body = _OBJECT.decode(frame.payload)
         except (msgspec.DecodeError, RecursionError):
@@ -306,7 +306,7 @@ class ConverseDecoder(StreamDecoder):
 
 
 def _usage(raw: dict[str, Any]) -> ev.Usage:
-    """`inputTokens` leaves cached tokens out, except where the total says that it does not."""
+    """`inputTokens` excludes cached tokens, unless the total shows that it includes them."""
     seen = msgspec.convert(raw, _Usage)
     given, cached = seen.input_tokens, (seen.cache_read_input_tokens or 0) + (seen.cache_write_input_tokens or 0)
     inclusive = (
@@ -325,7 +325,7 @@ def _usage(raw: dict[str, Any]) -> ev.Usage:
 
 
 def _joined(pieces: list[str]) -> str | None:
-    """Base64 that came in several pieces, each padded for itself, as one."""
+    """Joins pieces of base64 that are padded separately."""
     if len(pieces) < 2:
         return pieces[0] if pieces else None
     try:

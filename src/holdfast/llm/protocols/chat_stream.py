@@ -1,4 +1,4 @@
-"""Chat chunks as they stream, with what vendors make of them: one choice, its text, reasoning and calls by index."""
+"""Decodes Chat streams of OpenAI and compatible vendors: one choice with text, reasoning and calls by index."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class ChatDecoder(StreamDecoder):
         self._details: list[Any] = []
         self._calls: dict[int, OpenCall] = {}
         self._ids: dict[int, str] = {}
-        """What the vendor calls the call at an index."""
+        """The vendor's id of the call at an index."""
         self._newest: OpenCall | None = None
         self._made = 0
         self._reason: str | None = None
@@ -79,7 +79,7 @@ class ChatDecoder(StreamDecoder):
         if self._emit.ended:
             return []
         if frame == b"[DONE]":
-            return self.finish()  # whenever the vendor closes the connection
+            return self.finish()  # the vendor may keep the connection open
         chunk = read_frame(_CHUNK, "Chat", frame)
         if chunk.error is not None:
             self._fail(chunk.error)
@@ -113,13 +113,13 @@ class ChatDecoder(StreamDecoder):
         if delta.reasoning_details:
             self._details += delta.reasoning_details
         if thought := delta.reasoning_content or delta.reasoning:
-            self._reasoning = self._reasoning or emit.fresh("reasoning-0")
+            self._reasoning = self._reasoning or emit.unused_id("reasoning-0")
             emit.reasoning(self._reasoning, thought)
         if text := delta.content or delta.refusal:
             self._refused = self._refused or not delta.content
             if self._reasoning or self._details:
                 self._close_reasoning()
-            self._text = self._text or emit.fresh("text-0")
+            self._text = self._text or emit.unused_id("text-0")
             emit.text(self._text, text)
         if delta.tool_calls:
             for position, call in enumerate(delta.tool_calls):
@@ -129,7 +129,7 @@ class ChatDecoder(StreamDecoder):
         index = given.index if given.index is not None else position
         function = given.function or _Function()
         call = self._calls.get(index)
-        # Some vendors count every call as the first: another id with a name is another call.
+        # Some vendors give every call index 0: another id with a name is another call.
         if call is not None and function.name and given.id and self._ids[index] not in ("", given.id):
             self._emit.close_call(call)
             call = None
@@ -138,7 +138,7 @@ class ChatDecoder(StreamDecoder):
                 raise invalid_output("Chat began a tool call with a missing id or name")
             self._close_blocks()
             if self._newest is not None:
-                self._emit.close_whole_call(self._newest)
+                self._emit.close_if_complete(self._newest)
             self._made += 1
             call = self._emit.open_call(given.id or f"call_{self._made}", function.name)
             self._calls[index] = self._newest = call
@@ -164,7 +164,7 @@ class ChatDecoder(StreamDecoder):
     def _close_reasoning(self) -> None:
         if self._reasoning or self._details:
             details = {self._namespace: {"reasoningDetails": join_details(self._details)}} if self._details else None
-            block = self._reasoning or self._emit.fresh("reasoning-0")
+            block = self._reasoning or self._emit.unused_id("reasoning-0")
             self._emit.open_reasoning(block)  # details may come without any text
             self._emit.close_reasoning(block, details)
             self._reasoning, self._details = "", []

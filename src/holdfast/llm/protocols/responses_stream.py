@@ -1,4 +1,4 @@
-"""Responses as they stream: items, their parts and their deltas, each event named by its type."""
+"""Decodes Responses streams: items, their parts and deltas; each event has a type."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ INCOMPLETE = {"max_output_tokens": "length", "content_filter": "content-filter"}
 
 
 class _Message:
-    """What is known of a message item. `block` is the text block that is open for it."""
+    """State of a message item. `block` is its open text block."""
 
     def __init__(self) -> None:
         self.block: str | None = None
-        self.spoke = False
+        self.has_text = False
         self.phase: str | None = None
         self.annotations: list[Any] = []
 
 
-class _Thought:
-    """A reasoning item. Each of its summary parts is a block; `block` is the one that is open."""
+class _Reasoning:
+    """State of a reasoning item. Each summary part is a block; `block` is the open one."""
 
     def __init__(self, id: str) -> None:
         self.id = id
         self.index = 0
         self.block: str | None = None
-        self.spoke = False
+        self.has_text = False
 
 
 class ResponsesDecoder(StreamDecoder):
@@ -52,9 +52,9 @@ class ResponsesDecoder(StreamDecoder):
         super().__init__(limits)
         self._frame = b""
         self._messages: dict[str, _Message] = {}
-        self._speaking: _Message | None = None
-        self._thoughts: dict[str, _Thought] = {}
-        self._bare: dict[str, str] = {}
+        self._open_message: _Message | None = None
+        self._reasonings: dict[str, _Reasoning] = {}
+        self._unannounced: dict[str, str] = {}
         self._calls: dict[str, OpenCall] = {}
         self._arguments: dict[str, str] = {}
         self._done: set[str] = set()
@@ -71,7 +71,7 @@ class ResponsesDecoder(StreamDecoder):
                     raise
                 self._dispatch(repaired(frame).encode())
         except (msgspec.DecodeError, RecursionError) as error:
-            raise self._broken(f"an event that cannot be read ({error})") from error
+            raise self._invalid(f"an event that cannot be read ({error})") from error
         return self._emit.take()
 
     def finish(self) -> list[ev.Event]:
@@ -89,16 +89,16 @@ class ResponsesDecoder(StreamDecoder):
     # -- text ----------------------------------------------------------------------------------------------------
 
     def _text(self, event: wire.TextDelta) -> None:
-        self._say(event.item_id, event.delta)
+        self._add_text(event.item_id, event.delta)
 
     def _refusal(self, event: wire.TextDelta) -> None:
         self._refused = True
-        self._say(event.item_id, event.delta)
+        self._add_text(event.item_id, event.delta)
 
     def _refusal_done(self, event: wire.RefusalDone) -> None:
         self._refused = True
-        if not self._message(event.item_id).spoke:
-            self._say(event.item_id, event.refusal)
+        if not self._message(event.item_id).has_text:
+            self._add_text(event.item_id, event.refusal)
 
     def _annotation(self, event: wire.AnnotationAdded) -> None:
         self._message(event.item_id).annotations.append(event.annotation)
@@ -108,27 +108,27 @@ class ResponsesDecoder(StreamDecoder):
         message.phase = item.phase or message.phase
         if cited := [note for part in item.content or () for note in part.annotations or ()]:
             message.annotations = cited
-        if not message.spoke:
+        if not message.has_text:
             for part in item.content or ():
                 self._refused = self._refused or bool(part.refusal)
-                self._say(item.id, part.text or part.refusal or "")
-        if message is self._speaking:
-            self._hush()
+                self._add_text(item.id, part.text or part.refusal or "")
+        if message is self._open_message:
+            self._close_text()
 
-    def _say(self, item_id: str, text: str) -> None:
+    def _add_text(self, item_id: str, text: str) -> None:
         if not text:
             return
         message = self._message(item_id)
         if message.block is None:
-            self._hush()
-            message.block = self._emit.fresh(item_id)
-            self._speaking = message
-        message.spoke = True
+            self._close_text()
+            message.block = self._emit.unused_id(item_id)
+            self._open_message = message
+        message.has_text = True
         self._emit.text(message.block, text)
 
-    def _hush(self) -> None:
-        """Close the open text: its item ended, or something else begins."""
-        message, self._speaking = self._speaking, None
+    def _close_text(self) -> None:
+        """Close the open text, because its item ended or another block begins."""
+        message, self._open_message = self._open_message, None
         if message is not None and message.block is not None:
             known = compact({"phase": message.phase, "annotations": message.annotations or None})
             self._emit.close_text(message.block, self._native(known) if known else None)
@@ -140,67 +140,67 @@ class ResponsesDecoder(StreamDecoder):
     # -- reasoning -----------------------------------------------------------------------------------------------
 
     def _reasoning_added(self, item: wire.ReasoningItem) -> None:
-        if item.id not in self._thoughts and item.id not in self._done:
-            self._thoughts[item.id] = thought = _Thought(item.id)
-            self._open_thought(thought, 0, item.encrypted_content)
+        if item.id not in self._reasonings and item.id not in self._done:
+            self._reasonings[item.id] = reasoning = _Reasoning(item.id)
+            self._open_reasoning(reasoning, 0, item.encrypted_content)
 
     def _summary_added(self, event: wire.SummaryPart) -> None:
-        thought = self._thoughts.get(event.item_id)
-        if thought is not None and event.summary_index > thought.index:
-            self._open_thought(thought, event.summary_index)
+        reasoning = self._reasonings.get(event.item_id)
+        if reasoning is not None and event.summary_index > reasoning.index:
+            self._open_reasoning(reasoning, event.summary_index)
 
     def _summary(self, event: wire.SummaryDelta) -> None:
         text = event.delta if isinstance(event.delta, str) else event.delta.text
-        if (thought := self._thoughts.get(event.item_id)) is not None:
-            self._think(thought, event.summary_index, text)
+        if (reasoning := self._reasonings.get(event.item_id)) is not None:
+            self._add_reasoning(reasoning, event.summary_index, text)
         elif text and event.item_id not in self._done:
-            block = self._bare.get(event.item_id) or self._emit.fresh(event.item_id)
-            self._bare[event.item_id] = block
+            block = self._unannounced.get(event.item_id) or self._emit.unused_id(event.item_id)
+            self._unannounced[event.item_id] = block
             self._emit.reasoning(block, text)
 
     def _summary_done(self, event: wire.SummaryPart) -> None:
-        # Unstored, the part stays open: the last one has to carry what only the end of the item tells.
-        if self._stored and (thought := self._thoughts.get(event.item_id)) is not None:
-            self._close_thought(thought, None)
+        # Without storage the part stays open: the last part carries the encrypted content, which comes at the end.
+        if self._stored and (reasoning := self._reasonings.get(event.item_id)) is not None:
+            self._close_reasoning(reasoning, None)
 
     def _reasoning_done(self, item: wire.ReasoningItem) -> None:
         if item.id in self._done:
             return
         self._done.add(item.id)
-        if (bare := self._bare.pop(item.id, None)) is not None:
-            self._emit.close_reasoning(bare, self._thought_metadata(item.id, item.encrypted_content))
+        if (bare := self._unannounced.pop(item.id, None)) is not None:
+            self._emit.close_reasoning(bare, self._reasoning_metadata(item.id, item.encrypted_content))
             return
-        thought = self._thoughts.pop(item.id, None)
-        if thought is None:
-            thought = _Thought(item.id)
-            self._open_thought(thought, 0, item.encrypted_content)
-        if not thought.spoke:
+        reasoning = self._reasonings.pop(item.id, None)
+        if reasoning is None:
+            reasoning = _Reasoning(item.id)
+            self._open_reasoning(reasoning, 0, item.encrypted_content)
+        if not reasoning.has_text:
             for index, part in enumerate(item.summary or ()):
-                self._think(thought, index, part.text)
-        self._close_thought(thought, item.encrypted_content)
+                self._add_reasoning(reasoning, index, part.text)
+        self._close_reasoning(reasoning, item.encrypted_content)
 
-    def _think(self, thought: _Thought, index: int | None, text: str) -> None:
+    def _add_reasoning(self, reasoning: _Reasoning, index: int | None, text: str) -> None:
         if not text:
             return
-        index = thought.index if index is None else index
-        if thought.block is None or index != thought.index:
-            self._open_thought(thought, index)
-        thought.spoke = True
-        assert thought.block is not None
-        self._emit.reasoning(thought.block, text)
+        index = reasoning.index if index is None else index
+        if reasoning.block is None or index != reasoning.index:
+            self._open_reasoning(reasoning, index)
+        reasoning.has_text = True
+        assert reasoning.block is not None
+        self._emit.reasoning(reasoning.block, text)
 
-    def _open_thought(self, thought: _Thought, index: int, encrypted: str | None = None) -> None:
-        self._close_thought(thought, None)
-        thought.index = index
-        thought.block = self._emit.fresh(f"{thought.id}:{index}")
-        self._emit.open_reasoning(thought.block, self._thought_metadata(thought.id, encrypted))
+    def _open_reasoning(self, reasoning: _Reasoning, index: int, encrypted: str | None = None) -> None:
+        self._close_reasoning(reasoning, None)
+        reasoning.index = index
+        reasoning.block = self._emit.unused_id(f"{reasoning.id}:{index}")
+        self._emit.open_reasoning(reasoning.block, self._reasoning_metadata(reasoning.id, encrypted))
 
-    def _close_thought(self, thought: _Thought, encrypted: str | None) -> None:
-        if thought.block is not None:
-            self._emit.close_reasoning(thought.block, self._thought_metadata(thought.id, encrypted))
-            thought.block = None
+    def _close_reasoning(self, reasoning: _Reasoning, encrypted: str | None) -> None:
+        if reasoning.block is not None:
+            self._emit.close_reasoning(reasoning.block, self._reasoning_metadata(reasoning.id, encrypted))
+            reasoning.block = None
 
-    def _thought_metadata(self, id: str, encrypted: str | None) -> ProviderMetadata:
+    def _reasoning_metadata(self, id: str, encrypted: str | None) -> ProviderMetadata:
         return self._native({"itemId": id, "reasoningEncryptedContent": encrypted})
 
     # -- calls ---------------------------------------------------------------------------------------------------
@@ -214,7 +214,7 @@ class ResponsesDecoder(StreamDecoder):
         if call is not None:
             self._emit.call_delta(call, event.delta)
         elif event.item_id not in self._done:
-            raise self._broken("arguments for a tool call that was not started")
+            raise self._invalid("arguments for a tool call that was not started")
 
     def _arguments_done(self, event: wire.ArgumentsDone) -> None:
         if event.arguments is not None:
@@ -235,14 +235,14 @@ class ResponsesDecoder(StreamDecoder):
     def _open_call(self, item: wire.CallItem) -> OpenCall:
         id = item.call_id or item.id
         if not id or not item.name:
-            raise self._broken("a tool call with a missing id or name")
-        self._hush()
+            raise self._invalid("a tool call with a missing id or name")
+        self._close_text()
         call = self._emit.open_call(id, item.name)
         call.metadata = self._native({"itemId": item.id}) if item.id else None
         return call
 
     def _close_call(self, call: OpenCall, arguments: str | None, *, cut: bool) -> None:
-        """What the end says of the arguments counts; what the deltas left out of it is made up for."""
+        """`arguments` replaces the deltas; a missing rest is emitted as one more delta."""
         heard = "".join(call.pieces)
         if arguments is not None and arguments.startswith(heard):
             self._emit.call_delta(call, arguments[len(heard) :])
@@ -251,15 +251,15 @@ class ResponsesDecoder(StreamDecoder):
     def _hosted(self, kind: str, item: dict[str, Any]) -> None:
         item_id = item.get("id")
         if not isinstance(item_id, str):
-            raise self._broken("a hosted tool call without an id")
+            raise self._invalid("a hosted tool call without an id")
         if item_id in self._done:
             return
         self._done.add(item_id)
-        self._hush()
-        id, name = self._emit.fresh(item_id), kind.removesuffix("_call")
+        self._close_text()
+        id, name = self._emit.unused_id(item_id), kind.removesuffix("_call")
         given = wire.HOSTED_TOOLS[kind](item)
         metadata = self._native({"itemId": item_id})
-        self._emit.whole_call(id, name, given if isinstance(given, dict) else {}, hosted=True, metadata=metadata)
+        self._emit.add_call(id, name, given if isinstance(given, dict) else {}, hosted=True, metadata=metadata)
         error = item.get("error")
         result = ToolResult(type="json", value=item) if error is None else ToolResult(type="error", value=error)
         self._emit.hosted_result(id, name, result, metadata)
@@ -303,11 +303,11 @@ class ResponsesDecoder(StreamDecoder):
         self._end(reason, native, response)
 
     def _close_blocks(self) -> None:
-        # An item that never ended has no final encrypted content: what came with its beginning is not it.
-        for thought in self._thoughts.values():
-            self._close_thought(thought, None)
+        # An unfinished item has no final encrypted content; that of its start is not valid.
+        for reasoning in self._reasonings.values():
+            self._close_reasoning(reasoning, None)
         self._emit.close_reasonings()
-        self._hush()
+        self._close_text()
 
     def _close_calls(self, *, cut: bool) -> None:
         for key, call in self._calls.items():
@@ -361,7 +361,7 @@ class ResponsesDecoder(StreamDecoder):
     def _native(self, fields: dict[str, Any]) -> ProviderMetadata:
         return {self._namespace: fields}
 
-    def _broken(self, what: str) -> LLMError:
+    def _invalid(self, what: str) -> LLMError:
         return invalid_output(f"OpenAI Responses sent {what}", self._frame)
 
 
@@ -370,7 +370,7 @@ def _on(kind: Any, handle: Any) -> tuple[msgspec.json.Decoder[Any], Callable[[Re
 
 
 _SUMMARY = _on(wire.SummaryDelta, ResponsesDecoder._summary)
-# Each with the fields it needs and no others: the rest of a frame may be of any shape.
+# Each event is decoded with the fields that are needed; other fields may have any shape.
 _EVENTS: dict[str, tuple[msgspec.json.Decoder[Any], Callable[[ResponsesDecoder, Any], None]]] = {
     "response.output_text.delta": _on(wire.TextDelta, ResponsesDecoder._text),
     "response.output_text.annotation.added": _on(wire.AnnotationAdded, ResponsesDecoder._annotation),

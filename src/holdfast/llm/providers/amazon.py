@@ -1,4 +1,4 @@
-"""Amazon Bedrock, by API key or by signature, and what its model families differ in."""
+"""Amazon Bedrock, with an API key or a signature, and the differences between its model families."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def bedrock_route(
     headers: Mapping[str, str] | None = None,
     timeouts: Timeouts | None = None,
 ) -> Route:
-    """`key` first, then `source`, then what `environment` says. The region is the one given, else the credentials'."""
+    """The credential is `key`, then `source`, then the environment's. The region defaults to that of the credential."""
     environment = environment or {}
     source = source or default_source(environment)
     region = region or source.region or DEFAULT_REGION
@@ -49,7 +49,7 @@ def bedrock_route(
 
 
 def bedrock_capabilities(model_id: str) -> Capabilities:
-    """What a model's id says. An unknown one gets no cache points: where they are not taken they are refused."""
+    """Capabilities by model id. An unknown model gets no cache points, because they may be refused."""
     if "anthropic.claude" in model_id:
         adaptive = _ADAPTIVE.search(model_id) is not None
         return Capabilities(

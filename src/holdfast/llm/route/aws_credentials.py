@@ -42,7 +42,7 @@ class EnvironmentCredentials(Frozen):
 
 
 class ProfileCredentials(Frozen):
-    """A profile of the shared files, its keys or the role that it assumes with those of another profile."""
+    """A profile of the shared files: its keys, or a role that it assumes with the keys of another profile."""
 
     environment: Mapping[str, str]
     fetch: Fetch
@@ -54,7 +54,7 @@ class ProfileCredentials(Frozen):
         try:
             return self._profile(self._name).get("region")
         except LLMError:
-            return None  # said again, and aloud, when the keys are loaded
+            return None  # reported when the keys are loaded
 
     async def load(self) -> Credentials | None:
         name = self._name
@@ -88,7 +88,7 @@ class ProfileCredentials(Frozen):
         return await _sts(self.fetch, region, query, (keys, self.now()))
 
     def _profile(self, name: str) -> dict[str, str]:
-        """What both files say about it; keys come from the credentials file first."""
+        """The profile from both files; the credentials file wins."""
         config = _ini(self._file("AWS_CONFIG_FILE", "config"))
         keys = _ini(self._file("AWS_SHARED_CREDENTIALS_FILE", "credentials"))
         section = "default" if name == "default" else f"profile {name}"
@@ -102,7 +102,7 @@ class ProfileCredentials(Frozen):
 
 
 class WebIdentityCredentials(Frozen):
-    """A role for whoever holds a token, which is a file that others keep fresh."""
+    """A role for the holder of a token. The token is a file that another process renews."""
 
     environment: Mapping[str, str]
     fetch: Fetch
@@ -126,7 +126,7 @@ class WebIdentityCredentials(Frozen):
 
 
 class ContainerCredentials(Frozen):
-    """The endpoint that ECS and EKS put beside a container."""
+    """The credentials endpoint of ECS and EKS containers."""
 
     environment: Mapping[str, str]
     fetch: Fetch
@@ -169,7 +169,7 @@ class FirstOf(Frozen):
 
 
 def default_source(environment: Mapping[str, str], fetch: Fetch | None = None) -> FirstOf:
-    """Where AWS's own tools look, in their order."""
+    """The sources of AWS's own tools, in their order."""
     fetch = fetch or fetch_url
     return FirstOf(
         (
@@ -182,7 +182,7 @@ def default_source(environment: Mapping[str, str], fetch: Fetch | None = None) -
 
 
 async def fetch_url(url: str, headers: Mapping[str, str]) -> bytes:
-    """GET without a proxy and without redirects: these endpoints are local, or AWS's own."""
+    """GET without a proxy and without redirects: the endpoints are local or belong to AWS."""
     from holdfast.http.client import HttpClient
     from holdfast.http.errors import MalformedResponse
     from holdfast.http.request import Request
@@ -216,7 +216,7 @@ class _ContainerAnswer(msgspec.Struct):
 async def _sts(
     fetch: Fetch, region: str, query: Mapping[str, str | None], signer: tuple[Credentials, float] | None = None
 ) -> Credentials:
-    """Temporary credentials for a role; signed with others unless a token vouches for the caller."""
+    """Temporary credentials for a role. The request is signed by `signer`, or carries a token."""
     import xml.etree.ElementTree as ElementTree
 
     url = f"https://sts.{region}.{suffix(region)}/?{urlencode({name: value for name, value in query.items() if value})}"
@@ -251,7 +251,7 @@ async def _fetched(fetch: Fetch, url: str, headers: Mapping[str, str]) -> bytes:
     try:
         return await fetch(url, headers)
     except OSError as error:
-        # Not the URL itself: a token may be part of it.
+        # Not the URL: it may hold a token.
         host = urlsplit(url).hostname
         raise LLMError(
             "Transport", f"could not get AWS credentials from {host}: {error}", kind="connect", retryable=True

@@ -57,7 +57,7 @@ class NetworkTransport:
             raise _timeout("connect", timeouts.connect, text) from error
         except ResponseTimeout as error:
             raise _timeout("first-byte", timeouts.first_byte, f"{place(origin)} did not answer") from error
-        except OSError as error:  # before ValueError: some are both
+        except OSError as error:  # before ValueError: some errors are both
             raise unreachable(origin, error) from error
         except ValueError as error:
             raise _invalid(error) from error

@@ -22,7 +22,7 @@ ALGORITHM = "AWS4-HMAC-SHA256"
 MARGIN = 300.0
 """Credentials are renewed this many seconds before they expire."""
 FRESH = 60.0
-"""Those that do not say when they expire are looked up again after this many seconds."""
+"""Credentials without an expiry are loaded again after this many seconds."""
 _UNRESERVED = "-_.~"
 _MISSING = (
     "no AWS credentials: set AWS_BEARER_TOKEN_BEDROCK, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
@@ -42,7 +42,7 @@ class CredentialSource(Protocol):
     def region(self) -> str | None: ...
 
     async def load(self) -> Credentials | None:
-        """None when this source is not configured. Raises LLMError when it is and gives nothing."""
+        """None if this source is not configured. Raises LLMError if it is configured but gives nothing."""
 
 
 class FixedCredentials(Frozen):
@@ -89,8 +89,8 @@ class SigV4Auth:
         return (current.secret_key, *((current.session_token,) if current.session_token else ()))
 
     async def refresh(self) -> None:
-        """Load what is missing or about to expire, once for all who wait. While the old ones last, a failure to load
-        new ones is not a failure."""
+        """Load credentials that are missing or about to expire, once for all concurrent callers. A failure is ignored
+        while the old ones are valid."""
         if self._is_fresh():
             return
         async with self._loading:
@@ -129,7 +129,8 @@ def authorization(
     region: str,
     service: str,
 ) -> str:
-    """The `authorization` header. `signed` is what it covers, `x-amz-date` and `host` among it, in lower case."""
+    """The `authorization` header. `signed` are the signed headers with lower-case names, including `x-amz-date` and
+    `host`."""
     stamp = signed["x-amz-date"]
     scope = f"{stamp[:8]}/{region}/{service}/aws4_request"
     request = canonical_request(method, url, signed, digest)
@@ -163,7 +164,7 @@ def _encoded(text: str) -> str:
 
 
 def host_header(url: str) -> str:
-    """As it stands in the request: with its port, unless that is the scheme's own."""
+    """The value of the host header: with the port, unless it is the default of the scheme."""
     parts = urlsplit(url)
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname or ""
     usual = {"https": 443, "http": 80}.get(parts.scheme)

@@ -1,7 +1,7 @@
 """OpenAI Responses over a WebSocket: the body of the HTTP request as one text frame, its events as frames back.
 
-A socket serves one turn at a time and stays open for the next of its Session. The provider remembers on it what was
-said last, so a conversation that went on from there is sent without its past."""
+A socket serves one turn at a time and stays open for the next turn of its Session. The provider keeps the last response
+per socket, so a conversation that continues from it is sent without the earlier messages."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ NOT_IN_HANDSHAKE = ("content-type", "content-length", "accept")
 async def socket_turn(
     transport: Transport, prepared: Prepared, request: HttpRequest, pace: Pace | None = None
 ) -> AsyncGenerator[list[Event], None]:
-    """One turn. Raises Transport `open`, before anything was sent, when there is no socket to be had."""
+    """One turn. Raises Transport `open`, before anything was sent, if no socket can be opened."""
     sockets = sockets_of(transport, request.url)
     try:
         async with aclosing(_turn(sockets, prepared, request, pace, fresh=False)) as batches:
@@ -79,9 +79,9 @@ async def _turn(
             if pace is not None and (wait := pace.wait_after(len(frame))):
                 await asyncio.sleep(wait)
         else:
-            decoder.finish()  # which says that there was no end
+            decoder.finish()  # raises: the stream was truncated
         if not isinstance(batch[-1], ProviderError):
-            # Before the last events go out: whoever has them may not come back for more.
+            # Before the last events are yielded: the caller may stop iterating at them.
             socket.chain = conversation.chain(heard)
             parked, socket = socket, None
             await sockets.park(parked)
@@ -92,7 +92,7 @@ async def _turn(
 
 
 class Conversation(Frozen):
-    """The bytes of a request, and where its conversation begins in them."""
+    """The bytes of a request, and the offset at which its conversation begins."""
 
     prepared: Prepared
     protocol: OpenAIResponses
@@ -115,13 +115,13 @@ class Conversation(Frozen):
         return b'{"type":"response.create","previous_response_id":%s,%s%s' % (previous, head, rest)
 
     def chain(self, heard: Fold) -> Chain | None:
-        """What the next request may build on, if this turn ended as it should."""
+        """What the next request may build on; None unless this turn was completed."""
         native = (heard.metadata or {}).get(self.protocol.namespace, {})
         response_id = native.get("responseId")
         if native.get("finishReason") != "completed" or not response_id:
             return None
         parts = heard.response().parts
-        # History may come back without native details, of its texts or of everything: it is the same turn still.
+        # History may omit provider metadata, of texts or of all parts; it is still the same turn.
         versions = (parts, _plain(parts, TextPart), _plain(parts, object))
         replays = tuple(
             dict.fromkeys(self.protocol.replayed(self.prepared.draft, self.prepared.model, each) for each in versions)
@@ -133,8 +133,8 @@ class Conversation(Frozen):
 
 
 class Chain(Frozen):
-    """The provider's newest response on a socket, and the input that led to it: as a digest, for it may be large.
-    `replays` are the forms in which that response can come back as history."""
+    """The provider's newest response on a socket, and a digest of the input that led to it. `replays` are the encodings
+    in which that response may appear in later history."""
 
     response_id: str
     model_id: str
@@ -143,7 +143,7 @@ class Chain(Frozen):
     replays: tuple[bytes, ...]
 
     def rest(self, conversation: Conversation) -> bytes | None:
-        """What of the body the provider has not seen, up to its end; None when it is not the same conversation."""
+        """The part of the body that the provider has not seen; None if it is another conversation."""
         body, start = conversation.body, conversation.start
         end = start + self.length
         if self.model_id != conversation.prepared.model.id or b'"previous_response_id"' in body[:start]:
