@@ -1,4 +1,4 @@
-"""HTTP requests with vetted addresses, redirects followed by hand, and bounded bodies.
+"""HTTP requests with checked addresses, redirects and bounded bodies.
 
 Invariants
 - Scheme and address are checked before each hop, and only checked addresses are connected to.
@@ -36,7 +36,7 @@ RATIO_FREE_BYTES = 64 * 1024
 
 
 class Budget:
-    """Seconds of network time. Waiting for a person in between costs nothing."""
+    """Seconds of network time. Time outside `spend` does not count, such as waiting for an approval."""
 
     def __init__(self, seconds: float) -> None:
         self._left = seconds

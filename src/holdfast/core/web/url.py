@@ -1,4 +1,4 @@
-"""URLs that a model or a page names: checked, and written in one form, so that rules match what is requested."""
+"""URLs from a model or a page: validated and normalised, so that rules match what is requested."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import re
 
 URL_CHARACTERS = 8192
-# Characters that stand in a path or a query as they are, and the percent sign of an escape.
+# Characters that are not escaped in a path or a query, and the percent sign of an escape.
 PATH_SAFE = "/:@!$&'()*+,;=~%"
 QUERY_SAFE = PATH_SAFE + "?"
 UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
@@ -23,7 +23,7 @@ _PERCENT = pattern(r"%([0-9A-Fa-f]{2})?")
 
 
 class PageUrl(Frozen):
-    """An http or https URL without credentials and fragment. Equal pages have mostly equal text."""
+    """A normalised http or https URL without credentials and fragment."""
 
     text: str
     url: Url
@@ -55,7 +55,7 @@ def parse_url(url: str, *, use_proxy: bool = False) -> PageUrl:
         found = parse(f"{parts.scheme}://{parts.netloc}{path}{query}", use_proxy=use_proxy)
     except InvalidRequest as error:
         raise FetchFailed(str(error)) from error
-    except ValueError:  # of a host that cannot be encoded
+    except ValueError:  # the host cannot be encoded
         raise FetchFailed("not a valid http or https URL") from None
     return PageUrl(f"{found.origin.scheme}://{found.origin.authority}{path}{query}", found)
 
@@ -73,7 +73,7 @@ def join_url(base: PageUrl, location: str, *, use_proxy: bool = False) -> PageUr
 
 
 def _escaped(text: str, safe: str) -> str:
-    """Escapes what may not stand as it is, and undoes escapes of unreserved characters. Other escapes stay."""
+    """Escapes all characters that need it, and removes escapes of unreserved characters."""
     return quote(_PERCENT.sub(_escape, text), safe=safe)
 
 
@@ -91,7 +91,7 @@ def _without_dot_segments(path: str) -> str:
     segments = path.split("/")
     for segment in segments:
         if segment == "..":
-            del kept[max(1, len(kept) - 1) :]  # never the empty one before the first slash
+            del kept[max(1, len(kept) - 1) :]  # never the empty segment before the first slash
         elif segment != ".":
             kept.append(segment)
     if segments[-1] in (".", ".."):
