@@ -371,8 +371,6 @@ def test_the_three_domains_stay_apart() -> None:
 def test_preparing_reads_no_credential_and_sends_nothing(model: Model) -> None:
     """LLM-004, LLM-002: a compiled request says where it would go; the key is not in it."""
     prepared = prepare(model, make_request(prompt="x"))
-    assert prepared.route_id == model.route.id
-    assert prepared.protocol_id == model.route.protocol.id
-    assert prepared.transport_id == "http"
+    assert prepared.model.route == model.route
     assert KEY.encode() not in prepared.body
     assert decode_any(prepared.body)["model"] == model.id

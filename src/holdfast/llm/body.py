@@ -119,10 +119,6 @@ class Draft:
     def empty(self) -> bool:
         return self._count == self._own
 
-    @property
-    def has_blocks(self) -> bool:
-        return self._blocks > 0
-
     def chunks(self, *, marker: bytes = b"", newest: int = 0) -> list[bytes]:
         """The whole body in few pieces, with a marker in each of the newest `newest` messages to the model."""
         trailer = self.trailer if self.role == "user" else b""

@@ -58,18 +58,6 @@ class Prepared(Frozen):
     """With all options resolved. Messages added by `extend` are only in the draft."""
     draft: Draft
 
-    @property
-    def route_id(self) -> str:
-        return self.model.route.id
-
-    @property
-    def protocol_id(self) -> str:
-        return self.model.route.protocol.id
-
-    @property
-    def transport_id(self) -> str:
-        return self.model.route.transport
-
     def extend(self, messages: Sequence[Message]) -> None:
         self.model.route.protocol.extend(self.draft, self.model, messages)
 
