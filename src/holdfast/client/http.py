@@ -31,7 +31,7 @@ KEEP_SECONDS = 4.0
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 """This machine is reached without a proxy, whatever the environment says: it would get to see the password."""
 HEADERS = {"user-agent": f"holdfast/{__version__}", "accept": "*/*", "accept-encoding": "gzip, deflate"}
-NO_ADDRESS = "{url} is no address of a server"
+NO_ADDRESS = "{url} is not the URL of a server"
 UNREACHABLE = "cannot reach the server"
 BROKEN = "the connection broke"
 ANY_RATIO = 2000

@@ -53,7 +53,7 @@ class ResponseTruncated(HttpError):
 
 class ProxyRefused(HttpError):
     def __init__(self, reason: str) -> None:
-        super().__init__(f"the proxy did not connect us ({reason})")
+        super().__init__(f"the proxy did not open a tunnel ({reason})")
 
 
 class UndecodableBody(HttpError):
@@ -62,7 +62,7 @@ class UndecodableBody(HttpError):
 
 class UnsupportedEncoding(UndecodableBody):
     def __init__(self, encoding: str) -> None:
-        super().__init__(f"the answer is encoded as {encoding[:20]}, which nobody asked for")
+        super().__init__(f"the answer is encoded as {encoding[:20]}, which is not supported")
 
 
 class InflationLimit(UndecodableBody):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from holdfast.http.url import Proxy, Url
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+TOKEN_CHARACTERS = frozenset("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz")
 BLOCK = 512 * 1024
 """Bytes written at once. A larger block would be copied into the transport's buffer while the loop waits."""
 
@@ -37,13 +37,13 @@ class Request(msgspec.Struct, frozen=True):
             headers["authorization"] = self.url.credentials
         headers |= {name.lower(): value for name, value in self.headers.items()}
         if "transfer-encoding" in headers:
-            raise InvalidRequest("the length of a body is always said, and not chosen")
+            raise InvalidRequest("a transfer-encoding header is not allowed; the length of the body is sent instead")
         headers.pop("content-length", None)
         if self.body or self.method not in ("GET", "HEAD"):
             headers["content-length"] = str(sum(map(len, self.body)))
         for name, value in headers.items():
-            if not _is_token(name) or "\r" in value or "\n" in value or "\0" in value:
-                raise InvalidRequest("a header has characters that none may have")
+            if not name or not TOKEN_CHARACTERS.issuperset(name) or "\r" in value or "\n" in value or "\0" in value:
+                raise InvalidRequest("a header has characters that are not allowed")
         lines = (f"{self.method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items()), "", "")
         return "\r\n".join(lines).encode()
 
@@ -63,7 +63,3 @@ def blocks(head: bytes, body: Sequence[bytes]) -> Iterator[bytes]:
             block.append(part)
             size += len(part)
     yield b"".join(block)
-
-
-def _is_token(name: str) -> bool:
-    return re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name) is not None

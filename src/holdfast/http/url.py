@@ -116,10 +116,10 @@ def _host(parts: SplitResult) -> str:
         raise InvalidRequest("the address has something between its host and its port")
     if not host.isascii():
         if AMBIGUOUS_CHARACTERS.intersection(host):
-            raise InvalidRequest("the host has characters that stand for different names; write it in its xn-- form")
+            raise InvalidRequest("the host has characters with more than one encoding; write it in its xn-- form")
         host = host.encode("idna").decode()
     if not (IPV6_CHARACTERS if ":" in host else HOST_CHARACTERS).issuperset(host):
-        raise InvalidRequest("the host has characters that no host may have")
+        raise InvalidRequest("the host has characters that are not allowed")
     return host
 
 

@@ -332,6 +332,17 @@ class Emitter:
             self._out.append(ev.StepStart())
 
 
+class StreamDecoder:
+    """Base of the decoders: events go through an Emitter, which knows the order and the limits."""
+
+    def __init__(self, limits: AnswerLimits) -> None:
+        self._emit = Emitter(limits)
+
+    @property
+    def done(self) -> bool:
+        return self._emit.ended
+
+
 def _arguments_of(call: OpenCall) -> str:
     return f"the arguments of a call of {excerpt(call.name, limit=NAME_LIMIT)}"
 

@@ -8,10 +8,10 @@ import msgspec
 
 from holdfast.llm import event as ev
 from holdfast.llm.errors import invalid_output
-from holdfast.llm.lifecycle import OpenCall, truncated
+from holdfast.llm.lifecycle import OpenCall, StreamDecoder, truncated
 from holdfast.llm.limits import DEFAULT_LIMITS, AnswerLimits
 from holdfast.llm.protocols.anthropic_messages import SERVER_TOOL
-from holdfast.llm.protocols.base import StreamDecoder, compact, read_frame
+from holdfast.llm.protocols.base import compact, read_frame
 from holdfast.llm.request import ToolResult
 from holdfast.schema.codec import encode as to_json
 

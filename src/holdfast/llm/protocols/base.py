@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import msgspec
 
 from holdfast.llm.errors import invalid_output, invalid_request
-from holdfast.llm.lifecycle import Emitter
 from holdfast.llm.limits import DEFAULT_LIMITS, AnswerLimits
 from holdfast.llm.request import (
     MediaPart,
@@ -65,17 +64,6 @@ class Decoder(Protocol):
     @property
     def done(self) -> bool:
         """The answer is complete, even if the connection stays open."""
-
-
-class StreamDecoder:
-    """Base of the decoders: events go through an Emitter, which knows the order and the limits."""
-
-    def __init__(self, limits: AnswerLimits) -> None:
-        self._emit = Emitter(limits)
-
-    @property
-    def done(self) -> bool:
-        return self._emit.ended
 
 
 class WireProtocol(Protocol):

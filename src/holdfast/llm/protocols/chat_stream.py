@@ -8,9 +8,9 @@ import msgspec
 
 from holdfast.llm import event as ev
 from holdfast.llm.errors import invalid_output
-from holdfast.llm.lifecycle import OpenCall, truncated
+from holdfast.llm.lifecycle import OpenCall, StreamDecoder, truncated
 from holdfast.llm.limits import DEFAULT_LIMITS, AnswerLimits
-from holdfast.llm.protocols.base import StreamDecoder, compact, latest_usage, read_frame
+from holdfast.llm.protocols.base import compact, latest_usage, read_frame
 from holdfast.llm.protocols.openai_chat import join_details
 from holdfast.schema.codec import encode as to_json
 

@@ -8,9 +8,9 @@ import msgspec
 
 from holdfast.llm import event as ev
 from holdfast.llm.errors import invalid_output
-from holdfast.llm.lifecycle import truncated
+from holdfast.llm.lifecycle import StreamDecoder, truncated
 from holdfast.llm.limits import DEFAULT_LIMITS, AnswerLimits
-from holdfast.llm.protocols.base import StreamDecoder, compact, read_frame
+from holdfast.llm.protocols.base import compact, read_frame
 from holdfast.llm.protocols.gemini import NAMESPACE
 from holdfast.schema.pattern import pattern
 

@@ -8,10 +8,10 @@ import msgspec
 
 from holdfast.llm import event as ev
 from holdfast.llm.errors import LLMError, invalid_output
-from holdfast.llm.lifecycle import OpenCall, truncated
+from holdfast.llm.lifecycle import OpenCall, StreamDecoder, truncated
 from holdfast.llm.limits import DEFAULT_LIMITS, AnswerLimits
 from holdfast.llm.protocols import responses_wire as wire
-from holdfast.llm.protocols.base import StreamDecoder, compact, nonempty, repaired
+from holdfast.llm.protocols.base import compact, nonempty, repaired
 from holdfast.llm.request import ToolResult
 from holdfast.schema.codec import encode as to_json
 
