@@ -31,7 +31,7 @@ def command(provider: str | None, refresh: bool, as_json: bool) -> None:
 
 async def _list(host: Holdfast, provider: str | None, refresh: bool, as_json: bool) -> int:
     if refresh and not await host.refresh_models():
-        click.echo("the list of models could not be fetched; this is the stored one", err=True)
+        click.echo("no newer list of models was fetched; this is the stored one", err=True)
     usable = (await host.models.list()).data
     default = await host.default_model()
     models = [model for model in usable if provider in (None, model.provider_id)]
