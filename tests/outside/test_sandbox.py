@@ -462,7 +462,7 @@ def test_a_server_confines_too(machine: Machine, use: Callable[[str], None]) -> 
     assert process.stdout is not None
     assert "listening on" in process.stdout.readline()
     ran = command(machine, "echo x > new; exit 1")
-    assert "through http://" in ran.err
+    assert "using the server at http://" in ran.err
     _, messages = machine.look(ran.session)
     assert "It ran in a sandbox: read-only (namespaces, network off)." in read(messages)[0]
     assert not (machine.project / "new").exists()
