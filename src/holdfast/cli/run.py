@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import click
 
@@ -12,6 +12,8 @@ NOT_UTF8 = "the prompt is not valid UTF-8"
 
 
 class Ask(NamedTuple):
+    """The prompt and the options of `holdfast run`."""
+
     text: str = ""
     session_id: str | None = None
     agent: str | None = None
@@ -49,59 +51,34 @@ class Ask(NamedTuple):
 @click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON document per line: the session, the receipt, every event."
 )
-def command(
-    prompt: tuple[str, ...],
-    session_id: str | None,
-    agent: str | None,
-    model: str | None,
-    variant: str | None,
-    command: str | None,
-    directory: str | None,
-    attach: str | None,
-    standalone: bool,
-    yes: bool,
-    sandbox: Literal["off", "read-only", "workspace"] | None,
-    quiet: bool,
-    as_json: bool,
-) -> None:
+def command(prompt: tuple[str, ...], **options: Any) -> None:
     """Send PROMPT and print the answer as it arrives; - reads the prompt from standard input.
 
     The answer goes to standard output, everything else to standard error. The session is stored; --session continues
     it. Ctrl-C interrupts the turn and exits with 130; the interruption is recorded.
 
     Permission requests are asked in the terminal. Without a terminal they are denied at once, unless --yes is given."""
-    text = _read_prompt() if prompt == ("-",) else " ".join(prompt)
-    if not prompt and command is None:
-        raise click.UsageError("Missing argument 'PROMPT...'; - reads it from standard input.")
-    if not text.strip() and command is None:
-        raise click.BadParameter("the prompt is empty", param_hint="PROMPT")
-    if model is not None and not all(model.partition("/")[::2]):
-        raise click.BadParameter(f"{model!r} is not PROVIDER/MODEL, as in demo/echo", param_hint="--model")
-    if any("\ud800" <= character <= "\udfff" for character in text):
-        raise click.BadParameter(NOT_UTF8, param_hint="PROMPT")
-    if attach is not None and (standalone or command is not None or sandbox is not None):
-        raise click.UsageError("--attach cannot be combined with --standalone, --command or --sandbox")
+    ask = Ask(_read_prompt() if prompt == ("-",) else " ".join(prompt), **options)
+    _check(ask, missing=not prompt)
+    if ask.command is not None or ask.sandbox is not None:
+        ask = ask._replace(standalone=True)
     from holdfast.cli.turn import run_prompt
 
-    sys.exit(
-        run_prompt(
-            Ask(
-                text,
-                session_id,
-                agent,
-                model,
-                variant,
-                command,
-                directory,
-                attach,
-                standalone=standalone or command is not None or sandbox is not None,
-                yes=yes,
-                quiet=quiet,
-                as_json=as_json,
-                sandbox=sandbox,
-            )
-        )
-    )
+    sys.exit(run_prompt(ask))
+
+
+def _check(ask: Ask, *, missing: bool) -> None:
+    """Raise a usage error for options that do not fit. `missing`: no prompt was given."""
+    if missing and ask.command is None:
+        raise click.UsageError("Missing argument 'PROMPT...'; - reads it from standard input.")
+    if not ask.text.strip() and ask.command is None:
+        raise click.BadParameter("the prompt is empty", param_hint="PROMPT")
+    if ask.model is not None and not all(ask.model.partition("/")[::2]):
+        raise click.BadParameter(f"{ask.model!r} is not PROVIDER/MODEL, as in demo/echo", param_hint="--model")
+    if any("\ud800" <= character <= "\udfff" for character in ask.text):
+        raise click.BadParameter(NOT_UTF8, param_hint="PROMPT")
+    if ask.attach is not None and (ask.standalone or ask.command is not None or ask.sandbox is not None):
+        raise click.UsageError("--attach cannot be combined with --standalone, --command or --sandbox")
 
 
 def _read_prompt() -> str:
