@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-CLOSED = "the host is not open; use it inside `async with`"
+CLOSED = "the host is not open; use it inside its `with` block"
 BUFFER_BYTES = 256 * 1024
 GRACE_SECONDS = 5.0
 
