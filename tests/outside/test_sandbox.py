@@ -466,7 +466,7 @@ def test_serve_with_sandbox_confines_commands(machine: Machine, use: Callable[[s
     assert process.stdout is not None
     assert "listening on" in process.stdout.readline()
     ran = command(machine, "echo x > new; exit 1")
-    assert "through http://" in ran.err
+    assert "using the server at http://" in ran.err
     _, messages = machine.look(ran.session)
     assert "It ran in a sandbox: read-only (namespaces, network off)." in read(messages)[0]
     assert not (machine.project / "new").exists()
