@@ -43,7 +43,7 @@ check: setup ## format, lint, types, layers, drift of generated code
 
 audit: setup ## known vulnerabilities of the locked dependencies, and a bill of materials in dist/
 	@mkdir -p dist
-	@$(BIN)/python .ci/sbom.py > dist/holdfast.cdx.json
+	@$(BIN)/python .ci/sbom.py > dist/holdfast-runtime.cdx.json
 	@test -x $(AUDIT)/bin/pip-audit || { $(PYTHON) -m venv $(AUDIT) && $(AUDIT)/bin/pip install --quiet --disable-pip-version-check --require-hashes --no-deps --only-binary :all: -r requirements/audit.txt; } || echo "audit: pip-audit could not be installed" >&2
 	@$(BIN)/python .ci/audit.py $(AUDIT)/bin/pip-audit
 

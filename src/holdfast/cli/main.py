@@ -101,7 +101,3 @@ def _here() -> bool:
     except OSError:
         return False
     return True
-
-
-if __name__ == "__main__":
-    main()
