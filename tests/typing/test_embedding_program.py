@@ -41,7 +41,7 @@ def test_mypy_has_no_complaint_in_strict_mode(program: Path) -> None:
 def test_pyright_has_no_complaint_in_strict_mode(program: Path) -> None:
     modules = npm_package("pyright", PYRIGHT)
     (program / "pyrightconfig.json").write_text(json.dumps({"typeCheckingMode": "strict", "include": ["agent.py"]}))
-    command = [modules / ".bin" / "pyright", "--pythonpath", sys.executable, "--project", "."]
+    command = [str(modules / ".bin" / "pyright"), "--pythonpath", sys.executable, "--project", "."]
     ran = subprocess.run(command, cwd=program, capture_output=True, text=True, timeout=SECONDS, check=False)
     assert ran.returncode == 0, ran.stdout
     assert "0 errors, 0 warnings" in ran.stdout
