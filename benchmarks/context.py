@@ -29,7 +29,7 @@ from holdfast.core.context.system_context import combine, make
 from holdfast.core.database.database import SqliteDatabase
 from holdfast.core.database.unit import Statement, Unit
 from holdfast.core.event.log import EventLog
-from holdfast.core.location.project import Project
+from holdfast.core.project.project import Project
 from holdfast.core.scope import Scope
 from holdfast.core.session.projector import SESSION_PROJECTORS
 from holdfast.schema.location import Location

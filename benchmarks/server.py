@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 import httptools
 import uvicorn
 
-from holdfast.core.runtime import Paths, Runtime
-from holdfast.core.session.runner import publish
+from holdfast.core.runner import publish
+from holdfast.core.runtime.runtime import Paths, Runtime
 from holdfast.embedded.serve import fast_loop
 from holdfast.llm.offline import OfflineResponse, Turn, respond
 from holdfast.server.app import App

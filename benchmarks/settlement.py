@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.database.database import SqliteDatabase
-from holdfast.core.runtime import Paths, Runtime
+from holdfast.core.runtime.runtime import Paths, Runtime
 from holdfast.core.scope import Scope
 from holdfast.core.tool.tool import Tool, ToolContext
 from holdfast.embedded.serve import fast_loop
@@ -69,7 +69,7 @@ class Model:
         yield answer
 
     async def _commit_again(self) -> None:
-        units = [unit.but(fence=None) for unit in self.units]
+        units = [unit.replace(fence=None) for unit in self.units]
         self.units.clear()
         started = time.perf_counter()
         for unit in units:

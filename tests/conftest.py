@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from holdfast.core.clock import Ids
 from holdfast.core.database.database import SqliteDatabase
 from holdfast.core.event.log import EventLog
-from holdfast.core.runtime import Paths, Runtime
+from holdfast.core.runtime.runtime import Paths, Runtime
 from holdfast.core.session.projector import SESSION_PROJECTORS
 from holdfast.llm.offline import ScriptedTransport
 from holdfast.schema.manifest import MANIFEST

@@ -119,7 +119,7 @@ def test_what_does_not_close_does_not_keep_the_process(holdfast: Machine) -> Non
     program = """
 import asyncio
 from holdfast.cli import main, serve
-from holdfast.core.runtime import Runtime
+from holdfast.core.runtime.runtime import Runtime
 
 async def never(*_):
     await asyncio.sleep(3600)

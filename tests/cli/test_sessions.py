@@ -226,7 +226,7 @@ def test_a_server_wakes_what_was_admitted(holdfast: Machine, provider: Provider,
     program = (
         "import asyncio, os, sys\n"
         "from holdfast import Holdfast, PromptInput\n"
-        "from holdfast.core.session.execution import Execution\n"
+        "from holdfast.core.runtime.execution import Execution\n"
         "Execution.wake = lambda self, session_id: None\n"
         "async def main():\n"
         "    async with Holdfast() as hf:\n"

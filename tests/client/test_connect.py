@@ -22,7 +22,7 @@ from holdfast.client.credential import credential_file, kept_password
 from holdfast.client.discovery import RunningServer, running_servers, servers_folder
 from holdfast.client.errors import ApiError, ClientError
 from holdfast.client.local_socket import UntrustedSocket, verify_socket
-from holdfast.core.runtime import Runtime
+from holdfast.core.runtime.runtime import Runtime
 from holdfast.embedded import connection, credential
 from holdfast.embedded.connection import Connection
 from holdfast.embedded.credential import generated_password

@@ -24,7 +24,7 @@ from holdfast.client.generated.async_client import AsyncClient
 from holdfast.client.generated.guards import is_conflict, is_session_not_found
 from holdfast.client.generated.sync_client import Client
 from holdfast.client.http import HttpTransport, SyncHttpTransport
-from holdfast.core.runtime import Runtime
+from holdfast.core.runtime.runtime import Runtime
 from holdfast.embedded.asgi_transport import AsgiTransport
 from holdfast.llm.offline import ScriptedTransport
 from holdfast.schema.location import Location

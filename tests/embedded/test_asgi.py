@@ -51,7 +51,7 @@ class Below:
         self._transport = transport
 
     async def send(self, request: Request) -> Any:
-        return await self._transport.send(request.but(target=self._prefix + request.target))
+        return await self._transport.send(request.replace(target=self._prefix + request.target))
 
     async def close(self) -> None:
         await self._transport.close()

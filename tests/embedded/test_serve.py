@@ -16,7 +16,7 @@ import uvicorn
 from holdfast.client.connect import connect, connect_sync
 from holdfast.client.discovery import running_servers
 from holdfast.client.errors import ClientError
-from holdfast.core.runtime import Runtime
+from holdfast.core.runtime.runtime import Runtime
 from holdfast.embedded.connection import Connection
 from holdfast.embedded.serve import Served, Serving, _Server, serve
 from holdfast.llm.offline import ScriptedTransport

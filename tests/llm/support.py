@@ -371,4 +371,4 @@ def unclosed(data: bytes) -> bytes:
 
 
 def replace_capabilities(model: Model, **changes: Any) -> Model:
-    return model.but(capabilities=Capabilities(**changes))
+    return model.replace(capabilities=Capabilities(**changes))

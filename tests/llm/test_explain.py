@@ -62,14 +62,14 @@ def error(message: str, **more: object) -> bytes:
 )
 async def test_a_failed_request(status: int, body: bytes, message: str) -> None:
     """LLM-417, LLM-419, LLM-420"""
-    model = chat_model("gpt-9").but(credential_fix=FIX)
+    model = chat_model("gpt-9").replace(credential_fix=FIX)
     found = await failure(model, Played([body], status, {}))
     assert (found.message, str(found)) == (message, message)
 
 
 async def test_a_missing_credential_names_the_fix() -> None:
     """LLM-417: before anything is sent."""
-    model = chat_model(auth=KeyAuth(None)).but(credential_fix="Set OPENAI_API_KEY.")
+    model = chat_model(auth=KeyAuth(None)).replace(credential_fix="Set OPENAI_API_KEY.")
     transport = Playback(play(b""))
     assert (await failure(model, transport)).message == "No credential for openai. Set OPENAI_API_KEY."
     assert transport.requests == []
@@ -79,7 +79,7 @@ async def test_an_error_inside_a_stream_is_explained_alike() -> None:
     """LLM-417, LLM-342"""
     said = {"error": {"code": "invalid_api_key", "message": "bad key"}}
     batches = stream(
-        Playback(play(sse(said))), chat_model().but(credential_fix=FIX), make_request(prompt="x"), retry=NO_RETRY
+        Playback(play(sse(said))), chat_model().replace(credential_fix=FIX), make_request(prompt="x"), retry=NO_RETRY
     )
     [batch] = [batch async for batch in batches]
     assert batch[-1].message == f"openai did not accept the credential: bad key. {FIX}"  # type: ignore[union-attr]
@@ -132,5 +132,6 @@ def test_a_host_is_all_that_is_shown_of_an_address() -> None:
     proxied = Origin("https", "h.example", 443, proxy="http://user:secret@proxy.example:3128")
     assert place(proxied) == "h.example through the proxy proxy.example:3128"
     assert (
-        place(proxied.but(proxy="user:secret@proxy.example:3128")) == "h.example through the proxy proxy.example:3128"
+        place(proxied.replace(proxy="user:secret@proxy.example:3128"))
+        == "h.example through the proxy proxy.example:3128"
     )

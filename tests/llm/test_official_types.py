@@ -116,7 +116,7 @@ KNOWN = (
 def compatible(profile: str, id: str, **capabilities: Any) -> Model:
     known = PROFILES[profile]
     route = Route(known.id, known.protocol, known.base_url, KeyAuth(KEY))
-    return Model(id, known.id, route, capabilities=known.capabilities.but(**capabilities))
+    return Model(id, known.id, route, capabilities=known.capabilities.replace(**capabilities))
 
 
 def claude(id: str, **more: Any) -> Model:
@@ -138,7 +138,7 @@ MODELS = {
     "chat-reasoning": openai_model("gpt-5.2", KEY, api="chat"),
     "chat-deepseek": compatible("deepseek", "deepseek-reasoner"),
     "chat-openrouter": compatible("openrouter", "anthropic/claude-sonnet-4.5", inline_cache=True),
-    "chat-moonshot": compatible("groq", "moonshotai/kimi-k2", images=False).but(compatibility="moonshot"),
+    "chat-moonshot": compatible("groq", "moonshotai/kimi-k2", images=False).replace(compatibility="moonshot"),
     "responses": openai_model("gpt-4o-mini", KEY),
     "responses-reasoning": openai_model("gpt-5.2", KEY),
     "responses-stored": openai_model("gpt-5.2", KEY, provider_options=STORED),
@@ -146,7 +146,7 @@ MODELS = {
     "responses-xai": xai_model("grok-4", KEY),
     "claude": claude("claude-haiku-4-5"),
     "claude-native": claude("claude-opus-4-8"),
-    "claude-blind": claude("claude-haiku-4-5").but(capabilities=BLIND),
+    "claude-blind": claude("claude-haiku-4-5").replace(capabilities=BLIND),
     "gemini": gemini("gemini-2.5-flash"),
     "gemini-signing": gemini("gemini-3-pro-preview"),
     "gemini-dialect": gemini("gemini-2.5-pro", compatibility="gemini"),

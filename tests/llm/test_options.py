@@ -144,7 +144,7 @@ def test_null_in_an_overlay_is_sent_as_null() -> None:
 def limited(request: int | None, model: int | None, route: int | None) -> tuple[Model, Request]:
     base = claude(output_limit=model)
     generation = Generation(max_tokens=request) if request else None
-    return base.but(route=base.route.but(output_limit=route)), make_request(prompt="x", generation=generation)
+    return base.replace(route=base.route.replace(output_limit=route)), make_request(prompt="x", generation=generation)
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_a_protocol_that_needs_a_limit_takes_the_nearest(
 def test_a_protocol_that_needs_none_sends_only_what_was_asked() -> None:
     """LLM-041, LLM-241: a model's own limit is not a wish."""
     model = chat_model(output_limit=9)
-    model = model.but(route=model.route.but(output_limit=8))
+    model = model.replace(route=model.route.replace(output_limit=8))
     assert "max_tokens" not in body(model, make_request(prompt="x"))
     assert body(model, make_request(prompt="x", generation=Generation(max_tokens=5)))["max_tokens"] == 5
 
@@ -265,7 +265,7 @@ def test_the_path_follows_the_trimmed_base(base: str) -> None:
 def test_the_request_replaces_a_key_of_the_endpoints_query() -> None:
     """LLM-043"""
     model = chat_model(base_url="https://h/v1")
-    model = model.but(route=model.route.but(query=(("api-version", "1"), ("a", "b c"))))
+    model = model.replace(route=model.route.replace(query=(("api-version", "1"), ("a", "b c"))))
     request = make_request(prompt="x", http=HttpOverlay(query={"api-version": "2", "z": "&"}))
     sent = http_request(prepare(model, request))
     assert sent.url == "https://h/v1/chat/completions?api-version=2&a=b+c&z=%26"
@@ -274,11 +274,11 @@ def test_the_request_replaces_a_key_of_the_endpoints_query() -> None:
 def test_headers_apply_in_order_whatever_their_case() -> None:
     """LLM-044: route, request, credential, and the content type last."""
     model = chat_model()
-    route = model.route.but(headers=(("X-One", "route"), ("X-Two", "route"), ("Content-Type", "text/plain")))
+    route = model.route.replace(headers=(("X-One", "route"), ("X-Two", "route"), ("Content-Type", "text/plain")))
     overlay = HttpOverlay(
         headers={"x-two": "request", "AUTHORIZATION": "request", "content-TYPE": "text/html", "Accept": "a/b"}
     )
-    sent = http_request(prepare(model.but(route=route), make_request(prompt="x", http=overlay)))
+    sent = http_request(prepare(model.replace(route=route), make_request(prompt="x", http=overlay)))
     assert dict(sent.headers) == {
         "accept": "a/b",
         "x-one": "route",

@@ -144,7 +144,7 @@ async def test_an_answer_without_an_end_is_no_response() -> None:
             return Mute()
 
     model = chat_model()
-    model = model.but(route=model.route.but(protocol=Odd()))
+    model = model.replace(route=model.route.replace(protocol=Odd()))
     with pytest.raises(LLMError, match="ended without a terminal finish event") as caught:
         await generate(Playback(play(b"data: x\n\n")), model, make_request(prompt="x"))
     assert caught.value.reason == "InvalidProviderOutput"

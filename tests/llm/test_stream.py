@@ -558,7 +558,7 @@ class Forbidden:
 async def test_what_cannot_be_sent_is_refused_before_the_network(model: Model) -> None:
     """LLM-006, LLM-341"""
     bad = make_request(messages=[user("a")], tool_choice="f", tools=(), provider_options={}, generation=Generation())
-    keyless = model.but(route=model.route.but(auth=KeyAuth(None, source="SOME_API_KEY")))
+    keyless = model.replace(route=model.route.replace(auth=KeyAuth(None, source="SOME_API_KEY")))
     for using, request, reason in (
         (model, make_request(messages=[]), "InvalidRequest"),
         (keyless, bad, "Authentication"),

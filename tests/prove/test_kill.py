@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.runtime import Paths, Runtime
+from holdfast.core.runtime.runtime import Paths, Runtime
 from holdfast.core.session.store import SessionFilter
 from holdfast.schema.event import SerializedEvent
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.runtime import Paths, Runtime
+from holdfast.core.runtime.runtime import Paths, Runtime
 from holdfast.schema.model import ModelRef
 from holdfast.schema.session import Session
 

@@ -13,7 +13,7 @@ from tests.conftest import SHARED
 from tests.schema.conftest import examples
 
 from holdfast.core.event.bus import Announcement
-from holdfast.core.runtime import Runtime
+from holdfast.core.runtime.runtime import Runtime
 from holdfast.llm.offline import Call, ScriptedTransport, Turn
 from holdfast.schema.codec import decode_any, decode_message, decoder, encode
 from holdfast.schema.event import Definition, DurablePosition, EventEnvelope

@@ -14,7 +14,7 @@ import pytest
 import uvicorn
 
 from holdfast.client.transport import Request
-from holdfast.core.runtime import Runtime
+from holdfast.core.runtime.runtime import Runtime
 from holdfast.embedded.asgi_transport import AsgiTransport
 from holdfast.server.app import App
 from holdfast.server.auth import Credentials

@@ -9,7 +9,7 @@ import httpx2
 import pytest
 from tests.server.conftest import UNKNOWN, Wire, in_memory
 
-from holdfast.core.runtime import Runtime
+from holdfast.core.runtime.runtime import Runtime
 from holdfast.protocol.api import API
 from holdfast.protocol.endpoint import Endpoint
 from holdfast.server.app import App

@@ -12,7 +12,7 @@ from tests.server.conftest import Wire
 
 from holdfast.core.credential.integration import Authorization, IntegrationDraft, OAuth
 from holdfast.core.credential.store import KeyValue, OAuthValue
-from holdfast.core.runtime import Paths, Runtime
+from holdfast.core.runtime.runtime import Paths, Runtime
 from holdfast.core.scope import Scope
 from holdfast.core.state import Phase
 from holdfast.llm.offline import ScriptedTransport

@@ -14,7 +14,7 @@ import pytest
 from tests.conftest import SHARED
 from tests.server.conftest import PATIENCE, Answer, Wire, in_memory
 
-from holdfast.core.runtime import Paths, Runtime
+from holdfast.core.runtime.runtime import Paths, Runtime
 from holdfast.llm.offline import Call, ScriptedTransport, Turn
 from holdfast.server.app import App
 from holdfast.server.auth import Credentials

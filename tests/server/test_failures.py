@@ -17,7 +17,7 @@ from holdfast.core.filesystem import errors as file
 from holdfast.core.permission.errors import InvalidSave, PermissionNotFound
 from holdfast.core.permission.requests import DuplicateRequest
 from holdfast.core.question.errors import InvalidAnswers, QuestionNotFound
-from holdfast.core.runtime import Runtime
+from holdfast.core.runtime.runtime import Runtime
 from holdfast.core.search.search import SearchFailed
 from holdfast.core.session import errors as domain
 from holdfast.core.snapshot.errors import SnapshotError

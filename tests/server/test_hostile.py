@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from tests.server.conftest import PATIENCE, Wire, listening
 
-from holdfast.core.runtime import Runtime
+from holdfast.core.runtime.runtime import Runtime
 from holdfast.protocol.api import API
 from holdfast.protocol.endpoint import Endpoint, Envelope
 from holdfast.server.app import App

@@ -16,7 +16,7 @@ from tests.server.conftest import PATIENCE, Stream, Wire, eventually, listening
 
 from holdfast.client.errors import ClientError
 from holdfast.client.transport import Request
-from holdfast.core.runtime import Paths, Runtime
+from holdfast.core.runtime.runtime import Paths, Runtime
 from holdfast.embedded.asgi_transport import AsgiTransport
 from holdfast.schema.live_event import TextDelta
 from holdfast.schema.manifest import SESSION_DEFINITIONS

@@ -18,8 +18,8 @@ import pytest
 import uvicorn
 from tests.server.conftest import eventually
 
-from holdfast.core.runtime import Paths, Runtime
-from holdfast.core.session.runner import publish
+from holdfast.core.runner import publish
+from holdfast.core.runtime.runtime import Paths, Runtime
 from holdfast.llm.offline import Call, OfflineResponse, Turn, respond
 from holdfast.llm.route.transport import HttpRequest
 from holdfast.schema.model import ModelRef

@@ -13,7 +13,7 @@ import pytest
 from tests.conftest import ManualClock
 from tests.server.conftest import Wire, in_memory
 
-from holdfast.core.runtime import Paths, Runtime
+from holdfast.core.runtime.runtime import Paths, Runtime
 from holdfast.server.app import App
 from holdfast.server.cursor import ListCursor, MessageCursor, checksum
 

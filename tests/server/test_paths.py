@@ -10,7 +10,7 @@ import httpx2
 import pytest
 from tests.server.conftest import PATIENCE, UNKNOWN, Wire, eventually
 
-from holdfast.core.runtime import Runtime
+from holdfast.core.runtime.runtime import Runtime
 from holdfast.protocol.openapi import document
 
 pytestmark = pytest.mark.anyio

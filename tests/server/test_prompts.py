@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 from tests.server.conftest import Wire
 
-from holdfast.core.runtime import Runtime
+from holdfast.core.runtime.runtime import Runtime
 from holdfast.llm.offline import Call, OfflineResponse, ScriptedTransport, Turn
 from holdfast.llm.route.transport import HttpRequest
 

@@ -23,7 +23,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from holdfast.core.pty import ptys
-from holdfast.core.runtime import Runtime
+from holdfast.core.runtime.runtime import Runtime
 from holdfast.embedded.serve import _Server
 from holdfast.schema.location import Location
 from holdfast.server import pty

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.errors import Unsatisfiable
 from tests.server.conftest import Answer, Wire, in_memory
 
-from holdfast.core.runtime import Paths, Runtime
+from holdfast.core.runtime.runtime import Paths, Runtime
 from holdfast.llm.offline import Call, ScriptedTransport, Turn
 from holdfast.protocol.openapi import document
 from holdfast.server.app import App

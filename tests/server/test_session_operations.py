@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.server.conftest import ECHO, UNKNOWN, Wire
 
-from holdfast.core.runtime import Paths, Runtime
+from holdfast.core.runtime.runtime import Paths, Runtime
 from holdfast.llm.offline import Call, ScriptedTransport, Turn
 from holdfast.protocol.api import API
 from holdfast.schema.codec import encode

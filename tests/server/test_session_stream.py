@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.server.conftest import PATIENCE, Wire, eventually
 
-from holdfast.core.runtime import Runtime
+from holdfast.core.runtime.runtime import Runtime
 from holdfast.llm.offline import ScriptedTransport
 from holdfast.server import sse
 from holdfast.server.app import App

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.server.conftest import ECHO, UNKNOWN, Wire
 
-from holdfast.core.runtime import Runtime
+from holdfast.core.runtime.runtime import Runtime
 from holdfast.llm.offline import ScriptedTransport
 
 pytestmark = pytest.mark.anyio

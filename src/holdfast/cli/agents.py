@@ -14,7 +14,7 @@ from holdfast.cli.output import brief, json_option, print_json, print_table
 @json_option
 def command(hidden_too: bool, as_json: bool) -> None:
     """List the agents of this directory."""
-    from holdfast.cli.failure import execute
+    from holdfast.cli.command_runner import execute
 
     sys.exit(execute(_list(hidden_too, as_json)))
 

@@ -28,7 +28,7 @@ def login(provider: str, label: str | None) -> None:
     """Store a key of PROVIDER, in place of an earlier one.
 
     The key is asked for without echo, or read from standard input when that is no terminal."""
-    from holdfast.cli.failure import execute, fail
+    from holdfast.cli.command_runner import execute, fail
 
     # Asked for outside the loop: there, Ctrl-C could not end the question.
     if code := execute(_takes_a_key(provider)):
@@ -44,7 +44,7 @@ def login(provider: str, label: str | None) -> None:
 @json_option
 def list_connections(unconnected_too: bool, as_json: bool) -> None:
     """List what is connected, and whether by a stored key or by the environment."""
-    from holdfast.cli.failure import execute
+    from holdfast.cli.command_runner import execute
 
     sys.exit(execute(_list(unconnected_too, as_json)))
 
@@ -53,7 +53,7 @@ def list_connections(unconnected_too: bool, as_json: bool) -> None:
 @click.argument("provider")
 def logout(provider: str) -> None:
     """Forget the stored key of PROVIDER."""
-    from holdfast.cli.failure import execute
+    from holdfast.cli.command_runner import execute
 
     sys.exit(execute(_logout(provider)))
 
@@ -68,7 +68,7 @@ def _read_key(provider: str) -> str:
 
 
 async def _takes_a_key(provider: str) -> int:
-    from holdfast.cli.failure import fail
+    from holdfast.cli.command_runner import fail
     from holdfast.embedded.holdfast import Holdfast
     from holdfast.schema.catalog import KeyMethod
 
@@ -108,7 +108,7 @@ async def _list(unconnected_too: bool, as_json: bool) -> int:
 
 
 async def _logout(provider: str) -> int:
-    from holdfast.cli.failure import fail
+    from holdfast.cli.command_runner import fail
     from holdfast.embedded.holdfast import Holdfast
     from holdfast.schema.catalog import CredentialConnection, EnvConnection
 

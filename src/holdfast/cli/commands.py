@@ -13,7 +13,7 @@ from holdfast.cli.output import brief, json_option, print_json, print_table
 @json_option
 def command(as_json: bool) -> None:
     """List the commands of this directory; `holdfast run --command NAME` calls one."""
-    from holdfast.cli.failure import execute
+    from holdfast.cli.command_runner import execute
 
     sys.exit(execute(_list(as_json)))
 

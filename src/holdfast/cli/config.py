@@ -49,7 +49,7 @@ def check(as_json: bool) -> None:
     """Name every file that is read, and what in it does not count.
 
     Exits with 1 if a file could not be used; warnings alone are no failure."""
-    from holdfast.cli.failure import execute
+    from holdfast.cli.command_runner import execute
 
     sys.exit(execute(_check(as_json)))
 
@@ -57,7 +57,7 @@ def check(as_json: bool) -> None:
 @command.command()
 def show() -> None:
     """Print the configuration in force as JSON, all files merged, without secrets."""
-    from holdfast.cli.failure import execute
+    from holdfast.cli.command_runner import execute
 
     sys.exit(execute(_show()))
 
@@ -84,7 +84,7 @@ def schema() -> None:
 
 
 async def _check(as_json: bool) -> int:
-    from holdfast.cli.failure import FAILED
+    from holdfast.cli.command_runner import FAILED
     from holdfast.cli.host import Host, quiet_configuration
 
     with quiet_configuration():

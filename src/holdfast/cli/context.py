@@ -23,7 +23,7 @@ def command(session_id: str, as_json: bool) -> None:
 
     First the baseline; then each source with what the model was told last; then every change since, with the sources
     it spoke for; then the requests that did not begin like the one before them, and why. Nothing is read anew."""
-    from holdfast.cli.failure import execute
+    from holdfast.cli.command_runner import execute
 
     sys.exit(execute(_show(session_id, as_json)))
 

@@ -18,14 +18,14 @@ def command(rebuild: bool) -> None:
 
     Does everything clients see agree with the event log, and does everything in the configuration files of this
     directory count? Exits with 1 if not."""
-    from holdfast.cli.failure import execute
+    from holdfast.cli.command_runner import execute
 
     sys.exit(execute(_examine(rebuild)))
 
 
 async def _examine(rebuild: bool) -> int:
+    from holdfast.cli.command_runner import FAILED
     from holdfast.cli.config import described, refused
-    from holdfast.cli.failure import FAILED
     from holdfast.cli.host import Host, quiet_configuration
 
     with quiet_configuration():

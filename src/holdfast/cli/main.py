@@ -11,7 +11,7 @@ from importlib import import_module
 
 import click
 
-from holdfast.cli.failure import INTERRUPTED, fail
+from holdfast.cli.command_runner import INTERRUPTED, fail
 from holdfast.schema.version import __version__
 
 YOUNG_OBJECTS = 50_000

@@ -25,13 +25,13 @@ def command(provider: str | None, refresh: bool, as_json: bool) -> None:
     """List the models that can be used here, of PROVIDER or of all.
 
     A star marks the one that a session uses when none is chosen."""
-    from holdfast.cli.failure import execute
+    from holdfast.cli.command_runner import execute
 
     sys.exit(execute(_list(provider, refresh, as_json)))
 
 
 async def _list(provider: str | None, refresh: bool, as_json: bool) -> int:
-    from holdfast.cli.failure import fail
+    from holdfast.cli.command_runner import fail
     from holdfast.embedded.holdfast import Holdfast
 
     async with Holdfast(recover=False) as hf:

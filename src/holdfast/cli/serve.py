@@ -73,7 +73,7 @@ def command(
     SIGHUP has it read the configuration of all open projects again. Edits are noticed before each turn anyway.
 
     Requests to a host name that is not the server's are refused, and so are changes by pages of other origins."""
-    from holdfast.cli.failure import execute
+    from holdfast.cli.command_runner import execute
     from holdfast.embedded.serve import Serving, fast_loop, host_name, is_loopback
 
     for name in hosts:

@@ -123,7 +123,7 @@ def waits(session_id: str, as_json: bool) -> None:
 
 
 def _execute(work: Callable[[AsyncClient], Coroutine[Any, Any, int]]) -> None:
-    from holdfast.cli.failure import execute
+    from holdfast.cli.command_runner import execute
 
     async def opened() -> int:
         from holdfast.embedded.holdfast import Holdfast
@@ -135,7 +135,7 @@ def _execute(work: Callable[[AsyncClient], Coroutine[Any, Any, int]]) -> None:
 
 
 async def _delete(client: AsyncClient, session_id: str, *, ask: bool) -> int:
-    from holdfast.cli.failure import fail
+    from holdfast.cli.command_runner import fail
     from holdfast.cli.terminal import Terminal
     from holdfast.cli.trust import confirmed
 

@@ -13,7 +13,7 @@ from holdfast.cli.output import brief, json_option, print_json, print_table
 @json_option
 def command(as_json: bool) -> None:
     """List the skills of this directory."""
-    from holdfast.cli.failure import execute
+    from holdfast.cli.command_runner import execute
 
     sys.exit(execute(_list(as_json)))
 

@@ -29,7 +29,7 @@ def command(path: str | None, revoke: bool, listed: bool, yes: bool, as_json: bo
 
     A project's configuration may name providers, commands that run, plugins, MCP servers and wider permissions. None of
     that counts until you trust it. The decision holds for these settings as they are: a change asks again."""
-    from holdfast.cli.failure import execute
+    from holdfast.cli.command_runner import execute
 
     if revoke + listed + yes > 1:
         raise click.UsageError("choose one of --revoke, --list and --yes")
@@ -60,7 +60,7 @@ async def _revoked(path: str | None) -> int:
 
 
 async def _decide(path: str | None, yes: bool, as_json: bool) -> int:
-    from holdfast.cli.failure import FAILED
+    from holdfast.cli.command_runner import FAILED
     from holdfast.cli.host import Host, quiet_configuration
     from holdfast.cli.terminal import Terminal, present
     from holdfast.embedded.trust import ProjectTrust

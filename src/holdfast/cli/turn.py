@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, aclosing
 from typing import TYPE_CHECKING
 
 from holdfast.cli.answering import Answering
-from holdfast.cli.failure import execute, fail
+from holdfast.cli.command_runner import execute, fail
 from holdfast.cli.following import as_long_as_it_answers, first_of, follow
 from holdfast.cli.opening import open_client, open_session, place, with_command
 from holdfast.cli.run import Ask

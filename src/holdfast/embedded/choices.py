@@ -7,8 +7,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Literal
 
+from holdfast.core.atomic_write import atomic_write
 from holdfast.core.config.discovery import choices_file
-from holdfast.core.whole_file import write_whole
 from holdfast.schema.codec import encode
 
 if TYPE_CHECKING:
@@ -34,4 +34,4 @@ class Choices:
 
     def choose(self, preset: Preset) -> None:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_whole(self.path, encode(PRESETS[preset]) if PRESETS[preset] else b"")
+        atomic_write(self.path, encode(PRESETS[preset]) if PRESETS[preset] else b"")

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from holdfast.client.errors import ClientError
 from holdfast.client.generated.async_client import AsyncClient
 from holdfast.core.context.system_context import make
-from holdfast.core.runtime import Paths, Runtime
+from holdfast.core.runtime.runtime import Paths, Runtime
 from holdfast.core.scope import Scope
 from holdfast.embedded.asgi_transport import CLOSED, AsgiTransport
 from holdfast.embedded.peers import Peers

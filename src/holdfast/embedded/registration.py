@@ -20,7 +20,7 @@ from holdfast.client.discovery import (
     running_servers,
     servers_folder,
 )
-from holdfast.core.runtime import default_paths
+from holdfast.core.runtime.runtime import default_paths
 from holdfast.schema.codec import encode
 from holdfast.schema.version import __version__
 

@@ -20,7 +20,7 @@ import uvicorn
 
 from holdfast.client.credential import credential_file, given_password, username
 from holdfast.core.location.report import report_of
-from holdfast.core.runtime import Runtime
+from holdfast.core.runtime.runtime import Runtime
 from holdfast.embedded.connection import Connection
 from holdfast.embedded.credential import generated_password
 from holdfast.embedded.peers import Peers

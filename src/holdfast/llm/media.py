@@ -63,7 +63,7 @@ def read_media(part: MediaPart | FileContent) -> Media:
         return _checked(part.mime, part.uri, part.name)
     source = (part.metadata or {}).get("source")
     media = _checked(part.media_type, part.data, part.filename)
-    return media.but(source=source) if isinstance(source, str) else media
+    return media.replace(source=source) if isinstance(source, str) else media
 
 
 def readable(part: MediaPart | FileContent) -> Media | str:

@@ -23,7 +23,7 @@ from holdfast.server.auth import Access, Credentials, Hosts
 from holdfast.server.decoding import BODY_LIMIT, BODY_SECONDS, decode_params, decode_payload, decode_query
 from holdfast.server.errors import PublicFailure, to_public
 from holdfast.server.head import read_head
-from holdfast.server.place import existing_location
+from holdfast.server.locations import existing_location
 from holdfast.server.reply import cors, enclose, failed, preflight, send_content
 from holdfast.server.routes import Routes
 from holdfast.server.sse import HEADERS as STREAM_HEADERS
@@ -33,7 +33,7 @@ from holdfast.server.types import Call, Content, Receive, Scope, Send
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from holdfast.core.runtime import Runtime
+    from holdfast.core.runtime.runtime import Runtime
     from holdfast.schema.location import Location, LocationInfo
     from holdfast.schema.session import Session
     from holdfast.server.head import Head

@@ -14,9 +14,9 @@ from holdfast.core.context.errors import ContextContention, InitializationBlocke
 from holdfast.core.credential import errors as credential
 from holdfast.core.database.errors import StorageBusy, StorageClosed, StorageError, StorageFull
 from holdfast.core.filesystem import errors as file
-from holdfast.core.location.errors import CopyFailed
 from holdfast.core.permission.errors import InvalidSave, PermissionNotFound
 from holdfast.core.permission.requests import DuplicateRequest
+from holdfast.core.project.errors import CopyFailed
 from holdfast.core.question.errors import InvalidAnswers, QuestionNotFound
 from holdfast.core.search.search import SearchFailed
 from holdfast.core.session import errors as domain
@@ -57,7 +57,13 @@ def _of_session(error: Exception) -> PublicAnswer | None:
             )
         case domain.PromptConflict() | domain.PromptWithdrawn() | domain.InputNotPending() | domain.CompactionInUse():
             return public.ConflictError(message=str(error), resource=error.message_id)
-        case domain.SessionDeleted() | domain.InboxFull() | domain.NothingToCompact() | domain.InputExceedsWindow():
+        case (
+            domain.SessionDeleted()
+            | domain.InboxFull()
+            | domain.NothingToCompact()
+            | domain.UnfinishedWork()
+            | domain.InputExceedsWindow()
+        ):
             return public.ConflictError(message=str(error), resource=error.session_id)
         case ConfigRefused():
             return public.ConflictError(message=f"the former configuration stays in force: {error}", resource="config")

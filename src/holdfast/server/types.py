@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from holdfast.core.location.services import LocationServices
-    from holdfast.core.runtime import Runtime
+    from holdfast.core.runtime.runtime import Runtime
     from holdfast.protocol.endpoint import Endpoint
     from holdfast.schema.location import Location
     from holdfast.schema.session import Session

@@ -78,7 +78,7 @@ def configured(tmp_path: Path) -> Configured:
             folder.mkdir(parents=True)
             (folder / "opencode.json").write_text(json.dumps(document), encoding="utf-8")
         found = load_config(folder, root, {"HOME": str(tmp_path / "home")}, trust=TRUST_EVERYTHING)
-        return Config((entry.but(origin="user") for entry in found.entries()), found.diagnostics())
+        return Config((entry.replace(origin="user") for entry in found.entries()), found.diagnostics())
 
     return make
 

@@ -12,9 +12,9 @@ import pytest
 from tests.core.config.conftest import Place
 
 from holdfast.core.config.config import FILE_LIMIT, MOST_PROBLEMS, describe
-from holdfast.core.config.document import Diagnostic
 from holdfast.core.config.schema import ConfigFile, json_schema
 from holdfast.core.config.trust import TRUST_NOTHING
+from holdfast.core.diagnostic import Diagnostic
 
 Load = Callable[[Any], dict[str, Any]]
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from holdfast.core.location.services import LocationServices
-from holdfast.core.runtime import Runtime
+from holdfast.core.runtime.runtime import Runtime
 from holdfast.llm.offline import Call, ScriptedTransport, Turn
 from holdfast.schema.prompt import Prompt
 from holdfast.schema.session import Session

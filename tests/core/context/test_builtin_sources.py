@@ -30,7 +30,7 @@ from holdfast.core.context.system_context import (
     observe,
     reconcile,
 )
-from holdfast.core.location.project import Project
+from holdfast.core.project.project import Project
 from holdfast.schema.location import Location
 from holdfast.schema.model import ModelRef
 

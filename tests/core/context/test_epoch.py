@@ -151,7 +151,7 @@ async def test_a_change_is_one_message_and_one_snapshot_in_one_commit(drained: D
     assert (baseline_seq, revision) == (epoch.baseline_seq, 1)
     loaded = await drained.load()
     assert loaded.snapshot.encode() == prepared.snapshot.encode()
-    assert loaded.but(snapshot=prepared.snapshot) == prepared
+    assert loaded.replace(snapshot=prepared.snapshot) == prepared
     assert drained.rows("select seq, keys from session_context_change") == [(seq, '["core/a","core/b","core/gone"]')]
 
 

@@ -13,7 +13,7 @@ from holdfast.core.context import file_cache
 from holdfast.core.context import instructions as module
 from holdfast.core.context.file_cache import FILE_LIMIT
 from holdfast.core.context.system_context import initialize, observe
-from holdfast.core.location.project import find_project
+from holdfast.core.project.project import find_project
 
 pytestmark = pytest.mark.anyio
 

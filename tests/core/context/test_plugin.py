@@ -195,7 +195,7 @@ async def test_a_stored_value_that_a_newer_plugin_cannot_read_replaces_the_basel
         def _known(self, data: Any) -> str:
             return {b'"sunny"': "sunny"}[bytes(data)]
 
-    given = source(lambda: "sunny").but(codec=Strict())
+    given = source(lambda: "sunny").replace(codec=Strict())
     context = make(plugin_source("acme", given, diagnosed))
     outcome = await outcome_of(context, f'{{"{KEY}":{{"value":"rain","removed":"Gone"}}}}')
     assert isinstance(outcome, ReplacementReady)

@@ -17,7 +17,7 @@ from holdfast.core.context.instructions import InstructionFiles
 from holdfast.core.context.model import model
 from holdfast.core.context.registry import SystemContextRegistry, compose
 from holdfast.core.context.system_context import EMPTY, SystemContext, combine, initialize, observe
-from holdfast.core.location.project import Project
+from holdfast.core.project.project import Project
 from holdfast.core.scope import Scope
 from holdfast.schema.location import Location
 from holdfast.schema.model import ModelRef

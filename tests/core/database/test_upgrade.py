@@ -15,7 +15,7 @@ from holdfast.core.database import sqlite
 from holdfast.core.database.database import SqliteDatabase
 from holdfast.core.database.errors import StorageFull
 from holdfast.core.database.queries import load_migrations
-from holdfast.core.runtime import Paths, Runtime
+from holdfast.core.runtime.runtime import Paths, Runtime
 
 pytestmark = pytest.mark.anyio
 

@@ -110,15 +110,17 @@ async def test_a_fence_is_checked_inside_the_commit(database: SqliteDatabase) ->
     """EVT-042: the lease that travels in the same unit counts; once a newer owner has it, nothing is written."""
     mine = Fence(AGGREGATE, "own_a", 1)
     take = Statement("lease.take", TAKE, changes=1, refusal="lost")
-    assert await database.submit(unit("evt_1", before=(take,)).but(fence=mine)) == Committed(0, 0)
-    assert await database.submit(unit("evt_2").but(fence=mine)) == Committed(1, 1)
+    assert await database.submit(unit("evt_1", before=(take,)).replace(fence=mine)) == Committed(0, 0)
+    assert await database.submit(unit("evt_2").replace(fence=mine)) == Committed(1, 1)
     newer: dict[str, Value] = {"session_id": AGGREGATE, "owner_id": "own_b", "token": 2, "seen_token": 1}
     outcomes = await in_one_batch(
         database,
         [
-            unit("evt_3").but(fence=mine),
-            unit("evt_4", before=(Statement("lease.take", newer, changes=1),)).but(fence=Fence(AGGREGATE, "own_b", 2)),
-            unit("evt_5", projections=(project_row("late"),)).but(fence=mine),
+            unit("evt_3").replace(fence=mine),
+            unit("evt_4", before=(Statement("lease.take", newer, changes=1),)).replace(
+                fence=Fence(AGGREGATE, "own_b", 2)
+            ),
+            unit("evt_5", projections=(project_row("late"),)).replace(fence=mine),
             unit("evt_6"),
         ],
     )

@@ -13,7 +13,7 @@ import pytest
 from tests.conftest import MODEL
 
 from holdfast.client.transport import Request, Response
-from holdfast.core.runtime import Runtime
+from holdfast.core.runtime.runtime import Runtime
 from holdfast.embedded.holdfast import Holdfast
 from holdfast.llm.offline import Call, OfflineResponse, ScriptedTransport, Turn
 from holdfast.llm.route.transport import HttpRequest

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from tests.core.event.samples import raw
 
-from holdfast.core.runtime import Runtime
+from holdfast.core.runtime.runtime import Runtime
 from holdfast.core.scope import Scope
 from holdfast.core.tool.tool import Tool, ToolContext
 from holdfast.llm.offline import Call, ScriptedTransport, Turn

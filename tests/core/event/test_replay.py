@@ -24,7 +24,7 @@ from tests.core.event.samples import (
 from holdfast.core.database.errors import StorageError
 from holdfast.core.database.unit import Committed, NewEvent, Statement, Unit
 from holdfast.core.event.errors import InvalidDurableEvent
-from holdfast.core.runtime import Runtime
+from holdfast.core.runtime.runtime import Runtime
 from holdfast.llm.offline import ScriptedTransport
 from holdfast.schema.event import Definition, SerializedEvent
 from holdfast.schema.manifest import Manifest

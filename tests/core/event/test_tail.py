@@ -14,7 +14,7 @@ from holdfast.core.clock import Ids
 from holdfast.core.database.database import SqliteDatabase
 from holdfast.core.database.unit import Committed, NewEvent, Row, Unit, Value
 from holdfast.core.event.log import PAGE, EventLog
-from holdfast.core.runtime import Runtime
+from holdfast.core.runtime.runtime import Runtime
 from holdfast.core.session.errors import SessionNotFound
 from holdfast.core.session.projector import SESSION_PROJECTORS
 from holdfast.schema.live_event import TextDelta

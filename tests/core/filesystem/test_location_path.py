@@ -44,7 +44,7 @@ def test_relative_paths(root: Path, path: str, resource: str) -> None:
     """TOL-112, TOL-118, TOL-121: against the Location; one form whatever the spelling; a tilde is a name."""
     (root / "sub").mkdir()
     expected = Target(Path(os.path.normpath(root / resource)), resource, root, None)
-    assert LocationPaths(root).resolve(path).but(exists=False) == expected
+    assert LocationPaths(root).resolve(path).replace(exists=False) == expected
 
 
 @pytest.mark.parametrize("path", ["..", "../x", "sub/../../x", "./..", "../work/a", "../work-evil/a"])

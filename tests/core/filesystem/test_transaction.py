@@ -111,7 +111,7 @@ async def test_what_cannot_be_taken_back_is_named(
         real(source, name, **options)
 
     monkeypatch.setattr(os, "rename", fail_from_the_second)
-    changes[1] = changes[1].but(after=b"B")
+    changes[1] = changes[1].replace(after=b"B")
     with pytest.raises(ChangesFailed) as failed:
         await FileMutations().change_together(changes)
     assert renamed == ["a", "b", "a"]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.conftest import MODEL
 
-from holdfast.core.runtime import Runtime
+from holdfast.core.runtime.runtime import Runtime
 from holdfast.core.scope import Scope
 from holdfast.core.session.errors import DestinationMismatch
 from holdfast.core.tool.tool import Tool, ToolContext

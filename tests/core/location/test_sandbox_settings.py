@@ -15,7 +15,7 @@ from holdfast.core.location.settings import sandbox_diagnostics, sandbox_setting
 from holdfast.core.process.sandbox.backends import Backends
 from holdfast.core.process.sandbox.confinement import SandboxSettings, sandbox_choice
 from holdfast.core.process.sandbox.sandbox import Sandbox, SandboxRefused, Surroundings
-from holdfast.core.runtime import Paths, Runtime
+from holdfast.core.runtime.runtime import Paths, Runtime
 
 
 def document(sandbox: Any, *, origin: Origin = "user") -> Document:
@@ -34,7 +34,7 @@ def test_fields_come_from_the_last_document_of_the_user_that_sets_them() -> None
     )
     expected = SandboxSettings("read-only", "proxy", True, ("~/c",), ("a.test",))
     assert sandbox_settings(config) == expected
-    assert sandbox_settings(config, "workspace") == expected.but(mode="workspace")
+    assert sandbox_settings(config, "workspace") == expected.replace(mode="workspace")
     assert sandbox_settings(Config()) == SandboxSettings()
     assert [problem.message for problem in sandbox_diagnostics(config)] == [
         "holdfast.sandbox: only the user's own configuration can set this; ignored"

@@ -14,9 +14,9 @@ from holdfast.core.clock import Ids
 from holdfast.core.database.database import SqliteDatabase
 from holdfast.core.event.bus import Announcement
 from holdfast.core.event.log import EventLog
-from holdfast.core.location.project import Project
 from holdfast.core.permission.permission import Permissions, Unattended, Wish
 from holdfast.core.permission.rules import Authority
+from holdfast.core.project.project import Project
 from holdfast.schema.codec import decode_any
 from holdfast.schema.location import Location
 from holdfast.schema.permission import Effect, PermissionRequest, Rule

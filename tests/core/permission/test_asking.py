@@ -117,7 +117,7 @@ async def test_no_resource_is_a_defect(desk: Desk) -> None:
     """TOL-079: a tool that names nothing does not slip through."""
     desk.rules["build"] = [rule("allow")]
     with pytest.raises(ValueError, match="at least one resource"):
-        await desk.permissions.assert_allowed(want().but(resources=()))
+        await desk.permissions.assert_allowed(want().replace(resources=()))
 
 
 @pytest.mark.parametrize("reply", ["once", "always"])

@@ -8,7 +8,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from tests.core.session.conftest import HeldTool, ToolRuntime, new_session
+from tests.core.conftest import HeldTool, ToolRuntime, new_session
 
 from holdfast.llm.offline import Call, ScriptedTransport, Turn
 from holdfast.schema.prompt import Prompt

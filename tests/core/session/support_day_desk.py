@@ -11,7 +11,7 @@ from tests.core.session.support_day import calling, play
 
 from holdfast.core.event.bus import Announcement
 from holdfast.core.location.services import LocationServices
-from holdfast.core.runtime import Runtime
+from holdfast.core.runtime.runtime import Runtime
 from holdfast.llm.offline import ScriptedTransport
 from holdfast.schema.codec import decode_any
 from holdfast.schema.permission import PermissionRequest, Reply

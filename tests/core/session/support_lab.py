@@ -9,14 +9,14 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequenc
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from tests.core.session.conftest import NoInput, ToolRuntime, event_types
+from tests.core.conftest import NoInput, ToolRuntime, event_types
 from tests.llm.support import chunk, sse
 
 from holdfast.core.clock import Clock
 from holdfast.core.event.bus import Announcement
 from holdfast.core.location.services import LocationServices
-from holdfast.core.session.runner.runner import Runner
-from holdfast.core.session.settings import SessionSettings
+from holdfast.core.runner.runner import Runner
+from holdfast.core.runner.settings import SessionSettings
 from holdfast.core.tool.tool import Tool, ToolContext
 from holdfast.llm.route.transport import HttpRequest
 from holdfast.schema.codec import decode_any, encode
@@ -204,8 +204,8 @@ class Lab(ToolRuntime):
         if self._fixed is None:
             return services
         fixed = self._fixed
-        around = services.runner._around.but(settings=lambda: fixed)
-        return services.but(runner=Runner(around))
+        around = services.runner._around.replace(settings=lambda: fixed)
+        return services.replace(runner=Runner(around))
 
 
 async def crashed(life: Callable[[], Coroutine[Any, Any, tuple[Lab, T]]]) -> T:

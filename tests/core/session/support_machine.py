@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tests.core.session.conftest import new_session
+from tests.core.conftest import new_session
 from tests.core.session.support_lab import (
     LAB,
     OTHER,
@@ -33,10 +33,10 @@ from tests.core.session.support_lab import (
 from tests.llm.support import chat_model, chunk, claude, sse
 
 from holdfast.core.database.errors import StorageError
+from holdfast.core.runner.history import Frame, History
+from holdfast.core.runner.lowering import lower
+from holdfast.core.runner.runner import Ready, _Drain
 from holdfast.core.session.errors import InputNotPending, PromptConflict, SessionError
-from holdfast.core.session.runner.history import Frame, History
-from holdfast.core.session.runner.lowering import lower
-from holdfast.core.session.runner.runner import Ready, _Drain
 from holdfast.llm.errors import LLMError
 from holdfast.llm.model import Model
 from holdfast.llm.protocols.bedrock_converse import BedrockConverse

@@ -5,7 +5,7 @@ from __future__ import annotations
 import apsw
 import pytest
 
-from holdfast.core.runtime import Runtime
+from holdfast.core.runtime.runtime import Runtime
 from holdfast.llm.offline import ScriptedTransport
 from holdfast.schema import session_event as ev
 from holdfast.schema.model import ModelRef

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import apsw
 import pytest
-from tests.core.session.conftest import MODEL, event_types, messages, new_session, steps, tables
+from tests.core.conftest import MODEL, event_types, messages, new_session, steps, tables
 
 from holdfast.core.database.errors import StorageError
-from holdfast.core.runtime import Paths, Runtime
+from holdfast.core.runtime.runtime import Paths, Runtime
 from holdfast.core.session.errors import PromptConflict
 from holdfast.llm.offline import ScriptedTransport
 from holdfast.schema.codec import decode_any, encode

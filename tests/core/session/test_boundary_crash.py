@@ -33,7 +33,7 @@ from holdfast.core.context import date
 from holdfast.core.context.nested import KEY as NESTED
 from holdfast.core.database.errors import StorageError
 from holdfast.core.database.unit import Unit
-from holdfast.core.runtime import Runtime
+from holdfast.core.runtime.runtime import Runtime
 from holdfast.llm.offline import ScriptedTransport, Turn
 from holdfast.schema.session import Session
 from holdfast.schema.session_message import SystemMessage, ToolCompleted, ToolError, ToolPart, UserMessage

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import ManualClock
-from tests.core.session.conftest import MODEL, event_types, new_session, tables
+from tests.core.conftest import MODEL, event_types, new_session, tables
 
 from holdfast.core.clock import Ids
 from holdfast.core.database.errors import Refused, StorageError
-from holdfast.core.runtime import Paths, Runtime
+from holdfast.core.runtime.runtime import Paths, Runtime
 from holdfast.core.session.errors import SessionNotFound
 from holdfast.embedded.holdfast import Holdfast
 from holdfast.llm.offline import ScriptedTransport

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.core.session.conftest import user_texts
+from tests.core.conftest import user_texts
 
-from holdfast.core.runtime import Runtime
+from holdfast.core.runtime.runtime import Runtime
 from holdfast.llm.offline import Call, ScriptedTransport, Turn
 from holdfast.schema.prompt import Prompt
 from holdfast.schema.session import Session

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from tests.conftest import MODEL
+from tests.core.conftest import announced, lease_of, tables
 from tests.core.context.conftest import Fact
-from tests.core.session.conftest import announced, lease_of, tables
 from tests.core.session.support_day import (
     AGENTS,
     OTHER_MODEL,
@@ -36,11 +36,11 @@ from holdfast.core.context.errors import InitializationBlocked
 from holdfast.core.context.source import UNAVAILABLE
 from holdfast.core.plugin.host import Host
 from holdfast.core.plugin.request import RequestDraft
-from holdfast.core.runtime import Runtime
+from holdfast.core.runner.lowering import checkpoint
+from holdfast.core.runtime.runtime import Runtime
 from holdfast.core.scope import Scope
 from holdfast.core.session.errors import Interrupted
 from holdfast.core.session.interrupt import Interrupt
-from holdfast.core.session.runner.lowering import checkpoint
 from holdfast.llm.offline import ScriptedTransport, Turn
 from holdfast.llm.route.transport import HttpRequest
 from holdfast.schema.codec import decode_any, encode

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.core.runtime import Runtime
+from holdfast.core.runtime.runtime import Runtime
 from holdfast.llm.offline import Call, ScriptedTransport, Turn
 from holdfast.schema.prompt import Prompt
 from holdfast.schema.session import Session

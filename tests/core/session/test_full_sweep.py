@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.core.session.conftest import ToolRuntime, event_types, new_session
+from tests.core.conftest import ToolRuntime, event_types, new_session
 from tests.core.session.support_lab import LAB, Lab, Provider, Reply, calls, says, tool
 
 from holdfast.core.session.errors import Interrupted

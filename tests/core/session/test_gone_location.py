@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.core.context.errors import InitializationBlocked
-from holdfast.core.runtime import Runtime
+from holdfast.core.runtime.runtime import Runtime
 from holdfast.llm.offline import ScriptedTransport
 from holdfast.schema.prompt import Prompt
 from holdfast.schema.session import Session

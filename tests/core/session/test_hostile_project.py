@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.core.session.conftest import new_session
+from tests.core.conftest import new_session
 from tests.core.session.support_lab import LAB, Lab, Provider
 
 from holdfast.schema.prompt import Prompt

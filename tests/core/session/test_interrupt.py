@@ -6,7 +6,7 @@ import asyncio
 import logging
 
 import pytest
-from tests.core.session.conftest import steps
+from tests.core.conftest import steps
 
 from holdfast.core.session.errors import Interrupted
 from holdfast.core.session.interrupt import ABANDONED, STOPPED, Interrupt, Stop

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.core.session.conftest import (
+from tests.core.conftest import (
     HeldTool,
     ToolRuntime,
     event_types,
@@ -17,7 +17,7 @@ from tests.core.session.conftest import (
     user_texts,
 )
 
-from holdfast.core.runtime import Paths, Runtime
+from holdfast.core.runtime.runtime import Paths, Runtime
 from holdfast.core.session.errors import Interrupted
 from holdfast.llm.errors import LLMError
 from holdfast.llm.offline import Call, ScriptedTransport, Turn

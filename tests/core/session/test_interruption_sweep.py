@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.core.session.conftest import NoInput, ToolRuntime, event_types, new_session, steps
+from tests.core.conftest import NoInput, ToolRuntime, event_types, new_session, steps
 
 from holdfast.core.event.bus import Announcement
 from holdfast.core.tool.tool import Tool, ToolContext

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.core.session.conftest import MODEL
+from tests.core.conftest import MODEL
 
-from holdfast.core.runtime import Runtime
+from holdfast.core.runtime.runtime import Runtime
 from holdfast.schema import session_event as ev
 from holdfast.schema.codec import decode_any
 from holdfast.schema.model import ModelRef

@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.core.session.conftest import MODEL, messages, new_session, tables
+from tests.core.conftest import MODEL, messages, new_session, tables
 
 from holdfast.core.database.errors import StorageError
-from holdfast.core.runtime import Runtime
+from holdfast.core.runtime.runtime import Runtime
 from holdfast.schema import session_event as ev
 from holdfast.schema.codec import decode_any
 from holdfast.schema.record import Record

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from tests.core.session.conftest import (
+from tests.core.conftest import (
     NoInput,
     ToolRuntime,
     event_types,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.core.session.conftest import HeldTool, NoInput, event_types, tables
+from tests.core.conftest import HeldTool, NoInput, event_types, tables
 from tests.core.session.support_day import (
     Place,
     begin,
@@ -25,10 +25,10 @@ from tests.core.session.support_day_desk import Desk, call, desk_of, rules
 from tests.llm.support import sse
 
 from holdfast.core.permission.errors import FEEDBACK_CHARACTERS, PermissionNotFound
-from holdfast.core.runtime import Paths, Runtime
+from holdfast.core.runner.publish import TOOL_INTERRUPTED
+from holdfast.core.runtime.runtime import Paths, Runtime
 from holdfast.core.scope import Scope
 from holdfast.core.session.errors import Interrupted
-from holdfast.core.session.runner.publish import TOOL_INTERRUPTED
 from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure
 from holdfast.llm.offline import ScriptedTransport
 from holdfast.llm.route.transport import HttpRequest

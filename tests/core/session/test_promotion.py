@@ -10,11 +10,11 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.conftest import ManualClock
-from tests.core.session.conftest import event_types, lease_of, messages, new_session, tables, user_texts
+from tests.core.conftest import event_types, lease_of, messages, new_session, tables, user_texts
 
 from holdfast.core.database.errors import Refused, StorageError
 from holdfast.core.event.bus import Announcement
-from holdfast.core.runtime import Paths, Runtime
+from holdfast.core.runtime.runtime import Paths, Runtime
 from holdfast.core.session.errors import LifecycleConflict
 from holdfast.core.session.inbox import Inbox
 from holdfast.core.session.projector import LIFECYCLE_CONFLICT

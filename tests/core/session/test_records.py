@@ -6,11 +6,11 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.core.session.conftest import event_types, new_session, tables
+from tests.core.conftest import event_types, new_session, tables
 from tests.core.session.support_lab import LAB, Lab, Provider, refuses, says
 
 from holdfast.core.database.errors import Refused
-from holdfast.core.runtime import Runtime
+from holdfast.core.runtime.runtime import Runtime
 from holdfast.core.session.errors import Interrupted, SessionNotFound
 from holdfast.core.session.store import SessionFilter
 from holdfast.llm.errors import classify

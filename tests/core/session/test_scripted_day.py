@@ -38,8 +38,8 @@ from holdfast.core.context.instructions import Found, Instruction, InstructionFi
 from holdfast.core.context.plugin import plugin_source
 from holdfast.core.context.source import JsonCodec, Source
 from holdfast.core.plugin.host import Host
-from holdfast.core.runtime import Runtime
-from holdfast.core.session.runner.lowering import checkpoint
+from holdfast.core.runner.lowering import checkpoint
+from holdfast.core.runtime.runtime import Runtime
 from holdfast.core.skill import guidance
 from holdfast.core.skill.builtin import CUSTOMIZE
 from holdfast.llm.offline import ScriptedTransport, Turn

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from tests.conftest import MODEL, ManualClock
 
-from holdfast.core.runtime import Paths, Runtime
+from holdfast.core.runtime.runtime import Paths, Runtime
 from holdfast.core.session.errors import MessageNotFound, MessageUndecodable, SessionNotFound
 from holdfast.core.session.store import SessionAnchor, SessionFilter
 from holdfast.llm.offline import ScriptedTransport

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.core.session.test_move import repository
+from tests.core.runtime.test_moves import repository
 
-from holdfast.core.location.project import Project, find_project
 from holdfast.core.process.git import Git
+from holdfast.core.project.project import Project, find_project
 from holdfast.core.snapshot import snapshot as module
 from holdfast.core.snapshot.errors import SnapshotError
 from holdfast.core.snapshot.limits import LEFT_OUT, SnapshotLimits, TooMuch, left_out

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.location.project import Project
 from holdfast.core.process.git import GitFailed
+from holdfast.core.project.project import Project
 from holdfast.core.snapshot import snapshot as module
 from holdfast.core.snapshot.errors import SnapshotError
 from holdfast.core.snapshot.snapshot import Snapshots

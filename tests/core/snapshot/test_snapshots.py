@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.core.session.conftest import NoInput, ToolRuntime, event_types, new_session, tables
-from tests.core.session.test_move import git as run
-from tests.core.session.test_move import repository
+from tests.core.conftest import NoInput, ToolRuntime, event_types, new_session, tables
+from tests.core.runtime.test_moves import git as run
+from tests.core.runtime.test_moves import repository
 
-from holdfast.core.location.project import find_project
 from holdfast.core.process.git import Git
+from holdfast.core.project.project import find_project
 from holdfast.core.snapshot import snapshot as module
 from holdfast.core.snapshot.errors import SnapshotError
 from holdfast.core.snapshot.snapshot import LEFT_SECONDS, Snapshots

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.core.session.test_move import git as run
-from tests.core.session.test_move import repository, worktree
+from tests.core.runtime.test_moves import git as run
+from tests.core.runtime.test_moves import repository, worktree
 
 from holdfast.core.process.git import Git
 from holdfast.core.snapshot import transfer

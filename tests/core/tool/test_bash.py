@@ -14,9 +14,9 @@ from tests.core.tool.search_support import Asking, caller, texts
 from holdfast.core.clock import Ids, SystemClock
 from holdfast.core.filesystem.location_path import LocationPaths
 from holdfast.core.process.process import Processes
-from holdfast.core.shell.output import CommandOutput
 from holdfast.core.tool.builtin import bash as module
 from holdfast.core.tool.builtin.bash import DESCRIPTION, BashInput, BashSettings, bash_tool, visible
+from holdfast.core.tool.command_output import CommandOutput
 from holdfast.core.tool.output import OutputStore
 from holdfast.core.tool.progress import reporting
 from holdfast.core.tool.tool import ToolFailure, ToolOutput

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.core.session.conftest import steps
+from tests.core.conftest import steps
 from tests.core.session.support_day import Place, begin, calling, play, say, tools_of
 from tests.core.session.support_day_desk import desk_of, rules
 from tests.core.session.support_lab import LAB, Provider, Reply, ending
@@ -25,7 +25,7 @@ from tests.core.session.support_lab import call as called
 
 from holdfast.core.event.bus import Announcement
 from holdfast.core.permission.errors import PermissionNotFound
-from holdfast.core.runtime import Paths, Runtime
+from holdfast.core.runtime.runtime import Paths, Runtime
 from holdfast.llm.offline import ScriptedTransport
 from holdfast.schema.codec import decode_any
 from holdfast.schema.permission import Reply as Answer

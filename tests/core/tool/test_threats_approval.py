@@ -10,8 +10,8 @@ from tests.core.session.support_day import Place, begin, calling, play, say, too
 from tests.core.session.support_day_desk import Desk, call, desk_of, rules
 
 from holdfast.core.permission.errors import InvalidSave, PermissionNotFound
-from holdfast.core.runtime import Runtime
-from holdfast.core.session.runner.publish import TOOL_INTERRUPTED
+from holdfast.core.runner.publish import TOOL_INTERRUPTED
+from holdfast.core.runtime.runtime import Runtime
 from holdfast.llm.offline import ScriptedTransport
 from holdfast.schema.location import Location
 from holdfast.schema.prompt import Prompt

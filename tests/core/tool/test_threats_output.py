@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.core.session.conftest import NoInput
+from tests.core.conftest import NoInput
 from tests.core.session.support_day import (
     AGENTS,
     Place,
@@ -27,7 +27,7 @@ from tests.core.session.support_day import (
 from tests.core.session.support_day_desk import desk_of, rules
 
 from holdfast.core.context import instructions
-from holdfast.core.runtime import Runtime
+from holdfast.core.runtime.runtime import Runtime
 from holdfast.core.scope import Scope
 from holdfast.core.tool.preview import SAVED, OutputLimits
 from holdfast.core.tool.tool import Tool, ToolContext

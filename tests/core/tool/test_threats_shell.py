@@ -13,7 +13,7 @@ import pytest
 from tests.core.session.support_day import Place, begin, calling, heard, history, play, say, tools_of
 from tests.core.session.support_day_desk import Desk, call, desk_of, rules
 
-from holdfast.core.runtime import Runtime
+from holdfast.core.runtime.runtime import Runtime
 from holdfast.llm.offline import ScriptedTransport
 from holdfast.schema.session import Session
 from holdfast.schema.session_message import TextContent, ToolCompleted, ToolError

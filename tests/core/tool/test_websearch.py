@@ -274,7 +274,7 @@ async def test_a_session_keeps_its_backend(site: Site) -> None:
     both = (exa(None, url), parallel(None, url))
     chosen: dict[str, set[str]] = {}
     for session in [f"ses_{number}" for number in range(8)] * 2:
-        found = await searched(*both, context=CONTEXT.but(session_id=session))
+        found = await searched(*both, context=CONTEXT.replace(session_id=session))
         chosen.setdefault(session, set()).add(found["provider"])
     assert all(len(providers) == 1 for providers in chosen.values())
     assert set.union(*chosen.values()) == {"exa", "parallel"}

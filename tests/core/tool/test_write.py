@@ -170,7 +170,7 @@ async def test_the_stale_guard(root: Path) -> None:
             continue
         assert await shop.refusal("write", path="f", content="mine") == CHANGED_SINCE_READ
         assert (root / "f").read_text() == "somebody else wrote this"
-        await shop.call("write", CONTEXT.but(session_id="ses_2"), path="f", content="another Session's")
+        await shop.call("write", CONTEXT.replace(session_id="ses_2"), path="f", content="another Session's")
         await shop.call("read", path="f")
         await shop.call("write", path="f", content="mine")
         await shop.call("write", path="f", content="mine again")

@@ -164,7 +164,7 @@ def test_a_model_without_a_cache_gets_no_marker() -> None:
 def test_a_renamed_route_still_caches() -> None:
     """LLM-217: by what the protocol can do, not by what the route is called."""
     route = Route("some-gateway", CLAUDE.route.protocol, "https://gateway/v1")
-    assert marked(body(CLAUDE.but(route=route), make_request(prompt="x"))) == {"0.0": PLAIN}
+    assert marked(body(CLAUDE.replace(route=route), make_request(prompt="x"))) == {"0.0": PLAIN}
 
 
 # -- asked for -------------------------------------------------------------------------------------------------------

@@ -258,7 +258,7 @@ async def test_a_wait_that_no_longer_fits_fails_at_once() -> None:
 async def test_the_wait_varies_by_a_fifth(chance: float, seconds: float) -> None:
     """LLM-411"""
     turn = Turn(answer(500), play(HELLO_CHAT))
-    turn.retry = turn.retry.but(chance=lambda: chance)
+    turn.retry = turn.retry.replace(chance=lambda: chance)
     await turn.run()
     assert turn.naps.seconds == [pytest.approx(seconds, abs=0.002)]
 

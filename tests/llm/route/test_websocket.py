@@ -319,7 +319,7 @@ async def test_a_transport_without_sockets(provider: Provider) -> None:
 
 async def test_only_responses_has_a_socket(provider: Provider, transport: NetworkTransport) -> None:
     chosen = model(provider)
-    chat = chosen.but(route=chosen.route.but(protocol=OpenAIChat()))
+    chat = chosen.replace(route=chosen.route.replace(protocol=OpenAIChat()))
     with pytest.raises(LLMError, match="OpenAI Chat has no WebSocket form") as caught:
         await run(transport, chat, ask(user("hi")))
     assert caught.value.reason == "InvalidRequest"

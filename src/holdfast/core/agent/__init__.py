@@ -1,1 +1,3 @@
-"""Agents: the built-in ones, those of configuration and of markdown files, and which one a Session runs as."""
+"""The agents of a Location: built in, configured, and read from markdown files.
+
+May import: config, permission."""

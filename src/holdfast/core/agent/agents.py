@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from holdfast.core.config.config import Config
-    from holdfast.core.config.document import Diagnostic
     from holdfast.core.config.reload import LiveConfig
+    from holdfast.core.diagnostic import Diagnostic
     from holdfast.core.scope import Scope
     from holdfast.core.state import Batches
     from holdfast.schema.agent import Agent

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast.core.config.authority import NOT_TRUSTED, narrowed_agent
-from holdfast.core.config.document import Diagnostic, Document
+from holdfast.core.config.document import Document
 from holdfast.core.config.environment import home_directory
 from holdfast.core.config.jsonc import InvalidJson, decode
 from holdfast.core.config.markdown import read_markdown
@@ -25,6 +25,7 @@ from holdfast.core.config.model import patched_model
 from holdfast.core.config.schema import Agent as AgentSection
 from holdfast.core.config.unsupported import misspelled, sent_to_the_model
 from holdfast.core.config.validate import Problem, validate_agent, validate_rules
+from holdfast.core.diagnostic import Diagnostic
 from holdfast.core.permission.rules import expand_home
 from holdfast.schema.agent import Agent, ProviderRequest
 from holdfast.schema.frozen import Frozen

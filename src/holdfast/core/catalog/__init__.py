@@ -1,1 +1,3 @@
-"""Which models there are, and the route to each."""
+"""The models of a Location and the route to each.
+
+May import: policy, config, credential."""

@@ -20,16 +20,16 @@ from holdfast.core.catalog.draft import Draft, Shelf, inherited_api, new_model, 
 from holdfast.core.catalog.errors import ModelNotSelected, ModelUnavailable, UnsupportedApi, VariantUnavailable
 from holdfast.core.catalog.listing import complete, public_model, public_models
 from holdfast.core.catalog.models_dev import ModelsDev
+from holdfast.core.catalog.provider_defaults import touch
 from holdfast.core.catalog.public import public
 from holdfast.core.catalog.resolution import NOBODY, Listing, resolve_listing
 from holdfast.core.catalog.resolved import ResolvedModel
 from holdfast.core.catalog.routes import is_supported
 from holdfast.core.catalog.selection import automatic, newest_first, small
-from holdfast.core.catalog.touches import touch
 from holdfast.core.clock import Ids, SystemClock
-from holdfast.core.config.document import Diagnostic
 from holdfast.core.credential.integration import IntegrationDraft
 from holdfast.core.credential.integrations import Integrations
+from holdfast.core.diagnostic import Diagnostic
 from holdfast.core.policy.policy import Policy
 from holdfast.core.scope import Scope
 from holdfast.core.state import Batches, Phase, State

@@ -9,7 +9,7 @@ SessionError (core/refusal.py)
 
 from __future__ import annotations
 
-from holdfast.core.refusal import SessionError
+from holdfast.core.errors import SessionError
 
 
 class ModelNotSelected(SessionError):

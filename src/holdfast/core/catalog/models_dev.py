@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast.core.catalog.dev_record import UNDECODABLE, DevModel, DevProvider, decoder
-from holdfast.core.catalog.shelves import shelves
+from holdfast.core.catalog.from_models_dev import shelves
 from holdfast.core.file_lock import file_lock
 from holdfast.core.web.errors import FetchFailed
 from holdfast.core.web.fetch import Budget, Fetcher
@@ -233,10 +233,10 @@ def _decoded(path: Path) -> dict[str, DevProvider] | None:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    from holdfast.core.whole_file import write_whole
+    from holdfast.core.atomic_write import atomic_write
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, data)
+    atomic_write(path, data)
 
 
 def _file_name(source: str) -> str:

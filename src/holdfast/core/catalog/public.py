@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from holdfast.core.config.secret import hide, is_secret, public_address
+from holdfast.core.secret import hide, is_secret, public_address
 from holdfast.llm.errors import REDACTED
 from holdfast.schema.agent import ProviderRequest
 from holdfast.schema.catalog import ModelInfo, ModelRequest, ModelVariant, ProviderInfo

@@ -92,9 +92,9 @@ def resolve_listing(
     defaults = (Overlay(options=options or {}) for options in (model.route.provider_options, model.provider_options))
     resolved = ResolvedModel(
         ref=ref,
-        model=model.but(
+        model=model.replace(
             provider_options=None,
-            route=model.route.but(provider_options=None),
+            route=model.route.replace(provider_options=None),
             credential_fix=credential_fix(provider, settings, dialect, holder),
         ),
         info=info,

@@ -62,12 +62,12 @@ def route(info: ModelInfo, access: Access) -> Model:
         raise UnsupportedApi(info.provider_id, info.id, packages.named(info.api), reason)
     model = _BUILDERS[way](info, found, access)
     auth = _auth(way, access.credentials)
-    chosen = model.route.but(
+    chosen = model.route.replace(
         auth=_bound(auth if auth is not None else model.route.auth if way == "converse" else NoAuth(), model.route),
         query=(*model.route.query, *_query(access.settings)),
         timeouts=_timeouts(access.settings),
     )
-    return model.but(
+    return model.replace(
         provider=info.provider_id,
         route=chosen,
         output_limit=info.limit.output or None,
@@ -128,7 +128,7 @@ def _chat(info: ModelInfo, found: packages.Reached, access: Access) -> Model:
 
     profile = PROFILES.get(info.provider_id)
     spoken = PROFILES["openrouter"].protocol if found.package.dialect is packages.OPENROUTER else OpenAIChat()
-    protocol = spoken.but(passthrough=(*spoken.passthrough, "thinking"))
+    protocol = spoken.replace(passthrough=(*spoken.passthrough, "thinking"))
     capabilities = profile.capabilities if profile else Capabilities()
     return Model(
         info.api.id,
@@ -185,7 +185,7 @@ _ADDRESSED = frozenset({"responses", "azure", "messages", "gemini", "converse"})
 
 def _capabilities(guess: Capabilities, info: ModelInfo, facts: Facts) -> Capabilities:
     """What the catalog knows is better than what a name suggests."""
-    return guess.but(
+    return guess.replace(
         images="image" in info.capabilities.input if info.capabilities.input else guess.images,
         documents="pdf" in info.capabilities.input if info.capabilities.input else guess.documents,
         sampling=guess.sampling if facts.sampling is None else facts.sampling,

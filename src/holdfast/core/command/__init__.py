@@ -1,1 +1,3 @@
-"""Commands: named prompts with places for arguments."""
+"""Commands: named prompt templates with arguments.
+
+May import: tool, skill, config."""

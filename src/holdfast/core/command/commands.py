@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from holdfast.core.command.template import Shell
     from holdfast.core.config.config import Config
-    from holdfast.core.config.document import Diagnostic
     from holdfast.core.config.reload import LiveConfig
+    from holdfast.core.diagnostic import Diagnostic
     from holdfast.core.scope import Scope
     from holdfast.core.skill.skill import Skill
     from holdfast.core.state import Batches

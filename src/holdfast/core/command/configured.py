@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast.core.config.authority import NOT_TRUSTED, inserting
-from holdfast.core.config.document import Diagnostic, Document
+from holdfast.core.config.document import Document
 from holdfast.core.config.markdown import read_markdown
 from holdfast.core.config.model import patched_model
 from holdfast.core.config.validate import validate_command
+from holdfast.core.diagnostic import Diagnostic
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:

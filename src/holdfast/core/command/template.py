@@ -11,6 +11,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Protocol
 
+from holdfast.core.config.authority import SHELL_COMMAND
 from holdfast.core.tool.tool import ToolFailure
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.pattern import pattern
@@ -24,7 +25,6 @@ MOST_SHELL_COMMANDS = 20
 NOT_RUN = "[`{command}` was not run: {reason}]"
 CUT = "\n[output cut after {count} characters]"
 
-_SHELL = pattern(r"!`([^`\n]+)`")
 _PLACE = pattern(r"\$ARGUMENTS(?![A-Za-z0-9_])|\$([1-9])(?!\d)")
 _MENTION = pattern(r"(?<![\w`@])@([\w~./-]*[\w/-])")
 
@@ -51,7 +51,7 @@ class Template:
         parts: list[str] = []
         mentions: list[str] = []
         end = 0
-        for number, match in enumerate(_SHELL.finditer(self._text)):
+        for number, match in enumerate(SHELL_COMMAND.finditer(self._text)):
             before = self._text[end : match.start()]
             mentions += _MENTION.findall(before)
             parts.append(self._filled(before, arguments, words))
@@ -83,11 +83,6 @@ class Template:
             return words
         index = int(place[1])
         return words[index - 1 :] if index == self._last else words[index - 1 : index]
-
-
-def shell_commands(template: str) -> list[str]:
-    """Those that expanding a template would run, as they are written."""
-    return _SHELL.findall(template)
 
 
 def _open_quote(before: str) -> str:

@@ -1,1 +1,3 @@
-"""Configuration: OpenCode's files, read and never written."""
+"""Configuration files, read and validated; OpenCode's format. Never written.
+
+May import: permission."""

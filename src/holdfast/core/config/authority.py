@@ -18,6 +18,7 @@ import msgspec
 
 from holdfast.core.permission.wildcard import matches
 from holdfast.schema.frozen import Frozen
+from holdfast.schema.pattern import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     Outside = Callable[[str], bool]
 
 SHELL_INSERT = "!`"
+SHELL_COMMAND = pattern(r"!`([^`\n]+)`")
 NOT_TRUSTED = "ignored, because this project is not trusted"
 SHOWN_CHARACTERS = 200
 
@@ -101,9 +103,7 @@ def digest(grants: Iterable[Grant]) -> str:
 
 def inserts(template: str) -> list[str]:
     """The shell commands that a template would run."""
-    from holdfast.core.command.template import shell_commands
-
-    return shell_commands(template)
+    return SHELL_COMMAND.findall(template)
 
 
 def is_address(text: str) -> bool:

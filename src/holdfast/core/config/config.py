@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.config.discovery import Candidate, discover, project_folders
-from holdfast.core.config.document import DOT, Diagnostic, Directory, Document
+from holdfast.core.config.document import DOT, Directory, Document
 from holdfast.core.config.environment import directories
 from holdfast.core.config.merge import merge
 from holdfast.core.config.reading import MOST_PROBLEMS, Place, Reading
 from holdfast.core.config.trust import NAME as TRUST_FILE
 from holdfast.core.config.trust import TRUST_NOTHING, Source, Wanted, judge
 from holdfast.core.config.watch import MOST_PATHS, Watch
+from holdfast.core.diagnostic import Diagnostic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -104,7 +105,7 @@ def load_config(
     if inline := environment.get(INLINE):
         loading.keep(len(found), loading.reading(Path(INLINE), directory, "user").parse(inline))
     for position, (name, content) in enumerate(managed, start=len(found) + 1):
-        loading.keep(position, loading.reading(name, name.parent, "user").document(content).but(managed=True))
+        loading.keep(position, loading.reading(name, name.parent, "user").document(content).replace(managed=True))
     loading.read_project([one for one in found if one[1].origin != "user"])
     problems = loading.problems()
     for problem in problems:
@@ -190,11 +191,11 @@ class _Loading:
     def _judged(self, folder: Directory) -> Directory:
         """A project's folder, and whether its user trusts what is in it now."""
         if not self._trust.knows(folder.path):
-            return folder.but(origin="untrusted")
+            return folder.replace(origin="untrusted")
         from holdfast.core.config.folder import folder_wants
 
         judged = judge(folder_wants(folder.path, self._strict), self._trust)
-        return folder.but(origin="project" if judged.trusted else "untrusted", contents=judged.contents)
+        return folder.replace(origin="project" if judged.trusted else "untrusted", contents=judged.contents)
 
 
 def strict_rules(entries: Iterable[Entry]) -> tuple[dict[str, str], ...]:

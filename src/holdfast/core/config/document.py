@@ -11,20 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-Severity: TypeAlias = Literal["warning", "error"]
 Origin: TypeAlias = Literal["user", "project", "untrusted"]
 """Who wrote it: the user or the host program, a project that the user trusts, or any other project."""
-
-
-class Diagnostic(Frozen):
-    """One thing in a file that does not count as its author meant it. Never contains a substituted value."""
-
-    path: str
-    message: str
-    line: int | None = None
-    severity: Severity = "warning"
-    suggestion: str | None = None
-    """The nearest name that is known."""
 
 
 class Document(Frozen):

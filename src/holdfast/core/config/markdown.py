@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from holdfast.core.config.document import Diagnostic
 from holdfast.core.config.text_file import Unreadable, is_text, read_text
+from holdfast.core.diagnostic import Diagnostic
 from holdfast.core.frontmatter import InvalidFrontmatter, Markdown, parse_markdown
 from holdfast.schema.frozen import Frozen
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
-    from holdfast.core.config.document import Severity
     from holdfast.core.config.validate import Problem
+    from holdfast.core.diagnostic import Severity
 
 FILE_LIMIT = 1024 * 1024
 MOST_FILES = 1_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from holdfast.core.config.secret import HIDDEN, hide, is_secret, public_address
+from holdfast.core.secret import HIDDEN, hide, is_secret, public_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

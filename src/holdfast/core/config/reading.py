@@ -6,26 +6,28 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.config.authority import NOT_TRUSTED, Grant, narrowed
-from holdfast.core.config.document import Diagnostic, Document
+from holdfast.core.config.document import Document
 from holdfast.core.config.environment import user_path
 from holdfast.core.config.jsonc import InvalidJson, decode, lines_of
 from holdfast.core.config.migrate import migrate
 from holdfast.core.config.plugin_files import plugin_name, plugin_path
-from holdfast.core.config.secret import hide
 from holdfast.core.config.trust import Wanted, judge
 from holdfast.core.config.unsupported import unsupported
 from holdfast.core.config.validate import Problem, Trail, validate
 from holdfast.core.config.variables import Substitution, mentions_variables
+from holdfast.core.diagnostic import Diagnostic
+from holdfast.core.secret import hide
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from holdfast.core.config.document import Origin, Severity
+    from holdfast.core.config.document import Origin
     from holdfast.core.config.text_file import Unreadable
     from holdfast.core.config.trust import Trust
     from holdfast.core.config.watch import Watch
+    from holdfast.core.diagnostic import Severity
 
 MOST_PROBLEMS = 50
 """Per document; of those beyond it only the weight is told."""
@@ -115,7 +117,7 @@ class Reading:
             return document
         del self._problems[told[0] :]  # of settings that count after all
         self._unlisted = told[1]
-        return self._whole(value).but(contents=judged.contents)
+        return self._whole(value).replace(contents=judged.contents)
 
     def _whole(self, value: dict[str, Any]) -> Document:
         if self._mentions_variables:
@@ -205,7 +207,7 @@ class Reading:
             same = shape[-1] == trail[-1] or len(shape) == len(trail) == 1
             if message.startswith(f"{before}: ") and same:
                 message = f"{_dotted(shape)}{message.removeprefix(before)}"
-            yield problem.but(line=lines[shape], message=message)
+            yield problem.replace(line=lines[shape], message=message)
         if self._unlisted:
             yield Diagnostic(str(self._path), "has more problems, which are not listed", None, self._unlisted)
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from holdfast.core.config.config import Config, describe
-from holdfast.core.config.document import Diagnostic
+from holdfast.core.diagnostic import Diagnostic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -73,7 +73,7 @@ class LiveConfig:
 
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """Of the configuration in force, and of a later edit that could not be taken over."""
-        edits = (problem.but(message=f"{problem.message}{KEPT}") for problem in self._refused)
+        edits = (problem.replace(message=f"{problem.message}{KEPT}") for problem in self._refused)
         return (*edits, *self.current.diagnostics())
 
     async def refresh(self) -> None:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
+from holdfast.core.atomic_write import atomic_write
 from holdfast.core.config.authority import Grant, digest
 from holdfast.core.config.plugin_files import content_digest
 from holdfast.core.config.text_file import Unreadable, read_text
 from holdfast.core.file_lock import wait_for_lock
-from holdfast.core.whole_file import write_whole
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ class TrustStore:
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with wait_for_lock(self._lock):
-                write_whole(self._path, msgspec.json.encode(change(self._read())))
+                atomic_write(self._path, msgspec.json.encode(change(self._read())))
         except OSError as error:
             raise TrustUnreadable(self._path, f"cannot be written: {error.strerror or error}") from error
 

@@ -152,7 +152,7 @@ class _Validation:
         for problem in problems:
             if problem.fatal:
                 self.closed = True
-                problem = problem.but(message=f"{problem.message}, and the rest of this file is ignored")
+                problem = problem.replace(message=f"{problem.message}, and the rest of this file is ignored")
             self._report(problem)
         return found
 

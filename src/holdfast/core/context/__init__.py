@@ -1,1 +1,3 @@
-"""System Context: what the model is told about its surroundings, and the epochs in which that stays the same."""
+"""System Context: what the model is told about its surroundings, and its epochs.
+
+May import: permission, filesystem, web."""

@@ -7,10 +7,10 @@ import os
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from holdfast.core.context.canonical import possible, printable
 from holdfast.core.context.file_pattern import PatternTooWide, Walk, is_pattern
 from holdfast.core.context.instructions import aggregate
 from holdfast.core.context.source import UNAVAILABLE
+from holdfast.core.filesystem.canonical import possible, printable
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from holdfast.core.context.system_context import make
 
 if TYPE_CHECKING:
     from holdfast.core.context.system_context import SystemContext
-    from holdfast.core.location.project import Project
+    from holdfast.core.project.project import Project
     from holdfast.schema.location import Location
 
 KEY = "core/environment"

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from holdfast.core.context.system_context import Generation, Observation, Outcome, SystemContext
     from holdfast.core.database.database import Database
     from holdfast.core.database.unit import Row, Value
-    from holdfast.core.publisher import Publisher
+    from holdfast.core.event.publisher import Publisher
     from holdfast.schema.location import Location
 
 STALE = "context epoch changed"
@@ -187,7 +187,7 @@ class Epochs:
         )
         await lease.publish(event, location=location, local=local)
         self._metrics.updated(epoch.session_id, update.text)
-        return epoch.but(snapshot=update.snapshot, observed=observed, revision=epoch.revision + 1)
+        return epoch.replace(snapshot=update.snapshot, observed=observed, revision=epoch.revision + 1)
 
     async def _note(self, epoch: Epoch, observation: Observation, lease: Publisher, location: Location) -> Epoch:
         """Remember, for people, which sources could not be observed; most of the time there is nothing to note."""
@@ -196,7 +196,7 @@ class Epochs:
             return epoch
         row = {**_made_from(epoch), "observed": encode_text(observed)}
         await lease.publish(location=location, local=(Statement("context.observe", row, changes=1, refusal=STALE),))
-        return epoch.but(observed=observed, revision=epoch.revision + 1)
+        return epoch.replace(observed=observed, revision=epoch.revision + 1)
 
     async def _replace(
         self,

@@ -7,10 +7,10 @@ import os
 import stat
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.core.context.canonical import CanonicalDirectories, contains, printable, upward
 from holdfast.core.context.file_cache import ABSENT, FILE_LIMIT, FileTooLarge, Stamp
 from holdfast.core.context.source import UNAVAILABLE, JsonCodec, Source
 from holdfast.core.context.system_context import EMPTY, make
+from holdfast.core.filesystem.canonical import CanonicalDirectories, contains, printable, upward
 from holdfast.schema.record import Record
 
 if TYPE_CHECKING:

@@ -60,7 +60,7 @@ class Metrics:
         """A boundary that told the model nothing."""
         grown = self._sessions.get(session_id)
         if grown is None or grown.outcome != outcome:
-            self._keep(session_id, (grown or Growth()).but(outcome=outcome))
+            self._keep(session_id, (grown or Growth()).replace(outcome=outcome))
 
     def of_session(self, session_id: str) -> Growth:
         return self._sessions.get(session_id, Growth())

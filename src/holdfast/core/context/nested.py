@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from holdfast.core.context.canonical import contains, printable, upward
 from holdfast.core.context.instructions import aggregate
 from holdfast.core.context.source import UNAVAILABLE
 from holdfast.core.context.system_context import EMPTY
+from holdfast.core.filesystem.canonical import contains, printable, upward
 from holdfast.schema.session_event import InstructionDiscovered
 
 if TYPE_CHECKING:

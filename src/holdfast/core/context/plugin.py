@@ -51,7 +51,7 @@ def plugin_source(
     if source.removed is None:
         raise InvalidPluginSourceError(f"{source.key} needs a removal text: unloading must not force a new baseline")
     isolation = _Isolation(source, diagnose, timeout)
-    return source.but(
+    return source.replace(
         codec=isolation,
         load=isolation.load,
         baseline=partial(isolation.render, "baseline", source.baseline),

@@ -1,1 +1,3 @@
-"""Credentials: who may be spoken for, kept where only their owner can read them."""
+"""Provider credentials, stored in a file that only its owner can read.
+
+May import: the modules beside the packages (clock, file_lock, ...)."""

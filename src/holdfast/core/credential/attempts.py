@@ -150,7 +150,7 @@ class Attempts:
 
     async def _close(self, attempt: _Open) -> None:
         close = attempt.authorization.close
-        attempt.authorization = attempt.authorization.but(close=None)
+        attempt.authorization = attempt.authorization.replace(close=None)
         if close is not None:
             try:
                 await close()

@@ -66,11 +66,11 @@ class IntegrationDraft:
         known = self._integrations.get(id) or Integration(id, name or id)
         ways = {_place(other): other for other in known.ways}
         ways[_place(way)] = way
-        self._integrations[id] = known.but(name=name or known.name, ways=tuple(ways.values()))
+        self._integrations[id] = known.replace(name=name or known.name, ways=tuple(ways.values()))
 
     def rename(self, id: str, name: str) -> None:
         if (known := self._integrations.get(id)) is not None:
-            self._integrations[id] = known.but(name=name)
+            self._integrations[id] = known.replace(name=name)
 
     def remove(self, id: str) -> None:
         self._integrations.pop(id, None)

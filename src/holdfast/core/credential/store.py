@@ -172,13 +172,13 @@ class CredentialStore:
         await asyncio.to_thread(self._replace, change)
 
     def _replace(self, change: Callable[[tuple[Credential, ...]], tuple[Credential, ...]]) -> None:
-        from holdfast.core.whole_file import write_whole
+        from holdfast.core.atomic_write import atomic_write
 
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         lock = os.open(self._path.with_name(self._path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)  # held for one small write, never across a request
-            write_whole(self._path, msgspec.json.encode(_File(version=1, credentials=change(self._load()))))
+            atomic_write(self._path, msgspec.json.encode(_File(version=1, credentials=change(self._load()))))
         finally:
             os.close(lock)
 

@@ -1,1 +1,3 @@
-"""One seam to storage: commit units in, rows out. SQLite today; nothing above this package may know that."""
+"""Storage: commits units of statements and reads rows. Only this package knows SQLite.
+
+May import: nothing of core."""

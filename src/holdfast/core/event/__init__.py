@@ -1,1 +1,3 @@
-"""The event log: append, replay, read, tail, and the live bus."""
+"""The event log: append, replay, read, tail, and the live bus.
+
+May import: database."""

@@ -1,1 +1,3 @@
-"""Files of a Location: where a path leads, how it is read, and how it is changed without loss."""
+"""Files of a Location: resolving paths, reading, and changing files without loss.
+
+May import: the modules beside the packages."""

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal
 from holdfast.core.filesystem.image import ImageLimits
 from holdfast.core.filesystem.location_path import Access, LocationPaths, Target
 from holdfast.core.filesystem.locks import PROCESS_LOCKS, FileLocks
-from holdfast.core.filesystem.marks import ReadMarks
 from holdfast.core.filesystem.mutation import FileMutations
+from holdfast.core.filesystem.read_fingerprints import ReadMarks
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:

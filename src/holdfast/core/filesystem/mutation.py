@@ -28,7 +28,7 @@ from holdfast.core.filesystem.errors import (
 from holdfast.core.filesystem.locks import PROCESS_LOCKS, FileLocks
 from holdfast.core.filesystem.staged import Staged, write_all
 from holdfast.core.filesystem.transaction import Change, change_all
-from holdfast.core.uncut import uncut
+from holdfast.core.run_to_completion import run_to_completion
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class FileMutations:
         await self._run([change.target for change in changes], lambda: change_all(changes))
 
     async def _run(self, targets: Sequence[Target], change: Callable[[], T]) -> T:
-        return await uncut(self._change([target.path for target in targets], change))
+        return await run_to_completion(self._change([target.path for target in targets], change))
 
     async def _change(self, paths: Sequence[Path], change: Callable[[], T]) -> T:
         def locked() -> T:

@@ -1,1 +1,3 @@
-"""Locations: which project a directory belongs to, and the services built for it."""
+"""The services of one Location, built together and closed together.
+
+May import: every package of core but runtime."""

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from holdfast.core.permission.permission import Unattended
     from holdfast.core.process.sandbox.backends import Backends
     from holdfast.core.process.sandbox.confinement import Setting
+    from holdfast.core.runner.titles import Titles
     from holdfast.core.session.inbox import Inbox
     from holdfast.core.session.ownership import Ownership
     from holdfast.core.session.store import SessionStore
-    from holdfast.core.session.title import Titles
     from holdfast.core.session.todo import Todos
     from holdfast.core.skill.downloads import SkillDownloads
     from holdfast.core.tool.output import OutputStore

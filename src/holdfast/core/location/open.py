@@ -43,11 +43,11 @@ from holdfast.core.process.process import Processes
 from holdfast.core.process.sandbox.sandbox import Sandbox
 from holdfast.core.process.sandbox.sandbox import Surroundings as SandboxSurroundings
 from holdfast.core.question.question import Questions
+from holdfast.core.runner.learned import LearnedLimits
+from holdfast.core.runner.runner import Runner
+from holdfast.core.runner.surroundings import Surroundings
 from holdfast.core.scope import Scope
 from holdfast.core.session.errors import AgentUnavailable, SessionError
-from holdfast.core.session.runner.learned import LearnedLimits
-from holdfast.core.session.runner.runner import Runner
-from holdfast.core.session.runner.surroundings import Surroundings
 from holdfast.core.snapshot.snapshot import Snapshots
 from holdfast.core.state import Batches, Phase
 from holdfast.core.tool.authorization import Authorization
@@ -60,8 +60,8 @@ if TYPE_CHECKING:
     from holdfast.core.catalog.catalog import ResolvedModel
     from holdfast.core.config.config import Config
     from holdfast.core.location.commons import Commons
-    from holdfast.core.location.copies import ProjectCopies
-    from holdfast.core.location.project import Project
+    from holdfast.core.project.copies import ProjectCopies
+    from holdfast.core.project.project import Project
     from holdfast.core.pty.ptys import Ptys
     from holdfast.core.session.ownership import Lease
     from holdfast.schema.agent import Agent
@@ -171,7 +171,7 @@ async def open_location(commons: Commons, location: Location, project: Project) 
     config.follow(lambda new: partial(_start_plugins, plugins, find_plugins(new)), scope)
 
     def open_copies() -> ProjectCopies:
-        from holdfast.core.location.copies import ProjectCopies
+        from holdfast.core.project.copies import ProjectCopies
 
         return ProjectCopies(project, commons.environment, processes, commons.ids)
 
@@ -199,7 +199,7 @@ async def open_location(commons: Commons, location: Location, project: Project) 
         if settings().titles:
             commons.titles.want(session, _model_for("title", session, agents, catalog))
 
-    async def abandon(session_id: str, lease: Lease, keep: Collection[str]) -> None:
+    async def abandon(session_id: str, lease: Lease, keep: Collection[tuple[str, str]]) -> None:
         surface.begin(session_id)
         await permissions.abandon(session_id, lease, keep)
         await questions.abandon(session_id, lease, keep)

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from holdfast.core.config.document import Diagnostic
+from holdfast.core.diagnostic import Diagnostic
 from holdfast.core.permission.wildcard import matches
 from holdfast.schema.configuration import ConfigProblem, ConfigReport, ConfigSource
 

@@ -12,18 +12,18 @@ if TYPE_CHECKING:
     from holdfast.core.command.commands import Commands
     from holdfast.core.config.reload import LiveConfig
     from holdfast.core.lazy import Lazy
-    from holdfast.core.location.copies import ProjectCopies
-    from holdfast.core.location.project import Project
     from holdfast.core.location.surface import Surface
     from holdfast.core.permission.permission import Permissions
     from holdfast.core.plugin.plugins import Plugins
     from holdfast.core.plugin.terminal import TerminalHooks
     from holdfast.core.process.process import Processes
     from holdfast.core.process.sandbox.sandbox import Sandbox
+    from holdfast.core.project.copies import ProjectCopies
+    from holdfast.core.project.project import Project
     from holdfast.core.pty.ptys import Ptys
     from holdfast.core.question.question import Questions
+    from holdfast.core.runner.runner import Runner
     from holdfast.core.scope import Scope
-    from holdfast.core.session.runner.runner import Runner
     from holdfast.core.snapshot.snapshot import Snapshots
     from holdfast.core.tool.registry import ToolRegistry
     from holdfast.schema.location import Location

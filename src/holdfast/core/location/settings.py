@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from holdfast.core.config.document import Diagnostic
+from holdfast.core.diagnostic import Diagnostic
 from holdfast.core.filesystem.image import ImageLimits
 from holdfast.core.filesystem.location_files import FileSettings
 from holdfast.core.process.sandbox.confinement import SandboxSettings
-from holdfast.core.session.runner.turn import Limits
-from holdfast.core.session.settings import CompactionSettings, SessionSettings
+from holdfast.core.runner.settings import CompactionSettings, SessionSettings
+from holdfast.core.runner.turn import Limits
 from holdfast.core.snapshot.limits import SnapshotLimits
 from holdfast.core.tool.builtin.bash import BashSettings
 from holdfast.core.tool.preview import OutputLimits

@@ -28,7 +28,7 @@ from holdfast.core.skill.guidance import SkillGuidance, permitted
 from holdfast.core.skill.skill import SkillSources, configured_sources, directory_sources
 from holdfast.core.skill.skills import Skills
 from holdfast.core.state import Phase, State
-from holdfast.core.tool.beside import record_beside
+from holdfast.core.tool.tool_events import record_with_call
 from holdfast.schema.live_event import ReferenceUpdated
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from holdfast.core.context.registry import SystemContextRegistry
     from holdfast.core.context.system_context import SystemContext
     from holdfast.core.location.commons import Commons
-    from holdfast.core.location.project import Project
     from holdfast.core.process.process import Processes
+    from holdfast.core.project.project import Project
     from holdfast.core.reference.reference import Reference
     from holdfast.core.scope import Scope
     from holdfast.core.state import Batches
@@ -157,7 +157,7 @@ class Surface:
         discovered = await self.nested.discover(context.session_id, path)
         if discovered is not None:
             self.begin(context.session_id)
-            if not record_beside(discovered):
+            if not record_with_call(discovered):
                 await self._commons.log.publish(discovered, location=self._location)
 
     def _nested(self, session_id: str) -> SystemContext | Awaitable[SystemContext]:

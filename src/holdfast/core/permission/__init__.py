@@ -1,1 +1,3 @@
-"""Permissions: rules, the wildcard they are written in, and asking a person where the rules say so."""
+"""Permission rules, and asking a person where the rules say so.
+
+May import: session, event, project."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from holdfast.core.location.directory import canonical_directory
-from holdfast.core.location.repository import repository_at, shares_store
+from holdfast.core.project.directory import canonical_directory
+from holdfast.core.project.repository import repository_at, shares_store
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
-    from holdfast.core.location.project import Project
+    from holdfast.core.project.project import Project
 
 NOBODY = -1
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core.tool.stop import Stopped
+from holdfast.core.permission.stop import Stopped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

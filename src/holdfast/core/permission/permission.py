@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from holdfast.core.database.database import Database
     from holdfast.core.database.unit import Value
     from holdfast.core.event.log import EventLog
-    from holdfast.core.location.project import Project
+    from holdfast.core.event.publisher import Publisher
     from holdfast.core.permission.rules import Authority
-    from holdfast.core.publisher import Publisher
+    from holdfast.core.project.project import Project
     from holdfast.schema.location import Location
     from holdfast.schema.permission import Effect, PermissionSource
 
@@ -141,7 +141,7 @@ class Permissions:
     ) -> None:
         """Answer a request of this Location, whichever process asked. `save` chooses among the offered patterns;
         without it, `always` saves those without a star, or all if each has one."""
-        await self._requests.uncut(self._reply(session_id, request_id, reply, message, save))
+        await self._requests.detached(self._reply(session_id, request_id, reply, message, save))
 
     async def list(self) -> tuple[PermissionRequest, ...]:
         return await self._pending()
@@ -176,7 +176,7 @@ class Permissions:
         """From the next evaluation on. Removing what is not there is no error."""
         await self._database.submit(Unit(id, local=(Statement("permission.remove", {"id": id}),)))
 
-    async def abandon(self, session_id: str, lease: Publisher, keep: Collection[str] = ()) -> None:
+    async def abandon(self, session_id: str, lease: Publisher, keep: Collection[tuple[str, str]] = ()) -> None:
         """At the start of a drain: requests whose process died are history, their calls are never approved. Those of
         the calls in `keep` wait on."""
         await self._requests.abandon(session_id, lease, keep)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from holdfast.core.database.database import Database
     from holdfast.core.database.unit import Value
     from holdfast.core.event.log import EventLog
-    from holdfast.core.publisher import Publisher
+    from holdfast.core.event.publisher import Publisher
     from holdfast.schema.location import Location
     from holdfast.schema.record import Record
 
@@ -140,7 +140,7 @@ class Requests(Generic[R, A]):
             task.add_done_callback(leaving.discard)
             raise
         if not opened.taken:
-            await self.uncut(self._take(opened.request))
+            await self.detached(self._take(opened.request))
         return answer
 
     async def settled(self, session_id: str) -> None:
@@ -151,11 +151,11 @@ class Requests(Generic[R, A]):
 
     async def open(self, request: R, asked: Record) -> None:
         """Ask, and leave it at that."""
-        await self.uncut(self._open(request, asked))
+        await self.detached(self._open(request, asked))
 
     async def settle(self, request: R, asked: Record, answered: Record, answer: A) -> None:
         """Record a request that policy answers at once."""
-        await self.uncut(self._settle(request, asked, answered, answer))
+        await self.detached(self._settle(request, asked, answered, answer))
 
     async def answer(
         self, request: R, answered: Record, *, before: Sequence[Statement] = (), local: Sequence[Statement] = ()
@@ -187,12 +187,12 @@ class Requests(Generic[R, A]):
             if kind == self._kind.name and session_id in (None, of)
         ]
 
-    async def abandon(self, session_id: str, lease: Publisher, keep: Collection[str]) -> None:
+    async def abandon(self, session_id: str, lease: Publisher, keep: Collection[tuple[str, str]]) -> None:
         """Close what earlier processes left open, but for the calls in `keep`. Fenced, so that it cannot close what a
         newer owner has just asked."""
         for request, _ in await self.pending(session_id):
             call = self._kind.call(request)
-            if request.id in self._watched or (call is not None and call[1] in keep):
+            if request.id in self._watched or (call is not None and call in keep):
                 continue
             try:
                 await lease.publish(self._kind.cut(request, self._clock.now()), location=self._location)
@@ -202,7 +202,7 @@ class Requests(Generic[R, A]):
             else:
                 await self._announce_stored_answer(request)
 
-    async def uncut(self, work: Coroutine[Any, Any, T]) -> T:
+    async def detached(self, work: Coroutine[Any, Any, T]) -> T:
         """Finish this even if the caller does not wait for it."""
         return await asyncio.shield(self._own(work))
 

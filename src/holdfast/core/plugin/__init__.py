@@ -1,1 +1,3 @@
-"""Plugins: Python code of others that adds to a Location, and can be taken out without a trace."""
+"""Plugins: Python code that adds to a Location and can be removed again.
+
+May import: tool, agent, command, catalog, context, config."""

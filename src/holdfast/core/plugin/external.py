@@ -13,9 +13,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.core.config.authority import NOT_TRUSTED
-from holdfast.core.config.document import Diagnostic, Document
+from holdfast.core.config.document import Document
 from holdfast.core.config.environment import switched_on
 from holdfast.core.config.plugin_files import content_digest, plugin_name, plugin_path, plugins_in, read_plugin
+from holdfast.core.diagnostic import Diagnostic
 from holdfast.core.plugin.bounded import bounded
 from holdfast.core.plugin.plugin import PluginFailed, check_plugin
 from holdfast.schema.frozen import Frozen
@@ -111,7 +112,7 @@ def _named(written: str | dict[str, Any], document: Document, environment: Mappi
 def _with_content(plugin: ExternalPlugin, trusted: Mapping[str, str]) -> ExternalPlugin:
     if plugin.path is None:
         return plugin
-    return plugin.but(content=trusted.get(str(plugin.path)) or content_digest(plugin.path))
+    return plugin.replace(content=trusted.get(str(plugin.path)) or content_digest(plugin.path))
 
 
 def _import_installed(name: str) -> Any:

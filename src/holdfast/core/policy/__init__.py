@@ -1,1 +1,3 @@
-"""Policy: which providers may be used at all."""
+"""Policy: which providers may be used.
+
+May import: config, permission."""

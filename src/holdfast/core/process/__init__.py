@@ -1,1 +1,3 @@
-"""Child processes: started in groups of their own, bounded, and gone when their call ends."""
+"""Child processes: started in groups of their own, bounded, and ended with their call.
+
+May import: web, filesystem."""

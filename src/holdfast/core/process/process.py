@@ -25,7 +25,7 @@ from holdfast.core.process.exit import ExitWatch
 from holdfast.core.process.sandbox.confinement import Launch
 from holdfast.core.process.tree import ProcessTree
 from holdfast.core.process.watchdog import MARKER, Watchdog
-from holdfast.core.uncut import uncut, until_done
+from holdfast.core.run_to_completion import run_to_completion, until_done
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ class Processes:
                 if self._sandbox is None:
                     raise SandboxUnavailable("no sandbox was given")
                 context = launched(await self._sandbox.choose(), command, cwd, environment, confinement)
-                launch = await uncut(asyncio.to_thread(stack.enter_context, context))
+                launch = await run_to_completion(asyncio.to_thread(stack.enter_context, context))
             except (SandboxUnavailable, OSError) as problem:
                 reason = f"the sandbox could not be prepared: {problem}"
                 raise ProcessError(command, "cannot be confined", cause=reason) from problem

@@ -10,7 +10,7 @@ import logging
 import os
 import sys
 
-from holdfast.core.config.secret import is_secret
+from holdfast.core.secret import is_secret
 
 PR_SET_DUMPABLE = 4
 ENVIRONMENT_START, ENVIRONMENT_END = 47, 48

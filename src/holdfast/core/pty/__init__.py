@@ -1,1 +1,3 @@
-"""Terminals of a Location: real pseudo-terminals that outlive whoever looks at them."""
+"""Pseudo-terminals of a Location; they outlive the clients that watch them.
+
+May import: process, shell."""

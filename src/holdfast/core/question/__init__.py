@@ -1,1 +1,3 @@
-"""Questions that a model asks a person."""
+"""Questions that the model asks a person.
+
+May import: permission, session, event."""

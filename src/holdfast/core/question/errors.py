@@ -8,7 +8,7 @@ InvalidAnswers      answers that do not fit the questions, which go on waiting
 
 from __future__ import annotations
 
-from holdfast.core.tool.stop import Stopped
+from holdfast.core.permission.stop import Stopped
 
 NOBODY_TO_ASK = "Nobody is here to answer questions; go on with what you know, and say what you assumed"
 TOO_MANY_WAIT = "Too many questions of this Session already wait for an answer"

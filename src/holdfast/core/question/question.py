@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from holdfast.core.clock import Clock, Ids
     from holdfast.core.database.database import Database
     from holdfast.core.event.log import EventLog
+    from holdfast.core.event.publisher import Publisher
     from holdfast.core.permission.permission import Unattended
-    from holdfast.core.publisher import Publisher
     from holdfast.schema.location import Location
     from holdfast.schema.question import Question, QuestionTool
 
@@ -90,10 +90,10 @@ class Questions:
 
     async def reply(self, session_id: str, request_id: str, answers: Sequence[Sequence[str]]) -> None:
         """Answer a question of this Location, whichever process asked. Answers that do not fit leave it waiting."""
-        await self._requests.uncut(self._reply(session_id, request_id, tuple(tuple(answer) for answer in answers)))
+        await self._requests.detached(self._reply(session_id, request_id, tuple(tuple(answer) for answer in answers)))
 
     async def reject(self, session_id: str, request_id: str) -> None:
-        await self._requests.uncut(self._reject(session_id, request_id))
+        await self._requests.detached(self._reject(session_id, request_id))
 
     async def list(self) -> tuple[QuestionRequest, ...]:
         return tuple(request for request, _ in await self._requests.pending())
@@ -101,7 +101,7 @@ class Questions:
     async def for_session(self, session_id: str) -> tuple[QuestionRequest, ...]:
         return tuple(request for request, _ in await self._requests.pending(session_id))
 
-    async def abandon(self, session_id: str, lease: Publisher, keep: Collection[str] = ()) -> None:
+    async def abandon(self, session_id: str, lease: Publisher, keep: Collection[tuple[str, str]] = ()) -> None:
         """At the start of a drain: questions whose process died are history, but for those of the calls in `keep`."""
         await self._requests.abandon(session_id, lease, keep)
 

@@ -1,1 +1,3 @@
-"""References: further directories, local or checked out from git, that an agent may look into."""
+"""References: further directories, local or cloned, that an agent may read.
+
+May import: skill, context, process."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from holdfast.core.atomic_write import atomic_write
 from holdfast.core.process.git import NOT_FOUND, GitFailed
-from holdfast.core.whole_file import write_whole
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,7 +45,7 @@ def remember_failure(checkout: Path, reason: str) -> bool:
     """Whether this is news."""
     if known_failure(checkout) == reason:
         return False
-    write_whole(_file(checkout), reason.encode())
+    atomic_write(_file(checkout), reason.encode())
     return True
 
 

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from holdfast.core.context.canonical import is_text
+from holdfast.core.filesystem.canonical import is_text
 from holdfast.core.reference.repository import parse_repository
 from holdfast.schema.catalog import GitReference, LocalReference, ReferenceInfo
 from holdfast.schema.pattern import pattern

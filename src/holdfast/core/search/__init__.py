@@ -1,1 +1,3 @@
-"""Finding files by name and lines by pattern: ripgrep, or the same in Python where it is missing."""
+"""Finding files by name and lines by pattern, with ripgrep or in Python.
+
+May import: process, filesystem."""

@@ -1,1 +1,3 @@
-"""Sessions: inbox, execution, the runner and their projections."""
+"""The Session model: records, inbox, messages, history, activity, and ownership.
+
+May import: event, database, filesystem."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from holdfast.core.database.errors import Refused
 from holdfast.core.database.unit import Statement
+from holdfast.core.session.attachments import Attachments, check_size, is_retry
 from holdfast.core.session.errors import (
     InboxFull,
     InputNotPending,
@@ -19,7 +20,6 @@ from holdfast.core.session.errors import (
     PromptWithdrawn,
     SessionNotFound,
 )
-from holdfast.core.session.material import Attachments, check_size, is_retry
 from holdfast.core.session.private_projector import NOT_PENDING
 from holdfast.core.session.projector import LIFECYCLE_CONFLICT, MESSAGE_EXISTS
 from holdfast.core.session.records import ATTEMPTS, DELETED, MOVED_ON, existing
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from holdfast.core.clock import Clock, Ids
     from holdfast.core.database.unit import Value
     from holdfast.core.event.log import EventLog
-    from holdfast.core.publisher import Publisher
-    from holdfast.core.session.revert import Decision
+    from holdfast.core.event.publisher import Publisher
+    from holdfast.core.session.records import RevertDecision
     from holdfast.core.session.store import SessionStore
     from holdfast.schema.location import Location
 
@@ -63,7 +63,7 @@ class Inbox:
         delivery: Delivery,
         location: Location,
         wake: bool,
-        first: Callable[[], Awaitable[Decision | None]],
+        first: Callable[[], Awaitable[RevertDecision | None]],
     ) -> Admission:
         """Accept a prompt once all its files are resolved. The same id, Session, prompt and delivery again gives the
         same receipt, whatever became of the files, unless the prompt was withdrawn.
@@ -113,7 +113,7 @@ class Inbox:
         files: list[AttachmentStored],
         location: Location,
         wanted: tuple[Statement, ...],
-        first: Callable[[], Awaitable[Decision | None]],
+        first: Callable[[], Awaitable[RevertDecision | None]],
     ) -> int:
         """The sequence of the admission. A decision that someone else was faster with is made again."""
         limit: dict[str, Value] = {"session_id": admitted.session_id, "limit": PENDING_LIMIT}

@@ -10,8 +10,9 @@ from msgspec.structs import replace
 from holdfast.core.database.errors import Refused
 from holdfast.core.database.unit import Statement
 from holdfast.core.session.errors import SessionNotFound
+from holdfast.schema.frozen import Frozen
 from holdfast.schema.model import DEFAULT_VARIANT
-from holdfast.schema.session_event import AgentSwitched, ModelSwitched, SessionDeleted, SessionUpdated
+from holdfast.schema.session_event import AgentSwitched, ModelSwitched, RevertCommitted, SessionDeleted, SessionUpdated
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +29,13 @@ TITLE_CHARACTERS = 200
 MOVED_ON = "record moved on"
 DELETED = "session deleted"
 ATTEMPTS = 50
+
+
+class RevertDecision(Frozen):
+    """The commit of what is staged, and what must still hold when it is recorded."""
+
+    committed: RevertCommitted
+    unmoved: Statement
 
 
 class SessionRecords:

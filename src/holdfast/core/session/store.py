@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 import msgspec
 
 from holdfast.core.filesystem.content import Content
+from holdfast.core.session.activity import Activity, OpenTurn
 from holdfast.core.session.errors import MessageNotFound, MessageUndecodable, SessionNotFound
 from holdfast.schema.codec import decode_any, decode_message, decoder, encode
 from holdfast.schema.frozen import Frozen
@@ -68,6 +69,11 @@ class OpenCall(Frozen):
     call_id: str
     data: bytes
 
+    @property
+    def key(self) -> tuple[str, str]:
+        """Providers may repeat a call id in another message."""
+        return self.message_id, self.call_id
+
 
 class Glance(Frozen):
     """A Session, and whether a steer or a queued input waits."""
@@ -82,33 +88,6 @@ class Dispatch(Frozen):
 
     event: TurnDispatched
     reverted: bool
-
-
-class OpenTurn(Frozen):
-    """A turn that was dispatched and has no end. `message_id` is its answer, if that began."""
-
-    agent: str
-    model: ModelRef
-    attempt: int
-    message_id: str | None
-    dispatched: int
-
-
-class Activity(Frozen):
-    """What the model of a Session owes."""
-
-    session_id: str
-    seq: int
-    since: int
-    suspended: bool
-    compacting: bool
-    between: bool
-    """Whether the newest message is an answer."""
-    turn: OpenTurn | None
-    asks: bool
-    """Whether anything waits for a person."""
-    attempts: int
-    """How often a process went on with it after another one had left it."""
 
 
 class ResumableCall(Frozen):

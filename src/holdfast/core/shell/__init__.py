@@ -1,1 +1,3 @@
-"""What a shell command is made of, which shell runs it, and what must be approved for it."""
+"""Parsing shell commands, choosing a shell, and what a command needs approved.
+
+May import: process, filesystem."""

@@ -1,1 +1,3 @@
-"""Skills: where they come from, what an agent is told of them, and the copies of those behind URLs."""
+"""Skills: their sources, what the model is told of them, and downloaded copies.
+
+May import: context, permission, web."""

@@ -11,8 +11,8 @@ import os
 import stat
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.core.context.canonical import is_folder, is_text
 from holdfast.core.context.file_cache import Stamp
+from holdfast.core.filesystem.canonical import is_folder, is_text
 from holdfast.core.frontmatter import InvalidFrontmatter, parse_markdown
 from holdfast.core.skill.skill import Skill
 from holdfast.schema.frozen import Frozen

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core.context.canonical import possible
+from holdfast.core.filesystem.canonical import possible
 from holdfast.schema.catalog import SkillInfo
 from holdfast.schema.frozen import Frozen
 

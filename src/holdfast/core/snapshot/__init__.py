@@ -1,1 +1,3 @@
-"""Snapshots: the tree of a Location's files at a moment, kept apart from the user's own repository."""
+"""Snapshots of a Location's files, kept apart from the user's repository.
+
+May import: project, process, config."""

@@ -11,7 +11,7 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
-from holdfast.core.whole_file import write_whole
+from holdfast.core.atomic_write import atomic_write
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class LeftOut:
         if known >= (together := known | set(paths)):
             return
         self._folder.mkdir(exist_ok=True, mode=0o700)
-        write_whole(self._folder / tree, b"\0".join(map(os.fsencode, sorted(together))))
+        atomic_write(self._folder / tree, b"\0".join(map(os.fsencode, sorted(together))))
 
     def of(self, *trees: str) -> set[str]:
         found: set[str] = set()

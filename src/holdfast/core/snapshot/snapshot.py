@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from holdfast.core.config.document import Diagnostic
-    from holdfast.core.location.project import Project
+    from holdfast.core.diagnostic import Diagnostic
+    from holdfast.core.project.project import Project
 
 PATCH_LIMIT = 256 * 1024
 PATCHES_LIMIT = 4 * 1024 * 1024
@@ -105,7 +105,7 @@ class Snapshots:
 
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """Why this project has no snapshots, as far as this process or an earlier one has found out."""
-        from holdfast.core.config.document import Diagnostic
+        from holdfast.core.diagnostic import Diagnostic
 
         try:
             return (Diagnostic(str(self._worktree), self._problem_file.read_text(encoding="utf-8")),)

@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from holdfast.core.location.repository import head_commit, repository_at
 from holdfast.core.process.git import Git, GitFailed, literal, names
 from holdfast.core.process.git_directory import scratch_git_directory
+from holdfast.core.project.repository import head_commit, repository_at
 from holdfast.core.snapshot.errors import TransferError
 from holdfast.core.snapshot.selection import select_files
 from holdfast.core.snapshot.snapshot import FROM_INPUT, LEAVE_OUT, TAKE_IN, as_input, separated
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator
     from pathlib import Path
 
-    from holdfast.core.location.repository import Repository
+    from holdfast.core.project.repository import Repository
 
     Run = Callable[..., Awaitable[bytes]]
 

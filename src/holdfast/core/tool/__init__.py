@@ -1,1 +1,3 @@
-"""Tools: what a tool is, which ones a turn is offered, and the built-in ones."""
+"""Tools: their definition, registry and output limits, and the built-in tools.
+
+May import: skill, agent, question, permission, search, shell, filesystem."""

@@ -25,7 +25,7 @@ async def normalise_media(output: ToolOutput, limits: ImageLimits, slots: asynci
     if not any(isinstance(item, FileContent) for item in output.content):
         return output
     async with slots:
-        return output.but(content=tuple([await _normalised(item, limits) for item in output.content]))
+        return output.replace(content=tuple([await _normalised(item, limits) for item in output.content]))
 
 
 async def _normalised(item: ToolContent, limits: ImageLimits) -> ToolContent:

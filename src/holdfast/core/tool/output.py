@@ -53,7 +53,7 @@ class StorageError(Exception):
 async def bound(output: ToolOutput, limits: OutputLimits, store: OutputStore | None) -> ToolOutput:
     """The output itself if its text fits, else a preview of it. Without a store, what is cut is lost."""
     if fits(_measured(output), limits):
-        return output.but(content=tuple(map(_scrubbed, output.content)))
+        return output.replace(content=tuple(map(_scrubbed, output.content)))
     taken = await asyncio.to_thread(sample, _measured(output), limits)
     saved = await store.save(_measured(output)) if store is not None else None
     text = preview(taken, limits, saved.marker if saved is not None else LOST)

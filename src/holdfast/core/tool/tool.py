@@ -52,7 +52,7 @@ class Tool(Frozen, Generic[In, Out], eq=False):
 
     def declaring(self, action: str) -> Tool[In, Out]:
         """A copy with another permission action; registrations of this one keep theirs."""
-        return self.but(action=action)
+        return self.replace(action=action)
 
 
 class ToolOutput(Frozen):

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints, overl
 
 import msgspec
 
+from holdfast.core.run_to_completion import run_to_completion
 from holdfast.core.tool.tool import Tool, ToolContext
-from holdfast.core.uncut import uncut
 from holdfast.schema.pattern import pattern
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def tool(function: Callable[..., Any]) -> Tool[Any, Any]:
         passed = {name: value for name, value in passed.items() if value is not msgspec.UNSET}
         work = partial(function, **passed, **dict.fromkeys(receives_context, context))
         # A thread cannot be cut, and its caller must not go on while it still acts.
-        return await (work() if inspect.iscoroutinefunction(function) else uncut(asyncio.to_thread(work)))
+        return await (work() if inspect.iscoroutinefunction(function) else run_to_completion(asyncio.to_thread(work)))
 
     return Tool(description=description, input=given_type, output=hints.get("return", Any), execute=execute)
 

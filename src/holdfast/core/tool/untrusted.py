@@ -37,7 +37,7 @@ def asking(tool: Tool[In, Out], name: str, plugin: str, authorizer: Authorizer) 
         await authorizer.allow(context, name, EVERYTHING, save=EVERYTHING, metadata=metadata)
         return await tool.execute(given, context)
 
-    return tool.but(execute=execute, action=name)
+    return tool.replace(execute=execute, action=name)
 
 
 def ask_by_default(names: Iterable[str]) -> Callable[[AgentDraft], None]:

@@ -1,1 +1,3 @@
-"""Reading the web: which addresses may be reached, guarded requests, and pages as text."""
+"""Guarded web requests: which addresses may be contacted, sizes, redirects.
+
+May import: the modules beside the packages."""

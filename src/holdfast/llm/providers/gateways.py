@@ -139,7 +139,7 @@ def _model(
     headers = tuple((settings.headers or {}).items())
     if api == "responses":
         route = responses_route(auth, base_url, headers=headers, query=query, timeouts=settings.timeouts)
-        route = route.but(id=provider)
+        route = route.replace(id=provider)
     else:
         from holdfast.llm.protocols.openai_chat import OpenAIChat
 
@@ -147,7 +147,7 @@ def _model(
         route = Route(provider, protocol, base_url, auth, query, headers, timeouts=settings.timeouts)
     defaults = {NAMESPACE: openai_defaults(id, verbosity=False)} if guessed else {}
     # Whether another host takes OpenAI's role for updates is not known, so it gets them as text.
-    capabilities = openai_capabilities(id).but(chronological_system=None) if guessed else Capabilities()
+    capabilities = openai_capabilities(id).replace(chronological_system=None) if guessed else Capabilities()
     return Model(
         id,
         provider,

@@ -70,7 +70,7 @@ def parse(url: str) -> Address:
     if not target.isascii() or any(character <= " " for character in target):
         raise Unsendable("the address holds characters that must be encoded")
     origin = Origin(parts.scheme, host, port)
-    return Address(origin.but(proxy=proxy_of(origin)), target, _credentials(parts))
+    return Address(origin.replace(proxy=proxy_of(origin)), target, _credentials(parts))
 
 
 def proxy_of(origin: Origin) -> str | None:

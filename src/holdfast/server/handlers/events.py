@@ -13,7 +13,7 @@ from holdfast.schema.live_event import ServerConnected
 from holdfast.schema.manifest import MANIFEST
 
 if TYPE_CHECKING:
-    from holdfast.core.runtime import Runtime
+    from holdfast.core.runtime.runtime import Runtime
     from holdfast.server.types import Call, Frames
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.context.view import request_context as view
-from holdfast.server.place import existing_location
+from holdfast.server.locations import existing_location
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,14 +5,14 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from holdfast.core.location.copies import NO_SOURCE
-from holdfast.core.location.errors import CopyFailed
+from holdfast.core.project.copies import NO_SOURCE
+from holdfast.core.project.errors import CopyFailed
 from holdfast.protocol.project_copies import ProjectCopy
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from holdfast.core.location.copies import ProjectCopies
+    from holdfast.core.project.copies import ProjectCopies
     from holdfast.protocol import project_copies as protocol
     from holdfast.server.types import Call
 

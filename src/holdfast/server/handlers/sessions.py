@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import UnsetType
 
-from holdfast.core.location.directory import canonical_directory
-from holdfast.core.session.attachment import normalise
+from holdfast.core.project.directory import canonical_directory
 from holdfast.core.session.errors import AgentUnavailable, InvalidCursor, MessageNotFound, SessionError
+from holdfast.core.session.prompt_input import normalise
 from holdfast.core.session.store import SessionAnchor, SessionFilter, StoredMessage
 from holdfast.protocol.sessions import CHECKED
 from holdfast.schema.codec import encode
@@ -19,7 +19,7 @@ from holdfast.schema.model import ModelRef
 from holdfast.schema.session import SessionActive
 from holdfast.server.cursor import ListCursor, MessageCursor, read_cursor, write_cursor
 from holdfast.server.errors import PublicFailure
-from holdfast.server.place import existing_location
+from holdfast.server.locations import existing_location
 from holdfast.server.types import Call, Frames, HistoryOf, PageOf
 
 if TYPE_CHECKING:

@@ -245,4 +245,4 @@ def test_arguments_for_bubblewrap(tmp_path: Path) -> None:
         f"--remount-ro {tmp_path}/secret",
     ):
         assert expected in found
-    assert "--unshare-net" not in arguments_of(confined.but(network="on"))
+    assert "--unshare-net" not in arguments_of(confined.replace(network="on"))

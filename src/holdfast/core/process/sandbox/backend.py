@@ -114,7 +114,7 @@ class Bubblewrap:
                 protected &= set(other.protected)
                 writable = {path for path in writable if path in other.writable or not writable & set(path.parents)}
         # Only what exists: a missing path is no mount point, so it does not hold for the next one either.
-        return confinement.but(
+        return confinement.replace(
             protected=tuple(path for path in confinement.protected if path in protected and os.path.lexists(path)),
             writable=tuple(path for path in confinement.writable if path in writable),
         )

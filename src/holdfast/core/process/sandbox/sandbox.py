@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.core.process.sandbox.confinement import Confinement, SandboxSettings, SandboxUnavailable
-from holdfast.core.uncut import uncut
+from holdfast.core.run_to_completion import run_to_completion
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from holdfast.core.config.document import Diagnostic
+    from holdfast.core.diagnostic import Diagnostic
     from holdfast.core.process.sandbox.backend import Backend
     from holdfast.core.process.sandbox.backends import Chooser
     from holdfast.core.process.sandbox.confinement import Mode, Network
@@ -99,7 +99,7 @@ class Sandbox:
         settings = self._settings()
         if agent == PLAN:
             network: Network = "on" if settings.mode == "off" else settings.network
-            settings = settings.but(mode="read-only", network=network)
+            settings = settings.replace(mode="read-only", network=network)
         if settings.mode == "off":
             return Terms()
         try:
@@ -151,13 +151,13 @@ class Sandbox:
             except OSError as error:
                 raise SandboxUnavailable(f"its directory cannot be made: {error}") from error
         found = await asyncio.to_thread(confinement, mode, network, self._surroundings, settings, base / "tmp")
-        return found.but(proxy=self._proxy if network == "proxy" else None), problem
+        return found.replace(proxy=self._proxy if network == "proxy" else None), problem
 
     async def _open(self) -> Path:
         if self._base is None:
             from holdfast.core.process.sandbox.private_directory import make
 
-            self._base = await uncut(asyncio.to_thread(make))
+            self._base = await run_to_completion(asyncio.to_thread(make))
         (self._base.path / "tmp").mkdir(mode=0o700, exist_ok=True)
         return self._base.path
 

@@ -16,9 +16,9 @@ from holdfast.core.process.environment import child_environment
 from holdfast.core.process.process import TREE_LIMIT, Ended, ProcessError, Processes
 from holdfast.core.process.sandbox.confinement import SandboxSettings
 from holdfast.core.process.sandbox.sandbox import Sandbox, SandboxRefused, Terms
-from holdfast.core.shell.output import CommandOutput
 from holdfast.core.shell.select import command_shell
 from holdfast.core.tool.builtin.authorize import Authorizer
+from holdfast.core.tool.command_output import CommandOutput
 from holdfast.core.tool.output import OutputStore
 from holdfast.core.tool.progress import report
 from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure

@@ -9,13 +9,13 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from holdfast.core.html.html import convert
 from holdfast.core.permission.rules import deciding
 from holdfast.core.tool.builtin.authorize import Authorizer
 from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure
 from holdfast.core.web.charset import decode
 from holdfast.core.web.errors import FetchFailed
 from holdfast.core.web.fetch import Budget, Fetcher, Response, parse_url
-from holdfast.core.web.html import convert
 from holdfast.schema.pattern import pattern
 from holdfast.schema.permission import Rule
 from holdfast.schema.record import Record

@@ -1,0 +1,32 @@
+"""Files that are replaced as a whole: whoever reads one finds the old content or the new, also after a crash."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def atomic_write(path: Path, data: bytes) -> None:
+    """Readable for its owner alone. Durable when this returns; raises OSError, and leaves nothing behind then."""
+    import tempfile
+
+    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=path.name)  # mode 0600
+    try:
+        with open(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+    except OSError:
+        with suppress(OSError):
+            os.unlink(draft)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,155 @@
+"""The conversation of one Session as a request in the making: lowered and encoded once, then only extended.
+
+Invariants
+- Hot equals cold: after any sequence of extensions the body is what a fresh load of the active history encodes.
+- What is encoded never changes again inside one frame. Another frame is another request, encoded anew."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from holdfast.core.runner.budget import characters
+from holdfast.core.runner.lowering import has_files, holds_media, lower, pruned, without_media
+from holdfast.llm.request import Generation, HttpOverlay, SystemPart, ToolDefinition, make_request, user
+from holdfast.llm.stream import prepare
+from holdfast.schema.codec import encode
+from holdfast.schema.frozen import Frozen
+from holdfast.schema.session_message import ShellMessage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from holdfast.core.session.store import SessionStore, StoredMessage
+    from holdfast.llm.model import Model
+    from holdfast.llm.request import Message, ToolChoice
+    from holdfast.llm.stream import Prepared
+    from holdfast.schema.model import ModelRef
+    from holdfast.schema.session_message import AssistantMessage, SessionMessage
+
+# What an explicit run says when there is no history at all: every provider wants a message.
+CONTINUE = "Continue."
+
+
+class Frame(Frozen):
+    """A request without its conversation."""
+
+    agent: str
+    ref: ModelRef
+    model: Model
+    system: tuple[SystemPart, ...]
+    tools: tuple[ToolDefinition, ...]
+    tool_choice: ToolChoice | None
+    generation: Generation | None
+    options: dict[str, dict[str, Any]] | None
+    http: HttpOverlay
+    baseline_seq: int
+    checkpoint_seq: int
+    pruned_seq: int = -1
+    closing: tuple[Message, ...] = ()
+    """Said at the end of this one request and kept nowhere."""
+    hooked: bool = False
+    """Whether a plugin had a say in it."""
+    media: bool = True
+    """False after the provider refused a request with media: each is a note then."""
+
+
+class History:
+    """Lives as long as its drain."""
+
+    def __init__(self, store: SessionStore, session_id: str) -> None:
+        self._store = store
+        self._session_id = session_id
+        self._frame: Frame | None = None
+        self._prepared: Prepared | None = None
+        self._final = True
+        self._held: set[str] = set()
+        self.reached = -1
+        """The sequence of the last message in it."""
+        self.has_media = False
+        """Whether the conversation holds any that is sent."""
+        self.frame_characters = 0
+        """Of system text and tools."""
+        self.characters = 0
+        """Of system text, tools and lowered messages, as neutral JSON: the measure of the estimate."""
+
+    async def request(self, frame: Frame, answer: AssistantMessage | None, *, still: bool = False) -> Prepared:
+        """The whole request. `answer` is the turn just ended, whose last events may still be on their way to disk;
+        that its step has started is already committed. `still`: nobody else has added anything."""
+        same = frame is self._frame or frame == self._frame
+        if self._prepared is None or not same or not self._final or frame.closing:
+            return await self._load(frame, answer)
+        if still:
+            if answer is not None and answer.id not in self._held:
+                self._held.add(answer.id)
+                self._prepared.extend(self._sendable(lower((answer,), frame.ref), frame))
+            return self._prepared
+        held = answer.id if answer is not None else None
+        rows = await self._store.history_after(self._session_id, self.reached, held)
+        if messages := await self._lower(rows, answer, frame):
+            self._prepared.extend(messages)
+        return self._prepared
+
+    def forget(self) -> None:
+        self._prepared = None
+
+    async def input_characters(self, frame: Frame) -> int:
+        """How much of the request the open input is."""
+        opened = [row.decode() for row in await self._store.open_input(self._session_id)]
+        kept = await self._store.attachments(self._session_id) if any(map(has_files, opened)) else {}
+        messages = lower(opened, frame.ref, kept)
+        return sum(characters(message) for message in (messages if frame.media else without_media(messages)))
+
+    async def _load(self, frame: Frame, answer: AssistantMessage | None) -> Prepared:
+        self._final, self.has_media = True, False
+        self._held.clear()
+        self.reached = -1
+        self.characters = self.frame_characters = len(encode((frame.system, frame.tools)).decode())
+        rows = await self._store.active_history(self._session_id)
+        messages = await self._lower(rows, answer, frame)
+        self._frame = frame
+        self._prepared = _prepare(frame, (*messages, *frame.closing))
+        if self._prepared.draft.empty:  # nothing is said, or nothing that the protocol would send
+            self._prepared = _prepare(frame, (user(CONTINUE),))
+            self._final = False  # its only message is made up, and gone as soon as there is a real one
+        return self._prepared
+
+    async def _lower(
+        self, rows: Sequence[StoredMessage], answer: AssistantMessage | None, frame: Frame
+    ) -> tuple[Message, ...]:
+        history = list(self._decode(rows, answer, frame))
+        kept = await self._store.attachments(self._session_id) if any(map(has_files, history)) else {}
+        return self._sendable(lower(history, frame.ref, kept), frame)
+
+    def _sendable(self, messages: tuple[Message, ...], frame: Frame) -> tuple[Message, ...]:
+        if not frame.media:
+            messages = without_media(messages)
+        elif not self.has_media:
+            self.has_media = holds_media(messages)
+        self.characters += sum(characters(message) for message in messages)
+        return messages
+
+    def _decode(
+        self, rows: Sequence[StoredMessage], answer: AssistantMessage | None, frame: Frame
+    ) -> Iterable[SessionMessage]:
+        for row in rows:
+            self.reached = max(self.reached, row.seq)  # open input follows a checkpoint that is newer
+            if row.id in self._held:  # it was added before its place was known
+                self._held.discard(row.id)
+                continue
+            message: SessionMessage = answer if answer is not None and row.id == answer.id else row.decode()
+            if isinstance(message, ShellMessage) and message.time.completed is None:
+                self._final = False
+            yield pruned(message) if row.seq <= frame.pruned_seq else message
+
+
+def _prepare(frame: Frame, messages: tuple[Message, ...]) -> Prepared:
+    request = make_request(
+        system=frame.system,
+        messages=messages,
+        tools=frame.tools,
+        tool_choice=frame.tool_choice,
+        generation=frame.generation,
+        provider_options=frame.options,
+        http=frame.http,
+    )
+    return prepare(frame.model, request)

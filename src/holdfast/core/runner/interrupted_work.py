@@ -1,0 +1,84 @@
+"""Closing what an earlier drain of a Session left open."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.core.runner.publish import HERE, TOOL_INTERRUPTED
+from holdfast.core.runner.turn import TURN_INTERRUPTED
+from holdfast.schema.codec import decoder
+from holdfast.schema.session_event import (
+    ActivityEnded,
+    ActivitySuspended,
+    CompactionFailed,
+    Provider,
+    StepFailed,
+    ToolFailed,
+    TurnAbandoned,
+)
+from holdfast.schema.session_message import ToolPart, UnknownError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from holdfast.core.runner.surroundings import Surroundings
+    from holdfast.core.session.ownership import Lease
+    from holdfast.core.session.store import OpenCall
+    from holdfast.schema.record import Record
+
+COMPACTION_BROKE_OFF = "the process ended before the summary was complete"
+
+
+async def close_interrupted_work(
+    around: Surroundings,
+    session_id: str,
+    lease: Lease,
+    *,
+    keep: Collection[tuple[str, str]] = (),
+    goes_on: bool = False,
+    ends: str | None = None,
+    because: str = TURN_INTERRUPTED,
+) -> None:
+    """Record as failed: the calls, the step, the compaction and the requests of an earlier drain that have no end.
+
+    Calls in `keep`, by message and call id, go on waiting, and so does their step. `goes_on` says that the model is
+    asked again, by this process or the next one. `ends` is the reason why nothing more is owed."""
+    store, now = around.store, around.clock.now()
+    open_calls = [call for call in await store.open_calls(session_id) if call.key not in keep]
+    events: list[Record] = [_failed(call, session_id, now) for call in open_calls]
+    turn = await store.open_turn(session_id)
+    if keep:
+        pass
+    elif turn is not None and turn.message_id is not None:
+        events.append(
+            StepFailed(
+                timestamp=now,
+                session_id=session_id,
+                assistant_message_id=turn.message_id,
+                error=UnknownError(message=because),
+            )
+        )
+        if goes_on:
+            events.append(ActivitySuspended(timestamp=now, session_id=session_id))
+    elif turn is not None:
+        events.append(TurnAbandoned(timestamp=now, session_id=session_id, reason=TURN_INTERRUPTED))
+    if (attempt := await store.dangling_compaction(session_id)) is not None:
+        error = UnknownError(message=COMPACTION_BROKE_OFF)
+        events.append(CompactionFailed(timestamp=now, session_id=session_id, message_id=attempt, error=error))
+    if ends is not None and await store.activity(session_id) is not None:
+        events.append(ActivityEnded(timestamp=now, session_id=session_id, reason=ends))
+    if events:
+        await lease.publish(*events, location=around.location)
+    await around.abandon_requests(session_id, lease, keep)
+
+
+def _failed(call: OpenCall, session_id: str, now: int) -> ToolFailed:
+    part: ToolPart = decoder(ToolPart).decode(call.data)
+    return ToolFailed(
+        timestamp=now,
+        session_id=session_id,
+        assistant_message_id=call.message_id,
+        call_id=call.call_id,
+        error=UnknownError(message=TOOL_INTERRUPTED),
+        provider=Provider(executed=part.provider.executed) if part.provider else HERE,
+    )

@@ -1,0 +1,92 @@
+"""Whether a request begins with the bytes of the one before, and if not, why. The dispatch records the cause."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from holdfast.schema.codec import encode
+from holdfast.schema.session_event import TurnDispatched
+
+if TYPE_CHECKING:
+    from holdfast.core.runner.history import Frame
+    from holdfast.schema.session_event import LearnedLimit, PrefixBreak
+
+
+class Prefix:
+    """Of one Session. Starts from what the last dispatch recorded, whichever process made it."""
+
+    def __init__(self, last: TurnDispatched | None, *, reverted: bool) -> None:
+        self._last = last
+        self._reverted = reverted
+        self._frame: Frame | None = None
+        self._tools: tuple[object, str] = ((), _mark(()))
+
+    def dispatch(
+        self, frame: Frame, session_id: str, timestamp: int, attempt: int, learned: LearnedLimit | None = None
+    ) -> TurnDispatched:
+        """The record of a request about to be sent; the next one is compared with it."""
+        if frame is self._frame and self._last is not None and not self._last.last_step:
+            self._last = replace(self._last, timestamp=timestamp, attempt=attempt, learned=learned)
+            return self._last
+        event = TurnDispatched(
+            timestamp=timestamp,
+            session_id=session_id,
+            agent=frame.agent,
+            model=frame.ref,
+            attempt=attempt,
+            baseline_seq=frame.baseline_seq,
+            checkpoint_seq=frame.checkpoint_seq,
+            pruned_seq=frame.pruned_seq,
+            tools=self._mark_tools(frame.tools),
+            system=_mark([_mark_text(part.text) for part in frame.system]),
+            controls=_mark((frame.generation, frame.options, frame.http.body, frame.tool_choice)),
+            last_step=bool(frame.closing),
+            media_refused=None if frame.media else True,
+            learned=learned,
+            broke=None,
+        )
+        causes = self._causes(event, hooked=frame.hooked)
+        self._last, self._reverted, self._frame = event, False, frame
+        return replace(event, broke=causes) if causes else event
+
+    def _causes(self, now: TurnDispatched, *, hooked: bool) -> tuple[PrefixBreak, ...]:
+        last = self._last
+        if last is None:
+            return ()
+        # Agents may share their text, tools and controls; then nothing breaks.
+        sent = (now.system, now.tools, now.controls) != (last.system, last.tools, last.controls)
+        checks: list[tuple[bool, PrefixBreak]] = [
+            (self._reverted, "revert"),
+            (now.checkpoint_seq != last.checkpoint_seq, "compaction"),
+            (now.baseline_seq != last.baseline_seq, "new epoch"),
+            (now.agent != last.agent and sent, "agent switch"),
+            (now.model != last.model, "model switch"),
+            (now.tools != last.tools, "tool change"),
+            (now.last_step or last.last_step, "last step"),
+            (now.pruned_seq != last.pruned_seq, "pruning"),
+            (now.media_refused != last.media_refused, "media refused"),
+        ]
+        causes = tuple(cause for broken, cause in checks if broken)
+        if causes or (now.controls == last.controls and now.system == last.system):
+            return causes
+        return ("hook",) if hooked else ("configuration",)
+
+    def _mark_tools(self, tools: object) -> str:
+        """The definitions are the same objects from turn to turn, and large."""
+        if self._tools[0] is not tools:
+            self._tools = (tools, _mark(tools))
+        return self._tools[1]
+
+
+@functools.lru_cache(maxsize=256)
+def _mark_text(text: str) -> str:
+    """Baselines are long, and the same object from turn to turn."""
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+
+
+def _mark(value: object) -> str:
+    return hashlib.sha256(encode(value)).hexdigest()[:16]

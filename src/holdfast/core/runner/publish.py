@@ -1,0 +1,384 @@
+"""From the model's events to the Session's: durable boundaries are staged and committed in order, deltas are live.
+
+Invariants
+- The assistant message starts with the first content or with a failure, and ends with exactly one terminal event.
+- What one network read completed, or one slice of a large read, is one commit.
+- A delta is announced only after the start of its block has been, and never after its end. While anyone observes from
+  the start, the deltas of a block add up to its text: what is left at the end is announced with the end."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from holdfast.core.runner.answer import Answer
+from holdfast.llm import event as llm
+from holdfast.llm.errors import excerpt
+from holdfast.llm.text_buffer import TextBuffer
+from holdfast.schema import session_event as ev
+from holdfast.schema.codec import encode
+from holdfast.schema.frozen import Frozen
+from holdfast.schema.live_event import ErrorInfo, ReasoningDelta, SessionError, TextDelta, ToolInputDelta
+from holdfast.schema.session import CacheTokens, Tokens
+from holdfast.schema.session_message import UnknownError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+
+    from holdfast.core.clock import Clock, Ids
+    from holdfast.core.event.log import EventLog
+    from holdfast.core.runner.outbox import Outbox
+    from holdfast.core.tool.tool import ToolOutput
+    from holdfast.llm.request import ProviderMetadata
+    from holdfast.schema.ids import MessageID
+    from holdfast.schema.location import Location
+    from holdfast.schema.model import ModelRef
+    from holdfast.schema.record import Record
+    from holdfast.schema.session_message import ToolContent
+
+FLUSH_SECONDS = 0.016
+TOOL_INTERRUPTED = "Tool execution interrupted"
+NO_RESULT = "Provider did not return a tool result"
+HERE = ev.Provider(executed=False)
+
+
+class TurnOf(Frozen):
+    """What a turn was sampled with."""
+
+    session_id: str
+    location: Location
+    agent: str
+    model: ModelRef
+
+
+class TurnPublisher:
+    def __init__(
+        self,
+        log: EventLog,
+        outbox: Outbox,
+        turn: TurnOf,
+        ids: Ids,
+        clock: Clock,
+        price: Callable[[Tokens], float],
+    ) -> None:
+        self._log = log
+        self._outbox = outbox
+        self._turn = turn
+        self._ids = ids
+        self._clock = clock
+        self._price = price
+        self._texts: dict[str, TextBuffer] = {}
+        """Open blocks: what was received, and which of it has not been announced yet."""
+        self._reasonings: dict[str, TextBuffer] = {}
+        self._inputs: dict[str, TextBuffer] = {}
+        self._flush: asyncio.TimerHandle | None = None
+        self._names: dict[str, str] = {}
+        self._calls: set[str] = set()
+        self.answer = Answer()
+        self._adopted = False
+        self.snapshot: str | None = None
+        """The tree before the step; known, if ever, before the first event is handled."""
+        self.message_id: MessageID | None = None
+        self.finish: llm.StepFinish | None = None
+        self.ended = False
+        self.unsettled: dict[str, llm.ToolCall] = {}
+        self.fresh: list[llm.ToolCall] = []
+        """Calls that were staged and not yet handed out for execution."""
+        self.called = False
+
+    def adopt(self, message_id: MessageID, calls: Iterable[llm.ToolCall]) -> None:
+        """Go on with a step of an earlier process, whose calls waited for a person. What its answer used is lost."""
+        self.message_id = message_id
+        self.finish = llm.StepFinish(reason="tool-calls")
+        self.called = self._adopted = True
+        for call in calls:
+            self._calls.add(call.id)
+            self._names[call.id] = call.name
+            self.unsettled[call.id] = call
+            self.fresh.append(call)
+
+    def handle(self, event: llm.Event) -> None:
+        if self.ended:
+            return
+        match event:
+            case llm.TextDelta(id, text):
+                _opened(self._texts, id).add(text)
+                self._schedule_flush()
+            case llm.ReasoningDelta(id, text):
+                _opened(self._reasonings, id).add(text)
+                self._schedule_flush()
+            case llm.ToolInputDelta(id, name, text):
+                self._check_name(id, name)
+                _opened(self._inputs, id).add(text)
+                self._schedule_flush()
+            case llm.TextStart(id):
+                _open(self._texts, id)
+                self._stage(ev.TextStarted, text_id=id)
+            case llm.TextEnd(id):
+                self._end_text(id)
+            case llm.ReasoningStart(id, metadata):
+                _open(self._reasonings, id)
+                self._stage(ev.ReasoningStarted, reasoning_id=id, provider_metadata=metadata)
+            case llm.ReasoningEnd(id, metadata):
+                self._end_reasoning(id, metadata)
+            case llm.ToolInputStart(id, name):
+                if id in self._names:
+                    raise ValueError(f"the provider started the input of call {id} twice")
+                _open(self._inputs, id)
+                self._names[id] = name
+                self._stage(ev.ToolInputStarted, call_id=id, name=name)
+            case llm.ToolInputEnd(id):
+                self._end_input(id)
+            case llm.ToolCall():
+                self._call(event)
+            case llm.StepFinish():
+                if self.finish is not None:
+                    raise ValueError("the provider finished its step twice")
+                self.finish = event
+            case llm.ProviderError(message):
+                self.close_fragments()
+                self.fail_reported(message)
+            case llm.ToolResultEvent():
+                self._hosted_result(event)
+            case _:
+                pass
+
+    def close_fragments(self) -> None:
+        """However the stream ended, what was received so far is kept."""
+        for id in list(self._texts):
+            self._end_text(id)
+        for id in list(self._reasonings):
+            self._end_reasoning(id, None)
+        for id in list(self._inputs):
+            self._end_input(id)
+
+    def succeed(self, call_id: str, output: ToolOutput) -> None:
+        if self.unsettled.pop(call_id, None) is not None:
+            self._stage(
+                ev.ToolSuccess,
+                call_id=call_id,
+                structured=output.structured,
+                content=output.content,
+                output_paths=output.output_paths or None,
+                provider=HERE,
+            )
+
+    def progress(self, call_id: str, structured: dict[str, Any], content: tuple[ToolContent, ...]) -> None:
+        """A durable checkpoint of a running call; a later failure keeps it."""
+        if call_id in self.unsettled:
+            self._stage(ev.ToolProgress, call_id=call_id, structured=structured, content=content)
+            self._outbox.submit()
+
+    def fail_call(self, call_id: str, message: str) -> None:
+        call = self.unsettled.pop(call_id, None)
+        if call is not None:
+            provider = ev.Provider(executed=call.provider_executed)
+            self._stage(ev.ToolFailed, call_id=call_id, error=UnknownError(message=message), provider=provider)
+
+    def fail_open_calls(self, *, interrupted: bool, keep: Collection[str] = ()) -> None:
+        """Whatever has no settlement at the end of a turn. A hosted call may just not have been answered."""
+        for call in [call for call in self.unsettled.values() if call.id not in keep]:
+            unanswered = call.provider_executed and not interrupted
+            self.fail_call(call.id, NO_RESULT if unanswered else TOOL_INTERRUPTED)
+
+    @property
+    def tools(self) -> set[str]:
+        """Of which the model has made calls."""
+        return set(self._names.values())
+
+    def fail_open_inputs(self) -> None:
+        """Inputs that never became a call."""
+        for id in self._names.keys() - self._calls:
+            self._calls.add(id)
+            self._stage(ev.ToolFailed, call_id=id, error=UnknownError(message=TOOL_INTERRUPTED), provider=HERE)
+
+    def fail(self, message: str) -> None:
+        """The step's one terminal event, if it has none yet."""
+        if not self.ended:
+            self._stage(ev.StepFailed, error=UnknownError(message=message))
+            self.ended = True
+
+    def fail_reported(self, message: str) -> None:
+        """The provider itself reported the failure. No exception follows that would announce it, so this does."""
+        if not self.ended:
+            self.fail(message)
+            info = ErrorInfo(name="UnknownError", data={"message": message})
+            self._outbox.stage(SessionError(session_id=self._turn.session_id, error=info))
+
+    def end(self, *, unchanged: bool = False) -> None:
+        """`unchanged` says that no tool of this step can have changed a file: then the tree after it is known."""
+        if not self.ended and self.finish is not None:
+            tokens = stored_tokens(self.finish.usage)
+            tree = {"snapshot": self.snapshot, "files": ()} if unchanged and self.snapshot is not None else {}
+            self._stage(ev.StepEnded, finish=self.finish.reason, cost=self._price(tokens), tokens=tokens, **tree)
+            self.ended = True
+
+    def suspend_activity(self) -> None:
+        """The next process goes on with what is owed."""
+        self._outbox.stage(ev.ActivitySuspended(timestamp=self._clock.now(), session_id=self._turn.session_id))
+
+    def end_activity(self, reason: str) -> None:
+        """Nothing more is owed, although tools were called."""
+        self._outbox.stage(
+            ev.ActivityEnded(timestamp=self._clock.now(), session_id=self._turn.session_id, reason=reason)
+        )
+
+    # -- details -------------------------------------------------------------------------------------------------
+
+    def _stage(self, kind: type[Record], **fields: object) -> None:
+        message_id = self._start()
+        self._put(
+            kind(
+                timestamp=self._clock.now(),
+                session_id=self._turn.session_id,
+                assistant_message_id=message_id,
+                **fields,
+            )
+        )
+
+    def _put(self, event: Record) -> None:
+        if not self._adopted:
+            self.answer.apply(event)
+        self._outbox.stage(event)
+
+    def _start(self) -> MessageID:
+        if self.message_id is None:
+            self.message_id = self._ids.message()
+            started = ev.StepStarted(
+                timestamp=self._clock.now(),
+                session_id=self._turn.session_id,
+                assistant_message_id=self.message_id,
+                agent=self._turn.agent,
+                model=self._turn.model,
+                snapshot=self.snapshot,
+            )
+            self._put(started)
+        return self.message_id
+
+    def _end_text(self, id: str) -> None:
+        fragment = _opened(self._texts, id)
+        del self._texts[id]
+        self._stage_rest(TextDelta, fragment, text_id=id)
+        self._stage(ev.TextEnded, text_id=id, text=fragment.whole())
+
+    def _end_reasoning(self, id: str, metadata: ProviderMetadata | None) -> None:
+        fragment = _opened(self._reasonings, id)
+        del self._reasonings[id]
+        self._stage_rest(ReasoningDelta, fragment, reasoning_id=id)
+        self._stage(ev.ReasoningEnded, reasoning_id=id, text=fragment.whole(), provider_metadata=metadata)
+
+    def _end_input(self, id: str) -> None:
+        fragment = _opened(self._inputs, id)
+        del self._inputs[id]
+        self._stage_rest(ToolInputDelta, fragment, call_id=id)
+        self._stage(ev.ToolInputEnded, call_id=id, text=fragment.whole())
+
+    def _check_name(self, id: str, name: str) -> None:
+        if self._names.get(id, name) != name:
+            raise ValueError(f"the provider changed the name of call {id}")
+
+    def _call(self, call: llm.ToolCall) -> None:
+        if call.id in self._calls:
+            raise ValueError(f"the provider made call {call.id} twice")
+        self._check_name(call.id, call.name)
+        self._calls.add(call.id)
+        if call.id not in self._names:  # it came whole
+            self._names[call.id] = call.name
+            self._stage(ev.ToolInputStarted, call_id=call.id, name=call.name)
+            self._stage(ev.ToolInputEnded, call_id=call.id, text="")
+        self.called = self.called or not call.provider_executed
+        self.unsettled[call.id] = call
+        if call.invalid is not None and not call.provider_executed:
+            self.fail_call(call.id, f"Invalid tool input: {call.invalid}")
+            return
+        provider = ev.Provider(executed=call.provider_executed, metadata=call.metadata)
+        self._stage(ev.ToolCalled, call_id=call.id, tool=call.name, input=call.input, provider=provider)
+        if not call.provider_executed:
+            self.fresh.append(call)
+
+    def _hosted_result(self, event: llm.ToolResultEvent) -> None:
+        """Kept exactly as the provider gave it: some want it back that way."""
+        if self.unsettled.pop(event.id, None) is None:
+            if event.result.type == "error" and event.id in self._calls:
+                return  # it was settled already, and an error adds nothing
+            raise ValueError(f"the provider gave a result for call {event.id}, which waits for none")
+        provider = ev.Provider(executed=True, metadata=event.metadata)
+        raw = msgspec.Raw(encode(event.result))
+        if event.result.type == "error":
+            error = UnknownError(message=excerpt(encode(event.result.value).decode()))
+            self._stage(ev.ToolFailed, call_id=event.id, error=error, result=raw, provider=provider)
+            return
+        value = event.result.value
+        structured = value if isinstance(value, dict) else {"value": value}
+        self._stage(ev.ToolSuccess, call_id=event.id, structured=structured, content=(), result=raw, provider=provider)
+
+    def _schedule_flush(self) -> None:
+        if self._flush is None and self._log.bus.observed:
+            self._flush = asyncio.get_running_loop().call_later(FLUSH_SECONDS, self._flush_due)
+
+    def _flush_due(self) -> None:
+        self._flush = None
+        if self._outbox.idle:
+            self._announce_deltas()
+        else:
+            self._schedule_flush()  # the block's start is still on its way
+
+    def _announce_deltas(self) -> None:
+        if not self._log.bus.observed:
+            return
+        for id, fragment in self._texts.items():
+            self._announce(TextDelta, fragment, text_id=id)
+        for id, fragment in self._reasonings.items():
+            self._announce(ReasoningDelta, fragment, reasoning_id=id)
+        for id, fragment in self._inputs.items():
+            self._announce(ToolInputDelta, fragment, call_id=id)
+
+    def _announce(self, kind: type[Record], fragment: TextBuffer, **block: str) -> None:
+        if delta := fragment.take_new():
+            self._log.announce(self._delta(kind, delta, block), location=self._turn.location)
+
+    def _stage_rest(self, kind: type[Record], fragment: TextBuffer, **block: str) -> None:
+        """What of a block was not announced travels with its end, since even its start may still be on its way."""
+        if self._log.bus.observed and (delta := fragment.take_new()):
+            self._outbox.stage(self._delta(kind, delta, block))
+
+    def _delta(self, kind: type[Record], delta: str, block: dict[str, str]) -> Record:
+        return kind(
+            timestamp=self._clock.now(),
+            session_id=self._turn.session_id,
+            assistant_message_id=self.message_id or "",
+            delta=delta,
+            **block,
+        )
+
+    def close(self) -> None:
+        if self._flush is not None:
+            self._flush.cancel()
+            self._flush = None
+
+
+def _opened(fragments: dict[str, TextBuffer], id: str) -> TextBuffer:
+    if id not in fragments:
+        raise ValueError(f"the provider went on with block {id}, which is not open")
+    return fragments[id]
+
+
+def _open(fragments: dict[str, TextBuffer], id: str) -> None:
+    if id in fragments:
+        raise ValueError(f"the provider started block {id} twice")
+    fragments[id] = TextBuffer()
+
+
+def stored_tokens(usage: llm.Usage | None) -> Tokens:
+    """Stored tokens do not overlap: input without cache, output without reasoning."""
+    if usage is None:
+        usage = llm.Usage()
+    read, write, reasoning = (max(0, value or 0) for value in (usage.cache_read, usage.cache_write, usage.reasoning))
+    return Tokens(
+        input=max(0, (usage.input or 0) - read - write),
+        output=max(0, (usage.output or 0) - reasoning),
+        reasoning=reasoning,
+        cache=CacheTokens(read=read, write=write),
+    )

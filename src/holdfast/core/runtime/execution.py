@@ -1,0 +1,326 @@
+"""Executing Sessions: from a Session id alone to its Location's runner, one drain at a time, under a lease."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from holdfast.core.database.errors import Refused, StorageError
+from holdfast.core.database.unit import Statement
+from holdfast.core.runtime.run_coordinator import RunCoordinator
+from holdfast.core.session.errors import Interrupted
+from holdfast.core.session.interrupt import Interrupt
+from holdfast.core.session.ownership import LOST
+from holdfast.schema.frozen import Frozen
+from holdfast.schema.live_event import Busy, ErrorInfo, Idle, SessionError, SessionStatus, Status
+
+if TYPE_CHECKING:
+    from holdfast.core.clock import Clock
+    from holdfast.core.database.unit import Value
+    from holdfast.core.event.log import EventLog
+    from holdfast.core.location.service_map import ServiceMap
+    from holdfast.core.location.services import LocationServices
+    from holdfast.core.runner.runner import Runner
+    from holdfast.core.session.ownership import Lease, Ownership
+    from holdfast.core.session.store import SessionStore
+    from holdfast.schema.location import Location
+
+WAKES = 1_000
+START_SECONDS = 2.0
+"""How long a waiter gives the process that admitted an input to begin with it. That takes the lease before it prepares
+anything that lasts, so that only a process that died, or cannot start, takes longer."""
+LOGGED_CHARACTERS = 500
+UNSTARTED_LIMIT = 10_000
+"""Sessions of which it is remembered that this process could not start some input."""
+
+log = logging.getLogger(__name__)
+
+
+class _Compact(Frozen):
+    instructions: str | None
+    done: asyncio.Future[None]
+
+
+class Execution:
+    """One per process. Callers wait for drains; they never run one."""
+
+    def __init__(
+        self,
+        events: EventLog,
+        store: SessionStore,
+        locations: ServiceMap[LocationServices],
+        ownership: Ownership,
+        clock: Clock,
+    ) -> None:
+        self._clock = clock
+        self._log = events
+        self._store = store
+        self._locations = locations
+        self._ownership = ownership
+        self._compactions: dict[str, list[_Compact]] = {}
+        self._woken: set[str] = set()
+        self._unstarted: OrderedDict[str, frozenset[str]] = OrderedDict()
+        """Inputs that a drain of this process was to start and could not, by Session."""
+        self.closed = False
+        """Whether everything was told to stop; nothing starts any more."""
+        self._coordinator: RunCoordinator[str] = RunCoordinator(self._drain)
+        ownership.serve(self._obey)
+
+    def wake(self, session_id: str) -> None:
+        """There may be something to do. Returns at once and cannot fail."""
+        self._woken.add(session_id)
+        self._coordinator.wake(session_id)
+
+    async def run(self, session_id: str) -> None:
+        """Continue from history even with nothing pending, or join what runs; shares its outcome."""
+        await self._coordinator.run(session_id)
+
+    async def wait(self, session_id: str) -> None:
+        """Returns when nothing executes this Session, here or in another process, and every input that was admitted to
+        be started before the call has been handled: promoted and worked on, withdrawn, held back by an interruption,
+        passed over by a drain that ended badly, or tried here without success.
+
+        An input is to be started until a drain promotes it under its lease. Looking for the one before the other leaves
+        no moment in which neither is seen."""
+        given_up = False
+        while True:
+            await self._coordinator.wait(session_id)
+            pending = await self._store.wakes(session_id) - self._unstarted.get(session_id, frozenset())
+            if await self._ownership.elsewhere(session_id) is not None:
+                await self._ownership.wait_elsewhere(session_id)
+            elif self.here(session_id):
+                continue
+            elif not pending or given_up or self.closed:
+                return
+            elif not await self._begun(session_id, pending):
+                if await self._store.passed_over(pending):
+                    return
+                given_up = True  # whoever was to start it is gone
+                self.wake(session_id)
+
+    async def _begun(self, session_id: str, pending: frozenset[str]) -> bool:
+        """Whether anyone begins with these inputs in time."""
+        deadline = asyncio.get_running_loop().time() + START_SECONDS
+
+        async def met() -> bool:
+            return (
+                asyncio.get_running_loop().time() >= deadline
+                or not pending <= await self._store.wakes(session_id)
+                or await self._ownership.elsewhere(session_id) is not None
+                or self.here(session_id)
+                or self.closed
+            )
+
+        await self._ownership.until(met)
+        return asyncio.get_running_loop().time() < deadline
+
+    async def interrupt(self, session_id: str) -> None:
+        """Returns once the running work, here or elsewhere, has ended and is recorded. Idle: nothing to do."""
+        await self._coordinator.interrupt(session_id)
+        self._give_up_compactions(session_id)
+        await self._ownership.interrupt_elsewhere(session_id)
+
+    async def compact(self, session_id: str, instructions: str | None = None) -> None:
+        """Compact at the next safe boundary, in turn with the drains of this Session; takes no turn itself."""
+        if self.closed:
+            raise Interrupted
+        request = _Compact(instructions, asyncio.get_running_loop().create_future())
+        self._compactions.setdefault(session_id, []).append(request)
+        self._coordinator.wake(session_id)
+        await asyncio.shield(request.done)
+
+    async def abandon(self, session_id: str) -> None:
+        """Record what broke off as broken off, and go no further. A Session that somebody executes is left alone."""
+        location = (await self._store.get(session_id)).location
+        interrupt = Interrupt()
+
+        async def wanted() -> bool:
+            return await self._store.activity(session_id) is not None
+
+        if self.here(session_id) or not await wanted():
+            return
+        lease = await self._ownership.acquire(session_id, interrupt, wanted)
+        if lease is None:
+            return
+        try:
+            async with self._locations.use(location) as services:
+                await services.runner.abandon(session_id, lease, interrupt)
+        except Refused as refused:
+            if refused.reason != LOST:
+                raise
+            # Somebody was a moment faster, and closes it as every drain does.
+        finally:
+            self._ownership.release(lease)
+
+    async def recover_wakes(self, location: Location | None = None) -> list[str]:
+        """Wake what was admitted to be woken and never was, because a process died in between, or could not start; of
+        one Location, or of all. Input behind work that an earlier process left open waits for what becomes of that."""
+        free = []
+        for session_id in await self._store.lost_wakes(WAKES):
+            session = await self._store.find(session_id)
+            elsewhere = session is None or location not in (None, session.location)
+            if not elsewhere and (self.here(session_id) or await self._store.activity(session_id) is None):
+                free.append(session_id)
+                self.wake(session_id)
+        return free
+
+    def here(self, session_id: str) -> bool:
+        """Whether this process executes the Session right now."""
+        return session_id in self._coordinator.active()
+
+    async def active(self) -> list[str]:
+        return sorted({*self._coordinator.active(), *await self._ownership.all_elsewhere()})
+
+    async def close(self) -> None:
+        self.closed = True
+        await self._coordinator.close()
+        for session_id in list(self._compactions):
+            self._give_up_compactions(session_id)
+
+    async def _obey(self, kind: str, session_id: str) -> None:
+        if kind == "wake":
+            self.wake(session_id)
+        elif kind == "interrupt":
+            await self._coordinator.interrupt(session_id)
+
+    async def _drain(self, session_id: str, force: bool, interrupt: Interrupt) -> None:
+        location: Location | None = None
+        pending: frozenset[str] = frozenset()
+        self._unstarted.pop(session_id, None)
+        try:
+            pending = await self._store.wakes(session_id)
+            if force and await self._ownership.elsewhere(session_id) is not None:
+                # Joining across processes: wait for the other one, and do not run again on top of it.
+                joined = self._ownership.wait_elsewhere(session_id)
+                await interrupt.cancellable(joined, name="another process's drain")
+                force = False
+            if not await self._wanted(session_id, force):
+                self._woken.discard(session_id)
+                interrupt.check()
+                return
+            location = (await self._store.get(session_id)).location
+            self._announce(session_id, location, Busy())
+            while not await self._attempt(session_id, location, force, interrupt):
+                pass  # another process was a moment faster; see what is left to do
+            await self._note_unstarted(session_id, pending)
+        except Interrupted:
+            await self._note_unstarted(session_id, pending)
+            raise
+        except Exception as error:
+            await self._note_unstarted(session_id, pending)
+            await self._note_blocked(session_id, error)
+            self._report(session_id, location, error)
+            for request in self._compactions.pop(session_id, []):
+                _settle(request, error)
+            raise
+        finally:
+            if location is not None:
+                self._announce(session_id, location, Idle())
+
+    async def _note_unstarted(self, session_id: str, pending: frozenset[str]) -> None:
+        """So that nobody here waits for what this process has tried in vain."""
+        try:
+            left = pending & await self._store.wakes(session_id)
+        except StorageError:
+            left = pending
+        if left:
+            self._unstarted[session_id] = left
+            if len(self._unstarted) > UNSTARTED_LIMIT:
+                self._unstarted.popitem(last=False)
+
+    async def _note_blocked(self, session_id: str, error: Exception) -> None:
+        """Why pending input does not start, for whoever asks, in any process."""
+        if isinstance(error, StorageError) or not await self._store.waiting(session_id):
+            return
+        row: dict[str, Value] = {
+            "session_id": session_id,
+            "since": self._clock.now(),
+            "name": type(error).__name__,
+            "message": str(error),
+        }
+        await self._log.write(session_id, (), (Statement("blocked.set", row),))
+
+    async def _attempt(self, session_id: str, location: Location, force: bool, interrupt: Interrupt) -> bool:
+        """One try at draining; False when the lease went to someone else at the last moment."""
+
+        async def wanted() -> bool:
+            return await self._wanted(session_id, force)
+
+        interrupt.check()
+        if not await wanted():
+            return True
+        lease = await self._ownership.acquire(session_id, interrupt, wanted)
+        if lease is None:
+            interrupt.check()
+            return True
+        try:
+            if location not in self._locations:
+                await self._ownership.take(lease)  # opening it may last, and others are to see who does
+            async with self._locations.use(location) as services:
+                compacted = await self._compact_first(session_id, services.runner, lease, interrupt)
+                # Compacting by hand takes no turn, unless someone also woke the Session.
+                woken = session_id in self._woken or not compacted
+                self._woken.discard(session_id)
+                waits = await self._store.waiting(session_id) or await self._answered(session_id)
+                if force or (woken and waits):
+                    await services.runner.drain(session_id, lease, interrupt, forced=force)
+            return True
+        except Refused as refused:
+            if refused.reason == LOST:
+                return False
+            raise
+        finally:
+            self._ownership.release(lease)
+
+    async def _wanted(self, session_id: str, force: bool) -> bool:
+        return (
+            force
+            or session_id in self._compactions
+            or bool(await self._store.waiting(session_id))
+            or await self._answered(session_id)
+        )
+
+    async def _answered(self, session_id: str) -> bool:
+        """Whether a person answered a call that waited when its process ended."""
+        activity = await self._store.activity(session_id)
+        return activity is not None and await self._store.answered_calls(session_id)
+
+    async def _compact_first(self, session_id: str, runner: Runner, lease: Lease, interrupt: Interrupt) -> bool:
+        """What was asked for by hand, if anything. Its failure belongs to whoever asked, not to the drain."""
+        asked = False
+        while requests := self._compactions.get(session_id):
+            asked, request = True, requests[0]
+            try:
+                await runner.compact(session_id, lease, interrupt, request.instructions)
+            except Exception as error:  # noqa: BLE001 - the caller's outcome, whatever it is
+                _settle(request, error)
+            else:
+                _settle(request, None)
+            requests.remove(request)
+            if not requests:
+                self._compactions.pop(session_id, None)
+            interrupt.check()  # whoever is left hears of it when the interruption is through
+        return asked
+
+    def _give_up_compactions(self, session_id: str) -> None:
+        for request in self._compactions.pop(session_id, []):
+            _settle(request, Interrupted())
+
+    def _announce(self, session_id: str, location: Location, status: Status) -> None:
+        self._log.announce(SessionStatus(session_id=session_id, status=status), location=location)
+
+    def _report(self, session_id: str, location: Location | None, error: Exception) -> None:
+        log.warning("session %s: %s: %s", session_id, type(error).__name__, str(error)[:LOGGED_CHARACTERS])
+        info = ErrorInfo(name="UnknownError", data={"message": str(error)})
+        self._log.announce(SessionError(session_id=session_id, error=info), location=location)
+
+
+def _settle(request: _Compact, error: Exception | None) -> None:
+    if request.done.done():
+        return
+    if error is None:
+        request.done.set_result(None)
+    else:
+        request.done.set_exception(error)

@@ -1,0 +1,51 @@
+"""How the last activity of a Session ended, read from what is recorded: every process says the same, also after a
+restart."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.core.runner.turn import TURN_INTERRUPTED
+from holdfast.core.session.activity import described
+from holdfast.schema.insight import Outcome
+from holdfast.schema.session_message import AssistantMessage
+
+if TYPE_CHECKING:
+    from holdfast.core.session.store import SessionStore
+
+NEWEST = 20
+"""Messages among which the newest answer is looked for; others that follow it are few."""
+
+
+async def outcome_of(store: SessionStore, session_id: str) -> Outcome:
+    pending = len(await store.all_pending(session_id))
+    answer = await _newest_answer(store, session_id)
+    answer_id = answer.id if answer is not None else None
+    if (activity := await store.activity(session_id)) is not None:
+        status = described(activity)
+        return Outcome(
+            type="waiting" if status.stage == "waiting" else "unfinished",
+            message_id=answer_id,
+            error=f"{status.what}; {status.next}",
+            pending=pending,
+        )
+    if (blocked := await store.blocked(session_id)) is not None:
+        return Outcome(type="blocked", message_id=answer_id, error=blocked.message, pending=pending)
+    if answer is None:
+        return Outcome(type="idle", pending=pending)
+    if answer.error is not None:
+        message = answer.error.message
+        stopped = message == TURN_INTERRUPTED
+        return Outcome(
+            type="interrupted" if stopped else "failed", message_id=answer_id, error=message, pending=pending
+        )
+    if answer.finish == "tool-calls" or answer.finish is None:
+        return Outcome(type="interrupted", message_id=answer_id, error=TURN_INTERRUPTED, pending=pending)
+    return Outcome(type="completed", message_id=answer_id, pending=pending)
+
+
+async def _newest_answer(store: SessionStore, session_id: str) -> AssistantMessage | None:
+    for row in await store.messages(session_id, order="desc", limit=NEWEST):
+        if isinstance(message := row.decode(), AssistantMessage):
+            return message
+    return None

@@ -1,0 +1,126 @@
+"""What a process left open: found, told as it is, and gone on with where nothing can happen twice.
+
+Whatever had not been sent goes on by itself, and so does what a shutdown stopped. A turn that was sent and has no end
+may have reached the provider: a person, or a policy, decides about it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Literal
+
+from holdfast.core.database.unit import Statement, Unit
+from holdfast.core.session.activity import MOST_ATTEMPTS, described, goes_on_by_itself
+from holdfast.schema.live_event import ErrorInfo, SessionError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from holdfast.core.database.database import Database
+    from holdfast.core.event.log import EventLog
+    from holdfast.core.runner.settings import RecoveryPolicy
+    from holdfast.core.runtime.execution import Execution
+    from holdfast.core.session.activity import Activity
+    from holdfast.core.session.ownership import Ownership
+    from holdfast.core.session.store import SessionStore
+    from holdfast.schema.insight import InterruptedActivity
+    from holdfast.schema.location import Location
+
+log = logging.getLogger(__name__)
+
+
+class Recovery:
+    """One per process: finds what other processes left, says so, and does what was decided."""
+
+    def __init__(
+        self,
+        log: EventLog,
+        database: Database,
+        store: SessionStore,
+        execution: Execution,
+        ownership: Ownership,
+        policy: Callable[[Location], Awaitable[RecoveryPolicy]],
+    ) -> None:
+        self._log = log
+        self._database = database
+        self._store = store
+        self._execution = execution
+        self._ownership = ownership
+        self._policy = policy
+        self._continuing: set[asyncio.Task[None]] = set()
+
+    async def interrupted(self) -> list[InterruptedActivity]:
+        """Everything that a Session owes and no living process works on."""
+        return [described(activity) for activity in await self._left()]
+
+    async def start(self) -> None:
+        """At the start of a host: what is safe goes on, the rest is shown, and the policy acts. Then inputs whose wake
+        was lost. A Session whose Location cannot be opened any more stays as it is, and keeps nobody else back."""
+        for activity in await self._left():
+            try:
+                await self._act(activity)
+            except Exception as error:  # noqa: BLE001 - one Session's trouble is not the host's
+                log.warning("%s stays as it was left: %s: %s", activity.session_id, type(error).__name__, error)
+        await self._execution.recover_wakes()
+
+    async def decide(self, session_id: str, decision: Literal["continue", "abandon"]) -> None:
+        """A person's word on one Session. Continuing is an explicit run from history: the broken turn is recorded as
+        such first, so nothing is sent twice without anyone knowing."""
+        await self._store.get(session_id)
+        if decision == "continue":
+            forget = Statement("attempt.forget", {"session_id": session_id})
+            await self._database.submit(Unit(session_id, local=(forget,)))
+            self._continue(session_id)
+        else:
+            await self._execution.abandon(session_id)
+
+    async def close(self) -> None:
+        for task in tuple(self._continuing):
+            task.cancel()
+        if self._continuing:
+            await asyncio.wait(self._continuing)
+
+    async def _left(self) -> list[Activity]:
+        return [activity for activity in await self._store.activities() if not await self._worked_on(activity)]
+
+    async def _worked_on(self, activity: Activity) -> bool:
+        session_id = activity.session_id
+        return self._execution.here(session_id) or await self._ownership.elsewhere(session_id) is not None
+
+    async def _act(self, activity: Activity) -> None:
+        session_id = activity.session_id
+        session = await self._store.find(session_id)
+        if session is None:
+            return
+        status = described(activity)
+        log.warning("session %s: %s; %s", session_id, status.what, status.next)
+        if status.stage == "waiting":
+            if await self._store.answered_calls(session_id):
+                self._execution.wake(session_id)
+            return
+        if goes_on_by_itself(activity):
+            self._continue(session_id)
+            return
+        self._show(status, session.location)
+        policy = await self._policy(session.location)
+        # Where output or a call was recorded, going on alone could repeat what already happened.
+        if policy == "continue" and status.stage == "dispatched" and activity.attempts < MOST_ATTEMPTS:
+            self._continue(session_id)
+        elif policy == "abandon":
+            await self._execution.abandon(session_id)
+
+    def _continue(self, session_id: str) -> None:
+        task = asyncio.get_running_loop().create_task(self._run(session_id), name=f"recover {session_id}")
+        self._continuing.add(task)
+        task.add_done_callback(self._continuing.discard)
+
+    async def _run(self, session_id: str) -> None:
+        try:
+            await self._execution.run(session_id)
+        except Exception as error:  # noqa: BLE001 - the drain reported it; nobody waits here
+            log.debug("continuing %s ended: %s", session_id, error)
+
+    def _show(self, status: InterruptedActivity, location: Location) -> None:
+        data = {"message": f"Work was left unfinished: {status.what}; {status.next}", "stage": status.stage}
+        info = ErrorInfo(name="TurnInterrupted", data={**data, "dispatched": status.dispatched})
+        self._log.announce(SessionError(session_id=status.session_id, error=info), location=location)

@@ -1,0 +1,356 @@
+"""The facade: every operation on Sessions that a client can ask for. HTTP, clients and embedding end up here."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from holdfast.core.database.errors import Refused, StorageError
+from holdfast.core.database.unit import Statement
+from holdfast.core.project.project import subpath
+from holdfast.core.runner.checkpoint import inspect
+from holdfast.core.runtime.outcome import outcome_of
+from holdfast.core.session.errors import CompactionInUse, NothingToCompact, SessionDeleted, SessionNotFound
+from holdfast.core.session.private_projector import UNKNOWN_BOUNDARY
+from holdfast.core.session.projector import ALREADY_PROJECTED
+from holdfast.core.session.records import DEFAULT_TITLE
+from holdfast.schema.insight import Outcome
+from holdfast.schema.session import NO_TOKENS, RecordTime, Session, SessionRecord
+from holdfast.schema.session_event import CompactionUndone, SessionCreated
+from holdfast.schema.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Coroutine
+
+    from holdfast.core.clock import Clock, Ids
+    from holdfast.core.event.log import EventLog
+    from holdfast.core.project.project import Project
+    from holdfast.core.runtime.execution import Execution
+    from holdfast.core.runtime.moves import Moves
+    from holdfast.core.runtime.recovery import Recovery
+    from holdfast.core.runtime.reverts import Reverts
+    from holdfast.core.runtime.waits import Waits
+    from holdfast.core.session.inbox import Inbox
+    from holdfast.core.session.records import SessionRecords
+    from holdfast.core.session.store import (
+        Direction,
+        Order,
+        SessionAnchor,
+        SessionFilter,
+        SessionStore,
+        StoredMessage,
+    )
+    from holdfast.schema.event import EventEnvelope
+    from holdfast.schema.insight import CheckpointInfo, InterruptedActivity, WaitInfo
+    from holdfast.schema.location import Location
+    from holdfast.schema.model import ModelRef
+    from holdfast.schema.prompt import Admission, Delivery, Prompt
+    from holdfast.schema.session import Revert
+
+T = TypeVar("T")
+
+ID_IN_USE = "session id in use"
+
+
+class Sessions:
+    def __init__(
+        self,
+        *,
+        log: EventLog,
+        store: SessionStore,
+        inbox: Inbox,
+        execution: Execution,
+        records: SessionRecords,
+        reverts: Reverts,
+        moves: Moves,
+        recovery: Recovery,
+        waits: Waits,
+        ids: Ids,
+        clock: Clock,
+    ) -> None:
+        self._log = log
+        self._store = store
+        self._inbox = inbox
+        self._execution = execution
+        self._records = records
+        self._reverts = reverts
+        self._moves = moves
+        self._recovery = recovery
+        self._waits = waits
+        self._ids = ids
+        self._clock = clock
+        self._ongoing: set[asyncio.Task[Any]] = set()
+
+    async def create(
+        self,
+        *,
+        location: Location,
+        project: Project,
+        id: str | None = None,
+        agent: str | None = None,
+        model: ModelRef | None = None,
+    ) -> Session:
+        """A new Session, or the one that has this id already, whatever else was asked. The id of a deleted Session is
+        refused: its events are still in the log."""
+        if id is not None and (known := await self._store.find(id)) is not None:
+            return known
+        record = self._record(id or self._ids.session(), location, project, agent, model)
+        ensure = Statement(
+            "project.ensure",
+            {
+                "id": project.id,
+                "worktree": str(project.listed_directory),
+                "vcs": "git" if project.store else None,
+                "time_created": record.time.created,
+            },
+        )
+        unused = Statement("event.any_of", {"aggregate_id": record.id}, found=False, refusal=ID_IN_USE)
+        created = SessionCreated(session_id=record.id, info=record)
+        try:
+            await self._detached(self._log.publish(created, location=location, before=[ensure, unused]))
+        except Refused as refused:
+            if refused.reason not in (ID_IN_USE, ALREADY_PROJECTED):
+                raise
+            known = await self._store.find(record.id)
+            if known is None:
+                raise SessionDeleted(record.id) from refused
+            return known
+        return await self._store.get(record.id)
+
+    async def get(self, session_id: str) -> Session:
+        return await self._store.get(session_id)
+
+    async def page(
+        self, chosen: SessionFilter, *, order: Order, limit: int, anchor: SessionAnchor | None = None
+    ) -> list[Session]:
+        return await self._store.page(chosen, order=order, limit=limit, anchor=anchor)
+
+    async def prompt(
+        self,
+        session_id: str,
+        prompt: Prompt,
+        *,
+        id: str | None = None,
+        delivery: Delivery = "steer",
+        resume: bool = True,
+    ) -> Admission:
+        """Admit durably, then wake. Never runs a turn and never waits for one; a caller that goes away in the middle
+        cannot separate the commit from the wake."""
+        return await self._detached(self._prompt(session_id, prompt, id, delivery, resume))
+
+    async def pending(self, session_id: str) -> list[Admission]:
+        """Inputs that were admitted and are not part of the conversation yet, oldest first."""
+        await self._store.get(session_id)
+        return await self._store.all_pending(session_id)
+
+    async def withdraw(self, session_id: str, message_id: str) -> None:
+        """Take a pending input back. Again is fine; a promoted one is a conflict."""
+        session = await self._store.get(session_id)
+        await self._detached(self._inbox.withdraw(session_id, message_id, session.location))
+
+    async def switch_agent(self, session_id: str, agent: str) -> None:
+        await self._detached(self._records.switch_agent(session_id, agent))
+        await self._try_again(session_id)
+
+    async def switch_model(self, session_id: str, model: ModelRef) -> None:
+        await self._detached(self._records.switch_model(session_id, model))
+        await self._try_again(session_id)
+
+    async def rename(self, session_id: str, title: str) -> Session:
+        return await self._detached(self._records.rename(session_id, title))
+
+    async def archive(self, session_id: str, *, archived: bool = True) -> Session:
+        return await self._detached(self._records.archive(session_id, archived=archived))
+
+    async def delete(self, session_id: str) -> None:
+        """Interrupts what runs, then removes the Session from every view. Its events stay in the log."""
+        await self._store.get(session_id)
+        await self._detached(self._delete(session_id))
+
+    async def move(self, session_id: str, directory: str, *, move_changes: bool = False) -> None:
+        await self._detached(self._moves.move(session_id, directory, move_changes=move_changes))
+
+    async def stage_revert(self, session_id: str, message_id: str, *, files: bool = True) -> Revert:
+        await self._store.get(session_id)
+        return await self._detached(self._reverts.stage(session_id, message_id, files=files))
+
+    async def clear_revert(self, session_id: str) -> None:
+        await self._detached(self._reverts.clear(session_id))
+
+    async def commit_revert(self, session_id: str) -> None:
+        await self._detached(self._reverts.commit(session_id))
+
+    async def compact(self, session_id: str, instructions: str | None = None) -> None:
+        """Summarise older history now. Takes no turn; pending input stays pending."""
+        await self._store.get(session_id)
+        await self._detached(self._execution.compact(session_id, instructions))
+
+    async def undo_compaction(self, session_id: str) -> None:
+        """Make the boundary before the newest checkpoint active again, while nothing followed it."""
+        session = await self._store.get(session_id)
+        newest = await self._store.newest_checkpoint(session_id)
+        if newest is None:
+            raise NothingToCompact(session_id)
+        undone = CompactionUndone(timestamp=self._clock.now(), session_id=session_id, message_id=newest.id)
+        try:
+            await self._detached(self._log.publish(undone, location=session.location))
+        except Refused as refused:
+            if refused.reason != UNKNOWN_BOUNDARY:
+                raise
+            raise CompactionInUse(session_id, newest.id) from refused
+
+    async def checkpoint(self, session_id: str) -> CheckpointInfo | None:
+        """The newest checkpoint with what it replaced."""
+        await self._store.get(session_id)
+        return await inspect(self._store, session_id)
+
+    async def interrupted(self) -> list[InterruptedActivity]:
+        """What Sessions owe and no living process works on."""
+        return await self._recovery.interrupted()
+
+    async def recover(self, session_id: str, decision: Literal["continue", "abandon"]) -> None:
+        await self._recovery.decide(session_id, decision)
+
+    async def waits(self, session_id: str) -> list[WaitInfo]:
+        """For what the Session waits right now, since when, and what ends that."""
+        await self._store.get(session_id)
+        return await self._waits.of(session_id)
+
+    async def messages(
+        self, session_id: str, *, order: Order, limit: int, anchor: int | None = None, direction: Direction = "next"
+    ) -> list[StoredMessage]:
+        await self._store.get(session_id)
+        return await self._store.messages(session_id, order=order, limit=limit, anchor=anchor, direction=direction)
+
+    async def message(self, session_id: str, message_id: str) -> StoredMessage:
+        await self._store.get(session_id)
+        return await self._store.message(session_id, message_id)
+
+    async def context(self, session_id: str) -> list[StoredMessage]:
+        """The messages selected as model history; never the baseline, the tools or other request parts."""
+        await self._store.get(session_id)
+        return await self._store.active_history(session_id)
+
+    async def history(self, session_id: str, *, after: int = -1, limit: int = 50) -> tuple[list[EventEnvelope], bool]:
+        await self._store.get(session_id)
+        return await self._log.history(session_id, after=after, limit=limit)
+
+    async def events(self, session_id: str, *, after: int = -1) -> AsyncIterator[list[EventEnvelope]]:
+        """Durable public events after a sequence, then new ones as they are committed."""
+        await self._store.get(session_id)
+        async with aclosing(self._log.tail(session_id, after=after)) as tail:  # type: ignore[type-var]
+            async for events in tail:
+                yield events
+
+    async def live_events(self, session_id: str, *, after: int = -1) -> AsyncIterator[list[bytes]]:
+        """As `events`, with live events of the Session among them; encoded, live ones marked."""
+        await self._store.get(session_id)
+        async with aclosing(self._log.tail_live(session_id, after=after)) as tail:  # type: ignore[type-var]
+            async for events in tail:
+                yield events
+
+    async def run(self, session_id: str) -> None:
+        """Go on from history, at least once, or join what runs. Raises what the drain raised."""
+        await self._store.get(session_id)
+        await self._execution.run(session_id)
+
+    async def run_to_outcome(self, session_id: str) -> Outcome:
+        """The same for clients: how it ended is told, not raised."""
+        try:
+            await self.run(session_id)
+        except (SessionNotFound, StorageError):
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever ended it is the outcome
+            outcome = await outcome_of(self._store, session_id)
+            if outcome.type not in ("idle", "completed"):
+                return outcome
+            return Outcome(type="failed", message_id=outcome.message_id, error=str(error), pending=outcome.pending)
+        return await outcome_of(self._store, session_id)
+
+    async def outcome(self, session_id: str) -> Outcome:
+        """Wait as `wait` does, and say how the last activity ended."""
+        await self.wait(session_id)
+        return await outcome_of(self._store, session_id)
+
+    async def wake(self, session_id: str) -> None:
+        await self._store.get(session_id)
+        self._execution.wake(session_id)
+
+    async def wait(self, session_id: str) -> None:
+        await self._store.get(session_id)
+        await self._execution.wait(session_id)
+
+    async def interrupt(self, session_id: str) -> None:
+        await self._store.get(session_id)
+        await self._detached(self._interrupt(session_id))
+
+    async def active(self) -> list[str]:
+        return await self._execution.active()
+
+    async def close(self) -> None:
+        if self._ongoing:
+            await asyncio.wait(self._ongoing)
+
+    async def _prompt(
+        self, session_id: str, prompt: Prompt, id: str | None, delivery: Delivery, resume: bool
+    ) -> Admission:
+        session = await self._store.get(session_id)
+        receipt = await self._inbox.admit(
+            session_id,
+            prompt,
+            id=id,
+            delivery=delivery,
+            location=session.location,
+            wake=resume,
+            first=lambda: self._reverts.deciding(session),  # writing on is the decision
+        )
+        if resume:
+            self._execution.wake(session_id)
+        return receipt
+
+    async def _try_again(self, session_id: str) -> None:
+        """What kept pending input from starting may be gone."""
+        if await self._store.blocked(session_id) is not None:
+            self._execution.wake(session_id)
+
+    async def _interrupt(self, session_id: str) -> None:
+        if session_id in await self._execution.active():
+            await self._inbox.hold_back(session_id)
+        await self._execution.interrupt(session_id)
+
+    async def _delete(self, session_id: str) -> None:
+        await self._execution.interrupt(session_id)
+        await self._records.delete(session_id)
+
+    async def _detached(self, work: Coroutine[Any, Any, T]) -> T:
+        task = asyncio.get_running_loop().create_task(work)
+        self._ongoing.add(task)
+        task.add_done_callback(self._ongoing.discard)
+        return await asyncio.shield(task)
+
+    def _record(
+        self, id: str, location: Location, project: Project, agent: str | None, model: ModelRef | None
+    ) -> SessionRecord:
+        now = self._clock.now()
+        return SessionRecord(
+            id=id,
+            slug=self._ids.slug(),
+            project_id=project.id,
+            workspace_id=location.workspace_id,
+            directory=location.directory,
+            path=subpath(location.directory, project.listed_directory),
+            cost=0.0,
+            tokens=NO_TOKENS,
+            title=f"{DEFAULT_TITLE}{_iso(now)}",
+            agent=agent,
+            model=model,
+            version=__version__,
+            time=RecordTime(created=now, updated=now),
+        )
+
+
+def _iso(millis: int) -> str:
+    moment = dt.datetime.fromtimestamp(millis / 1000, tz=dt.UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{millis % 1000:03d}Z"

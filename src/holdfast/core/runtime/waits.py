@@ -1,0 +1,148 @@
+"""For what a Session waits, since when, and what ends it: read from what is recorded, so that a client which connects
+later, or to another process, sees the same."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from msgspec import convert
+
+from holdfast.core.session.activity import described
+from holdfast.schema.codec import decode_any
+from holdfast.schema.insight import WaitInfo
+from holdfast.schema.session_event import Retried
+
+if TYPE_CHECKING:
+    from holdfast.core.clock import Clock
+    from holdfast.core.database.database import Database
+    from holdfast.core.runtime.execution import Execution
+    from holdfast.core.session.ownership import Ownership
+    from holdfast.core.session.store import Blocked, SessionStore
+
+
+class Waits:
+    def __init__(
+        self, database: Database, store: SessionStore, execution: Execution, ownership: Ownership, clock: Clock
+    ) -> None:
+        self._database = database
+        self._store = store
+        self._execution = execution
+        self._ownership = ownership
+        self._clock = clock
+
+    async def of(self, session_id: str) -> list[WaitInfo]:
+        key = {"session_id": session_id}
+        held = await self._ownership.elsewhere(session_id)
+        if held is not None or self._execution.here(session_id):
+            now = self._clock.now()
+            waits = [_turn(*row, now=now) for row in await self._database.fetch("wait.turn", key)]
+            waits += [_tool(*row) for row in await self._database.fetch("wait.tools", key)]
+            waits += [_compaction(*row) for row in await self._database.fetch("wait.compaction", key)]
+        else:
+            waits = await self._left(session_id)
+        waits += [_request(*row) for row in await self._database.fetch("wait.requests", key)]
+        if (blocked := await self._store.blocked(session_id)) is not None:
+            waits.append(_blocked(blocked))
+        elif not waits and not held and not self._execution.here(session_id):
+            waits += await self._unstarted(session_id)
+        if waits and held is not None:
+            owner = WaitInfo(
+                kind="owner",
+                since=min(wait.since for wait in waits),
+                what=f"process {held.owner_id} executes this Session",
+                ends="it finishes, is interrupted, or dies",
+                id=held.owner_id,
+            )
+            waits.append(owner)
+        return waits
+
+    async def _left(self, session_id: str) -> list[WaitInfo]:
+        """What nobody works on waits for a process, or for a decision; a call that waits for a person says so."""
+        activity = await self._store.activity(session_id)
+        if activity is None or (status := described(activity)).stage == "waiting":
+            return []
+        return [WaitInfo(kind="recovery", since=status.since, what=status.what, ends=status.next)]
+
+    async def _unstarted(self, session_id: str) -> list[WaitInfo]:
+        """Input that nobody has begun with."""
+        if not (pending := await self._store.all_pending(session_id)):
+            return []
+        wanted = await self._store.wakes(session_id)
+        ends = "the next server, a prompt, or a run begins with it" if wanted else "a prompt or a run begins with it"
+        count = f"{len(pending)} inputs" if len(pending) > 1 else "1 input"
+        what = f"a start: {count} admitted and not part of the conversation yet"
+        return [WaitInfo(kind="input", since=pending[0].time_created, what=what, ends=ends, id=pending[0].id)]
+
+
+def _turn(dispatched: object, message_id: object, model: object, retried: object, *, now: int) -> WaitInfo:
+    """`retried` is the newest report of a failed attempt at this turn."""
+    ref = decode_any(str(model))
+    name = f"{ref.get('providerID')}/{ref.get('id')}"
+    if message_id is not None:
+        what, ends = f"{name} to finish its answer", "the answer ends, a time limit, or an interruption"
+        return WaitInfo(kind="provider", since=_int(dispatched), what=what, ends=ends)
+    since = _int(dispatched)
+    if retried is not None:
+        report = convert(decode_any(str(retried)), Retried)
+        until = int((report.error.metadata or {}).get("next", 0))
+        if now < until:
+            return WaitInfo(
+                kind="retry",
+                since=int(report.timestamp),
+                what=f"the next attempt at {name}, after attempt {report.attempt} failed: {report.error.message}",
+                ends=f"{_clock_time(until)}, or an interruption",
+                until=until,
+            )
+        since = max(since, until)
+    what, ends = f"the first byte from {name}", "the provider answers, a time limit, or an interruption"
+    return WaitInfo(kind="provider", since=since, what=what, ends=ends)
+
+
+def _clock_time(millis: int) -> str:
+    return datetime.fromtimestamp(millis / 1000, UTC).strftime("%H:%M:%S UTC")
+
+
+def _compaction(since: object) -> WaitInfo:
+    what, ends = "a summary of older history", "the summary is complete"
+    return WaitInfo(kind="compaction", since=_int(since), what=what, ends=ends)
+
+
+def _blocked(blocked: Blocked) -> WaitInfo:
+    return WaitInfo(
+        kind="blocked",
+        since=blocked.since,
+        what=f"what keeps the pending input from starting: {blocked.message}",
+        ends="another agent or model is chosen, the configuration is corrected, or the input is withdrawn",
+        id=blocked.name,
+    )
+
+
+def _tool(key: object, name: object, since: object) -> WaitInfo:
+    return WaitInfo(
+        kind="tool",
+        since=_int(since),
+        what=f"tool {name}",
+        ends="it returns, its own time limit, or an interruption",
+        id=str(key),
+    )
+
+
+def _request(id: object, kind: object, since: object, data: object) -> WaitInfo:
+    asked = decode_any(str(data))
+    if kind == "permission":
+        what = f"permission: {asked.get('action')} {', '.join(asked.get('resources', []))[:200]}"
+        return WaitInfo(kind="permission", since=_int(since), what=what, ends="a person replies", id=str(id))
+    questions = asked.get("questions") or [{}]
+    return WaitInfo(
+        kind="question",
+        since=_int(since),
+        what=f"an answer: {questions[0].get('question', '')[:200]}",
+        ends="a person answers or dismisses it",
+        id=str(id),
+    )
+
+
+def _int(value: object) -> int:
+    assert isinstance(value, int)
+    return value

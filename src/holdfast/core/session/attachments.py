@@ -1,0 +1,251 @@
+"""The files of a prompt, resolved before it is admitted: read, recognised by their bytes, images decoded and made to
+fit. What cannot be resolved refuses the whole prompt.
+
+Invariants
+- Later turns and replays send the same bytes, whatever became of the files: what was behind a path is stored beside the
+  prompt. A `data:` URI is its own store; an image that had to be changed takes the place of the one that was sent.
+- A retry is recognised without resolving anything again, by what the caller sent."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from msgspec.structs import replace
+
+from holdfast.core.filesystem.canonical import is_folder, printable
+from holdfast.core.filesystem.content import (
+    MEDIA_BYTES,
+    PLAIN,
+    Content,
+    Unusable,
+    data_type,
+    examine,
+    is_data_uri,
+    read_data_uri,
+)
+from holdfast.core.filesystem.image import ImageLimits
+from holdfast.core.session.errors import AttachmentRefused, PromptTooLarge
+from holdfast.schema.codec import encode
+from holdfast.schema.frozen import Frozen
+from holdfast.schema.session_event import AttachmentStored
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
+    from holdfast.schema.location import Location
+    from holdfast.schema.prompt import FileAttachment, Prompt
+
+TEXT_BYTES = 4 * 1024 * 1024
+"""Of a prompt's own text: more than the window of any model holds."""
+FILES = 64
+LABEL_BYTES = 1024 * 1024
+"""Of the names and descriptions of files and agents."""
+DATA_CHARACTERS = 16 * 1024 * 1024
+"""Of the URIs of a prompt, as it is sent and as it is stored: it holds the content of `data:` URIs."""
+TOTAL_CHARACTERS = 28 * 1024 * 1024
+"""Of all that is stored beside one prompt, in which media is base64. Providers take requests of about this size."""
+ENTRIES = 500
+SECONDS = 30.0
+AT_ONCE = 2
+"""Files that are examined at the same time: decoding an image may take hundreds of megabytes."""
+
+DIRECTORY = "application/x-directory"
+ORIGINAL = ";original-sha256="
+
+
+class Resolved(Frozen):
+    """A prompt as it is stored, and what is stored beside it, by the number of its file."""
+
+    prompt: Prompt
+    contents: dict[int, Content]
+
+    def events(self, session_id: str, message_id: str, now: int) -> list[AttachmentStored]:
+        return [
+            AttachmentStored(
+                timestamp=now,
+                session_id=session_id,
+                message_id=message_id,
+                index=index,
+                mime=content.mime,
+                **{content.kind: content.value},
+            )
+            for index, content in self.contents.items()
+        ]
+
+
+async def default_limits(location: Location) -> ImageLimits:
+    return ImageLimits()
+
+
+class Attachments:
+    """`limits` gives what a Location is configured to accept of images."""
+
+    def __init__(self, limits: Callable[[Location], Awaitable[ImageLimits]] = default_limits) -> None:
+        self._limits = limits
+        self._slots = asyncio.Semaphore(AT_ONCE)
+
+    async def resolve(self, prompt: Prompt, session_id: str, location: Location) -> Resolved:
+        """Raises `AttachmentRefused` or `PromptTooLarge`."""
+        if not prompt.files:
+            return Resolved(prompt, {})
+        limits = await self._limits(location)
+        files: list[FileAttachment] = []
+        contents: dict[int, Content] = {}
+        for index, given in enumerate(prompt.files):
+            try:
+                file, content = await self._resolve(given, Path(location.directory), limits)
+            except Unusable as error:
+                raise AttachmentRefused(session_id, index, _name(given), str(error)) from error
+            files.append(file)
+            if content is not None:
+                contents[index] = content
+            if sum(len(content.value) for content in contents.values()) > TOTAL_CHARACTERS:
+                raise PromptTooLarge(session_id, "prompt.files", "what it attaches", TOTAL_CHARACTERS)
+            if sum(len(file.uri) for file in files) > DATA_CHARACTERS:
+                raise PromptTooLarge(session_id, "prompt.files", "what it attaches as data", DATA_CHARACTERS)
+        return Resolved(replace(prompt, files=tuple(files)), contents)
+
+    async def _resolve(
+        self, file: FileAttachment, directory: Path, limits: ImageLimits
+    ) -> tuple[FileAttachment, Content | None]:
+        """The file as it is stored, and what is stored beside it, if that is not all in its URI."""
+        try:
+            async with asyncio.timeout(SECONDS):
+                source = await asyncio.to_thread(_read, file, directory)
+                if isinstance(source, Content):
+                    return replace(file, mime=DIRECTORY), source
+                async with self._slots:
+                    examined = await asyncio.to_thread(examine, source.data, source.claimed, _name(file), limits)
+        except TimeoutError:
+            raise Unusable(f"it could not be read within {SECONDS:g} s") from None
+        content = examined.content
+        stored = replace(file, mime=content.mime)
+        if not is_data_uri(file.uri):
+            return stored, content
+        if not examined.changed:
+            return stored, None
+        if content.kind != "data":
+            return stored, content
+        return replace(stored, uri=f"{_changed_header(content.mime, file.uri)},{content.value}"), None
+
+
+def check_size(prompt: Prompt, session_id: str) -> None:
+    """What can be told before any file is looked at."""
+    if len(prompt.text.encode("utf-8", "replace")) > TEXT_BYTES:
+        raise PromptTooLarge(session_id, "prompt.text", "its text", TEXT_BYTES)
+    files = prompt.files or ()
+    if len(files) > FILES:
+        raise PromptTooLarge(session_id, "prompt.files", "its list of files", FILES, unit="files")
+    if sum(len(file.uri) for file in files) > DATA_CHARACTERS:
+        raise PromptTooLarge(session_id, "prompt.files", "what it attaches as data", DATA_CHARACTERS)
+    labels = (prompt.agents, [(file.name, file.description, file.source) for file in files])
+    if len(encode(labels)) > LABEL_BYTES:
+        raise PromptTooLarge(session_id, "prompt", "its names and descriptions", LABEL_BYTES)
+
+
+def is_retry(known: Prompt, given: Prompt) -> bool:
+    """Whether the prompt that was stored is what became of this one. Media types are not compared: the caller does not
+    say them."""
+    if (known.text, known.agents) != (given.text, given.agents):
+        return False
+    one, other = known.files or (), given.files or ()
+    return len(one) == len(other) and all(map(_is_same_file, one, other))
+
+
+def _is_same_file(known: FileAttachment, given: FileAttachment) -> bool:
+    told = (known.name, known.description, known.source) == (given.name, given.description, given.source)
+    return told and (known.uri == given.uri or known.uri.partition(",")[0] == _changed_header(known.mime, given.uri))
+
+
+def _changed_header(mime: str, sent: str) -> str:
+    """Of the `data:` URI that took the place of another: it says what it was made from."""
+    digest = hashlib.sha256(sent.encode("utf-8", "replace")).hexdigest()
+    return f"data:{mime}{ORIGINAL}{digest};base64"
+
+
+def _name(file: FileAttachment) -> str:
+    if file.name:
+        return file.name
+    return file.uri if not is_data_uri(file.uri) else f"data of type {file.mime}"
+
+
+class _Source(Frozen):
+    data: bytes
+    claimed: str
+
+
+def _read(file: FileAttachment, directory: Path) -> _Source | Content:
+    """The bytes, or the listing of a directory. Blocks for the time of the disk."""
+    if is_data_uri(file.uri):
+        return _Source(read_data_uri(file.uri), data_type(file.uri))
+    path = _path(file.uri, directory)
+    try:
+        with _opened(path) as handle:
+            if handle.folder:
+                return Content("text", PLAIN, _listing(path))
+            return _Source(handle.read(), file.mime)
+    except OSError as error:
+        raise Unusable(error.strerror or type(error).__name__) from error
+
+
+def _path(uri: str, directory: Path) -> Path:
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        raise Unusable("its address cannot be read") from None
+    if parts.scheme not in ("file", ""):
+        raise Unusable(f"only file: and data: addresses can be attached, not {parts.scheme}:")
+    if parts.netloc not in ("", "localhost"):
+        raise Unusable("a file: address names a file of this machine, not of another host")
+    name = unquote(parts.path) if parts.scheme else uri
+    if "\0" in name or not name:
+        raise Unusable("its address cannot be read")
+    return directory / name
+
+
+class _opened:
+    """Never blocks on what is no file, and looks at exactly what it opened."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> _opened:
+        self._handle = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        mode = os.fstat(self._handle).st_mode
+        self.folder = stat.S_ISDIR(mode)
+        if not self.folder and not stat.S_ISREG(mode):
+            os.close(self._handle)
+            raise Unusable("it is neither a file nor a directory")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._handle)
+
+    def read(self) -> bytes:
+        """At most one byte more than is allowed."""
+        if os.fstat(self._handle).st_size > MEDIA_BYTES:
+            raise Unusable(f"it has more than {MEDIA_BYTES} bytes")
+        data = bytearray()
+        while len(data) <= MEDIA_BYTES and (chunk := os.read(self._handle, min(1 << 20, MEDIA_BYTES + 1 - len(data)))):
+            data += chunk
+        return bytes(data)
+
+
+def _listing(path: Path) -> str:
+    with os.scandir(path) as found:
+        names = sorted(printable(entry.name) + ("/" if is_folder(entry) else "") for entry in _some(found))
+    more = "\n[more entries are not shown]" if len(names) > ENTRIES else ""
+    return "\n".join(names[:ENTRIES]) + more
+
+
+def _some(found: Iterable[os.DirEntry[str]]) -> Iterable[os.DirEntry[str]]:
+    for number, entry in enumerate(found):
+        if number > ENTRIES:
+            return
+        yield entry

@@ -1,0 +1,53 @@
+"""Prompt input as it arrives, with a media type for every file as far as its address tells. What its bytes say is found
+out at admission, in material.py."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+from urllib.parse import unquote, urlsplit
+
+from msgspec import UnsetType
+
+from holdfast.core.filesystem.content import UNKNOWN, data_type, is_data_uri
+from holdfast.core.session.attachments import DIRECTORY
+from holdfast.schema.prompt import AgentAttachment, FileAttachment, Prompt, PromptInput
+
+T = TypeVar("T")
+
+
+def normalise(given: PromptInput) -> Prompt:
+    """Absent and empty lists are one, so that equal prompts encode to equal bytes."""
+    files = tuple(
+        FileAttachment(
+            uri=file.uri,
+            mime=media_type(file.uri, _or_none(file.name)),
+            name=_or_none(file.name),
+            description=_or_none(file.description),
+            source=_or_none(file.source),
+        )
+        for file in _or_none(given.files) or ()
+    )
+    agents = tuple(
+        AgentAttachment(name=agent.name, source=_or_none(agent.source)) for agent in _or_none(given.agents) or ()
+    )
+    return Prompt(text=given.text, files=files or None, agents=agents or None)
+
+
+def _or_none(value: T | UnsetType) -> T | None:
+    return None if isinstance(value, UnsetType) else value
+
+
+def media_type(uri: str, name: str | None = None) -> str:
+    """Of a data URI its own type; a directory by its trailing slash; otherwise by file extension."""
+    import mimetypes
+
+    if is_data_uri(uri):
+        return data_type(uri)
+    try:
+        path = unquote(urlsplit(uri).path)
+    except ValueError:
+        path = name or uri
+    if path.endswith("/"):
+        return DIRECTORY
+    # Without its directories: newer Pythons read the whole as an address, and fail where it is none.
+    return mimetypes.guess_type(path.rpartition("/")[2])[0] or UNKNOWN

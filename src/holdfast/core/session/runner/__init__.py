@@ -1,1 +1,0 @@
-"""Running a Session: the drain, one provider turn, lowering, publication, tool calls."""
