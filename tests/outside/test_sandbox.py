@@ -38,7 +38,7 @@ ATTEMPTS = Path(__file__).with_name("sandbox_attempts.py")
 BACKENDS = ["namespaces", "landlock", pytest.param("bubblewrap", marks=pytest.mark.acceptance)]
 WITH_MOUNTS = ["namespaces", pytest.param("bubblewrap", marks=pytest.mark.acceptance)]
 KNOWN_GAPS = {"landlock": {"change the mode of a file outside"}}
-"""What docs/sandbox.md says a back end does not prevent."""
+"""What docs/how-to/sandbox.md says a back end does not prevent."""
 
 
 @pytest.fixture

@@ -41,7 +41,7 @@ class Ask(NamedTuple):
 @click.option(
     "--sandbox",
     type=click.Choice(["off", "read-only", "workspace"]),
-    help="How commands are confined; uses no server. See docs/sandbox.md.",
+    help="How commands are confined; uses no server. See docs/how-to/sandbox.md.",
 )
 @click.option("-q", "--quiet", is_flag=True, help="Only the answer, no session id and no tool calls.")
 @click.option(
