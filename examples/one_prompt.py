@@ -25,6 +25,8 @@ async def show(hf: Holdfast, session_id: str, connected: asyncio.Event) -> None:
                 return
             case StepFailed():
                 return
+            case _:
+                pass
 
 
 async def main(question: str) -> None:

@@ -14,6 +14,7 @@ import pytest
 from tests.acceptance.conftest import npm_package
 
 PROGRAM = Path(__file__).with_name("program")
+EXAMPLES = Path(__file__).parents[2] / "examples"
 PYRIGHT = "1.1.414"
 SECONDS = 100
 
@@ -39,8 +40,10 @@ def test_mypy_has_no_complaint_in_strict_mode(program: Path) -> None:
 @pytest.mark.acceptance
 @pytest.mark.timeout(180)
 def test_pyright_has_no_complaint_in_strict_mode(program: Path) -> None:
+    """About the program, and about the examples."""
     modules = npm_package("pyright", PYRIGHT)
-    (program / "pyrightconfig.json").write_text(json.dumps({"typeCheckingMode": "strict", "include": ["agent.py"]}))
+    shutil.copytree(EXAMPLES, program / "examples")
+    (program / "pyrightconfig.json").write_text(json.dumps({"typeCheckingMode": "strict"}))
     command = [str(modules / ".bin" / "pyright"), "--pythonpath", sys.executable, "--project", "."]
     ran = subprocess.run(command, cwd=program, capture_output=True, text=True, timeout=SECONDS, check=False)
     assert ran.returncode == 0, ran.stdout
