@@ -42,6 +42,7 @@ check: setup ## format, lint, types, layers, drift of generated code
 	@PYTHONPATH=src $(BIN)/lint-imports --no-logo
 	@$(BIN)/python -m holdfast.client.generate --check
 	@$(BIN)/python .ci/reference.py --check
+	@$(BIN)/python .ci/rules.py --check
 
 audit: setup ## known vulnerabilities of the locked dependencies, and a bill of materials in dist/
 	@mkdir -p dist
@@ -70,9 +71,10 @@ bench: setup ## ratios of one run: the event log against bare SQLite, streams ag
 	@$(BIN)/python benchmarks/settlement.py
 	@$(BIN)/python benchmarks/sandbox.py
 
-generate: setup ## write the generated clients and the reference pages anew
+generate: setup ## write the generated clients, the reference pages and the index of the rules anew
 	@$(BIN)/python -m holdfast.client.generate
 	@$(BIN)/python .ci/reference.py
+	@$(BIN)/python .ci/rules.py
 
 prove: setup ## slow proofs: kill -9 at random points, two processes, long runs
 	@$(BIN)/python -m pytest -m prove
