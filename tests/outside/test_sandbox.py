@@ -38,7 +38,7 @@ ATTEMPTS = Path(__file__).with_name("sandbox_attempts.py")
 BACKENDS = ["namespaces", "landlock", pytest.param("bubblewrap", marks=pytest.mark.acceptance)]
 WITH_MOUNTS = ["namespaces", pytest.param("bubblewrap", marks=pytest.mark.acceptance)]
 KNOWN_GAPS = {"landlock": {"change the mode of a file outside"}}
-"""What docs/sandbox.md says a back end does not prevent."""
+"""What docs/how-to/sandbox.md says a back end does not prevent."""
 
 
 @pytest.fixture
@@ -541,7 +541,7 @@ async def _ask(machine: Machine, mode: Any) -> None:
 
 # -- the documentation -----------------------------------------------------------------------------------------------
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "sandbox.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "how-to" / "sandbox.md"
 
 
 def blocks(language: str) -> list[str]:

@@ -118,7 +118,3 @@ def _current_directory_exists() -> bool:
     except OSError:
         return False
     return True
-
-
-if __name__ == "__main__":
-    main()

@@ -45,7 +45,7 @@ class Ask(NamedTuple):
 @click.option(
     "--sandbox",
     type=click.Choice(["off", "read-only", "workspace"]),
-    help="How commands are confined; implies --standalone. See docs/sandbox.md.",
+    help="How commands are confined; implies --standalone. See docs/how-to/sandbox.md.",
 )
 @click.option("-q", "--quiet", is_flag=True, help="Print only the answer.")
 @click.option(

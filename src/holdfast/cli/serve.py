@@ -46,7 +46,7 @@ EXIT_SECONDS = 4.5
 @click.option(
     "--sandbox",
     type=click.Choice(["off", "read-only", "workspace"]),
-    help="How commands are confined; see docs/sandbox.md.",
+    help="How commands are confined; see docs/how-to/sandbox.md.",
 )
 @click.option(
     "--pty-env",
