@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 from tests.core.skill.conftest import write_skill
 
-from holdfast.core.context.system_context import EMPTY, SystemContext, initialize, observe, reconcile
+from holdfast.core.context.source import ABSENT
+from holdfast.core.context.system_context import EMPTY, initialize, observe, reconcile
+from holdfast.core.permission.rules import DENY_EVERYTHING
 from holdfast.core.skill import guidance as texts
-from holdfast.core.skill.guidance import MOST_LISTED, Listed, SkillGuidance, baseline, guidance, offered, permitted
-from holdfast.core.skill.skill import DirectorySource, Skill, SkillSource
+from holdfast.core.skill.guidance import MOST_LISTED, Listed, Offer, SkillGuidance, baseline, guidance, permitted
+from holdfast.core.skill.skill import DirectorySource, Skill, SkillSource, UrlSource
 from holdfast.core.skill.skills import Skills
 from holdfast.schema.permission import Rule
 
@@ -26,11 +28,6 @@ def rule(resource: str, effect: Any) -> Rule:
 
 def skill(name: str, description: str | None = "d") -> Skill:
     return Skill(name=name, description=description, location=f"/secret/place/{name}.md", content="SECRET BODY")
-
-
-async def context(told: SkillGuidance, rules: Any) -> SystemContext:
-    given = told.context(rules)
-    return given if isinstance(given, SystemContext) else await given
 
 
 def test_the_words() -> None:
@@ -91,18 +88,18 @@ def test_which_skills_an_agent_may_use(rules: list[Rule], shown: list[str], aske
     """CTX-179, CTX-182: all that are not denied; nothing at all only where everything is."""
     skills = [skill("a"), skill("b")]
     assert [item.name for item in permitted(skills, rules)] == shown
-    assert offered(skills, rules) is asked_for
+    offer = Offer.of(tuple(skills), rules, ())
+    assert (offer.value is not ABSENT, offer.usable) == (asked_for, bool(shown))
 
 
 async def test_the_source_follows_what_is_on_disk(skills: Skills, sources: list[SkillSource], tmp_path: Path) -> None:
     """CTX-178, CTX-180, CTX-181, TOL-245: baseline, update with the whole list, removal."""
     sources.append(DirectorySource(str(tmp_path)))
-    told = SkillGuidance(skills)
-    rules = (ALLOW,)
-    first = initialize(await observe(await context(told, rules)))
+    told = SkillGuidance(skills).for_agent((ALLOW,)).context()
+    first = initialize(await observe(told))
     assert first.baseline == texts.NONE
     write_skill(tmp_path / "a.md", description="first")
-    changed = reconcile(await observe(await context(told, rules)), first.snapshot)
+    changed = reconcile(await observe(told), first.snapshot)
     expected = f"{texts.CHANGED}\n{baseline((Listed(name='a', description='first'),))}"
     assert getattr(changed, "text", None) == expected
     gone = reconcile(await observe(EMPTY), getattr(changed, "snapshot", first.snapshot))
@@ -112,21 +109,49 @@ async def test_the_source_follows_what_is_on_disk(skills: Skills, sources: list[
 async def test_it_is_absent_for_unknown_agents_and_where_all_is_denied(
     skills: Skills, sources: list[SkillSource], tmp_path: Path
 ) -> None:
-    """CTX-182: absent, not empty."""
+    """CTX-182, CTX-187: absent, not empty; the tool is hidden. Nothing is allowed to an agent that does not exist."""
     write_skill(tmp_path / "a.md")
     sources.append(DirectorySource(str(tmp_path)))
     told = SkillGuidance(skills)
-    assert await context(told, None) is EMPTY
-    assert await context(told, (rule("*", "deny"),)) is EMPTY
-    assert await context(told, (rule("*", "deny"), rule("a", "allow"))) is not EMPTY
+    for rules, present in (
+        (DENY_EVERYTHING.rules, False),
+        ((rule("*", "deny"),), False),
+        ((rule("*", "deny"), rule("a", "allow")), True),
+    ):
+        agent = told.for_agent(rules)
+        assert bool(await observe(agent.context())) is present
+        assert agent.hidden_tools() == (frozenset() if present else {"skill"})
 
 
 @pytest.mark.usefixtures("aged")
 async def test_nothing_changed_is_at_hand(skills: Skills, sources: list[SkillSource], tmp_path: Path) -> None:
-    """CTX-177: no awaitable, no new rendering, the same context."""
+    """CTX-177: no task, no new list, the same value."""
     write_skill(tmp_path / "a.md")
     sources.append(DirectorySource(str(tmp_path)))
     told, rules = SkillGuidance(skills), (ALLOW,)
-    first = await context(told, rules)
-    assert told.context(rules) is first
-    assert told.context((rule("*", "deny"),)) is EMPTY
+    ((first, value),) = await observe(told.for_agent(rules).context())
+    ((_, again),) = await observe(told.for_agent(rules).context())
+    assert first.immediate
+    assert again is value
+
+
+async def test_each_turn_keeps_the_skills_of_its_own_agent(
+    skills: Skills, sources: list[SkillSource], tmp_path: Path
+) -> None:
+    """CTX-187, CTX-108: whichever Session of the Location observes in between; nothing is hidden before."""
+    write_skill(tmp_path / "a.md")
+    sources.append(DirectorySource(str(tmp_path)))
+    told = SkillGuidance(skills)
+    denied, allowed = told.for_agent((rule("*", "deny"),)), told.for_agent((ALLOW,))
+    assert denied.hidden_tools() == frozenset()
+    await observe(denied.context())
+    await observe(allowed.context())
+    assert (denied.hidden_tools(), allowed.hidden_tools()) == (frozenset({"skill"}), frozenset())
+
+
+async def test_skills_behind_a_url_may_wait(skills: Skills, sources: list[SkillSource]) -> None:
+    """CTX-021, CTX-027: they are loaded beside other sources."""
+    told = SkillGuidance(skills)
+    assert told.immediate
+    sources.append(UrlSource("https://example.com/"))
+    assert not told.immediate

@@ -18,7 +18,7 @@ from holdfast.schema.insight import (
 from holdfast.schema.record import Record
 
 if TYPE_CHECKING:
-    from holdfast.core.context.epoch import Epoch, Epochs, Seen
+    from holdfast.core.context.epoch import Epoch, Epochs, SourceState
     from holdfast.core.context.metrics import Metrics
     from holdfast.core.database.database import Database
     from holdfast.core.database.unit import Value
@@ -89,11 +89,11 @@ def summary(epoch: Epoch, metrics: Metrics) -> ContextSummary:
     )
 
 
-def _state(seen: Seen | None) -> Current | UnavailableSince | RemovedSince:
+def _state(seen: SourceState | None) -> Current | UnavailableSince | RemovedSince:
     if seen is None:
         return Current()
     return UnavailableSince(since=seen.since) if seen.state == "unavailable" else RemovedSince(since=seen.since)
 
 
-def _name(seen: Seen | None) -> Literal["current", "unavailable", "removed"]:
+def _name(seen: SourceState | None) -> Literal["current", "unavailable", "removed"]:
     return "current" if seen is None else seen.state

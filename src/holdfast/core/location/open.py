@@ -19,6 +19,7 @@ from holdfast.core.config.reload import LiveConfig
 from holdfast.core.config.watch import Watch
 from holdfast.core.context.registry import SystemContextRegistry
 from holdfast.core.lazy import Lazy
+from holdfast.core.location.location_context import open_location_context
 from holdfast.core.location.services import LocationServices
 from holdfast.core.location.settings import (
     image_limits,
@@ -30,7 +31,6 @@ from holdfast.core.location.settings import (
     session_settings,
     snapshot_limits,
 )
-from holdfast.core.location.surface import Surface
 from holdfast.core.location.toolbox import register_tools
 from holdfast.core.permission.permission import Permissions
 from holdfast.core.plugin.external import Found, external_plugins
@@ -90,8 +90,8 @@ async def open_location(commons: Commons, location: Location, project: Project) 
         )
 
     config = LiveConfig(load, batches, lambda: commons.wake_pending(location))
-    agents, context = Agents(batches), SystemContextRegistry(commons.epochs.metrics)
-    commands = Commands(batches, skills=lambda: surface.skills.list())
+    agents, context = Agents(batches), SystemContextRegistry()
+    commands = Commands(batches, skills=lambda: location_context.skills.list())
     permissions = Permissions(
         log=commons.log,
         database=commons.database,
@@ -136,7 +136,7 @@ async def open_location(commons: Commons, location: Location, project: Project) 
         commands.state.transform(builtin_commands(project.directory), scope, phase=Phase.BUILTIN)
         commands.follow(config, scope)
         processes = Processes(sandbox=commons.sandboxes, before_start=commons.before_start)
-        surface = Surface(commons, location, project, config, context, processes, scope, batches)
+        location_context = open_location_context(commons, location, project, config, context, processes, scope, batches)
         tools = ToolRegistry(
             commons.application_tools,
             commons.outputs,
@@ -146,7 +146,7 @@ async def open_location(commons: Commons, location: Location, project: Project) 
         )
         sandbox = _sandbox(commons, directory, project, config)
         register_tools(
-            tools, commons, location, config, agents, surface, authorizer, questions, processes, sandbox, scope
+            tools, commons, location, config, agents, location_context, authorizer, questions, processes, sandbox, scope
         )
     plugins = Plugins(
         PluginLocation(
@@ -159,8 +159,8 @@ async def open_location(commons: Commons, location: Location, project: Project) 
             events=commons.log.bus,
             catalog=catalog,
             integrations=catalog.integrations,
-            references=surface.references,
-            skills=surface.skill_sources,
+            references=location_context.references.declared,
+            skills=location_context.skill_sources,
             terminals=terminal_hooks,
         ),
         batches,
@@ -200,7 +200,7 @@ async def open_location(commons: Commons, location: Location, project: Project) 
             commons.titles.want(session, _model_for("title", session, agents, catalog))
 
     async def abandon(session_id: str, lease: Lease, keep: Collection[str]) -> None:
-        surface.begin(session_id)
+        location_context.invalidate(session_id)
         await permissions.abandon(session_id, lease, keep)
         await questions.abandon(session_id, lease, keep)
 
@@ -227,9 +227,8 @@ async def open_location(commons: Commons, location: Location, project: Project) 
             settings=settings,
             refresh=config.refresh,
             agent=agent_of,
-            context=surface.context,
+            context=location_context.compose,
             summary_model=lambda session: _model_for("compaction", session, agents, catalog),
-            hidden_tools=surface.hidden_tools,
             hooks=hooks,
             abandon_requests=abandon,
             requests_settled=requests_settled,
@@ -246,7 +245,7 @@ async def open_location(commons: Commons, location: Location, project: Project) 
         permissions=permissions,
         questions=questions,
         tools=tools,
-        surface=surface,
+        context=location_context,
         plugins=plugins,
         snapshots=snapshots,
         processes=processes,

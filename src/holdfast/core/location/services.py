@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from holdfast.core.command.commands import Commands
     from holdfast.core.config.reload import LiveConfig
     from holdfast.core.lazy import Lazy
-    from holdfast.core.location.surface import Surface
+    from holdfast.core.location.location_context import LocationContext
     from holdfast.core.permission.permission import Permissions
     from holdfast.core.plugin.plugins import Plugins
     from holdfast.core.plugin.terminal import TerminalHooks
@@ -39,7 +39,7 @@ class LocationServices(Frozen):
     permissions: Permissions
     questions: Questions
     tools: ToolRegistry
-    surface: Surface
+    context: LocationContext
     plugins: Plugins
     snapshots: Snapshots
     processes: Processes
@@ -69,7 +69,7 @@ class LocationServices(Frozen):
         await self.permissions.close()
         await self.questions.close()
         await self.plugins.close()
-        await self.surface.close()
+        await self.context.close()
         await self.processes.close()
         await self.sandbox.close()
         if self.terminals.made is not None:

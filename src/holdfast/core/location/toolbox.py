@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from holdfast.core.agent.agents import Agents
     from holdfast.core.config.reload import LiveConfig
     from holdfast.core.location.commons import Commons
-    from holdfast.core.location.surface import Surface
+    from holdfast.core.location.location_context import LocationContext
     from holdfast.core.process.process import Processes
     from holdfast.core.process.sandbox.sandbox import Sandbox
     from holdfast.core.question.question import Questions
@@ -50,7 +50,7 @@ def register_tools(
     location: Location,
     config: LiveConfig,
     agents: Agents,
-    surface: Surface,
+    context: LocationContext,
     authorizer: Authorizer,
     questions: Questions,
     processes: Processes,
@@ -64,7 +64,7 @@ def register_tools(
         commons.log.announce(FileEdited(file=str(path)), location=location)
 
     def references() -> dict[str, Path]:
-        return {reference.name: Path(reference.path) for reference in surface.known_references()}
+        return {reference.name: Path(reference.path) for reference in context.references.list()}
 
     def readable(agent: str, resource: str) -> Effect:
         authority = agents.authority(agent) or DENY_EVERYTHING
@@ -95,14 +95,14 @@ def register_tools(
     search = Search(processes, child_environment(commons.environment), find_ripgrep(commons.environment))
     web = Fetcher(AddressPolicy(own_ports=commons.own_ports))
     tools: dict[str, Tool[Any, Any]] = {
-        "read": read_tool(files, authorizer, on_read=surface.note_read),
+        "read": read_tool(files, authorizer, on_read=context.note_read),
         "write": write_tool(files, authorizer),
         "edit": edit_tool(files, authorizer),
         "apply_patch": apply_patch_tool(files, authorizer),
         "bash": bash(),
         "glob": glob_tool(files.paths, search, authorizer, external_paths=lambda: settings().external_paths),
         "grep": grep_tool(files.paths, search, authorizer, readable, external_paths=lambda: settings().external_paths),
-        "skill": skill_tool(surface.skills, authorizer),
+        "skill": skill_tool(context.skills, authorizer),
         "todowrite": todowrite_tool(commons.todos, authorizer),
         "webfetch": webfetch_tool(web, authorizer, lambda agent: (agents.authority(agent) or DENY_EVERYTHING).rules),
     }

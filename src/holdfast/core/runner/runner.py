@@ -59,6 +59,7 @@ if TYPE_CHECKING:
 
     from holdfast.core.catalog.catalog import ResolvedModel
     from holdfast.core.context.epoch import Epoch
+    from holdfast.core.context.turn_context import TurnContext
     from holdfast.core.runner.settings import SessionSettings
     from holdfast.core.runner.surroundings import Surroundings
     from holdfast.core.session.activity import Activity, OpenTurn
@@ -263,9 +264,7 @@ class _Drain:
         await around.catalog.ready()
         agent = around.agent(replace(session, agent=turn.agent))
         self._allowance.steps = agent.steps
-        tools = around.tools.materialize(
-            agent.permissions, fences=agent.fences, without=around.hidden_tools(agent), last_step=False
-        )
+        tools = around.tools.materialize(agent.permissions, fences=agent.fences, last_step=False)
         of = TurnOf(self._session_id, around.location, turn.agent, turn.model)
         publisher = TurnPublisher(around.log, self._outbox, of, around.ids, around.clock, lambda tokens: 0.0)
         publisher.adopt(MessageID(turn.message_id or ""), map(_waiting_call, calls))
@@ -330,12 +329,12 @@ class _Drain:
         agent = around.agent(session)  # no await from here to the model: both are of one configuration
         resolved = around.catalog.resolve(self._session_id, session.model, agent)
         self._sampled = (agent.id, resolved.ref)
-        epoch, fresh = await self._open_epoch(session, agent, resolved)
+        epoch, context = await self._open_epoch(session, agent, resolved)
         await self._promote(boundary, agent)
-        if not fresh:
-            context = await around.context(session, agent, resolved)
+        if context is None:
+            context = around.context(session, agent, resolved)
             epoch = await around.epochs.prepare(
-                epoch, context, self._outbox, around.location, compaction_seq=self._checkpoint_seq
+                epoch, context.system, self._outbox, around.location, compaction_seq=self._checkpoint_seq
             )
             self._still = self._still and epoch is self._epoch
             self._epoch = epoch
@@ -343,7 +342,7 @@ class _Drain:
         tools = around.tools.materialize(
             agent.permissions,
             fences=agent.fences,
-            without=around.hidden_tools(agent),
+            without=context.hidden_tools(),
             last_step=self._allowance.last_step,
         )
         frame = self._frame(session, agent, resolved, epoch, tools)
@@ -352,8 +351,10 @@ class _Drain:
         prepared = await self._history.request(frame, self._answer, still=self._still and self._stillness.holds)
         return Ready(session, agent, resolved, frame, prepared, tools, settings)
 
-    async def _open_epoch(self, session: Session, agent: Agent, resolved: ResolvedModel) -> tuple[Epoch, bool]:
-        """The Session's epoch, and whether it begins right now: then this turn has nothing to reconcile."""
+    async def _open_epoch(
+        self, session: Session, agent: Agent, resolved: ResolvedModel
+    ) -> tuple[Epoch, TurnContext | None]:
+        """The Session's epoch, and the context if it begins with this turn, which then has nothing to reconcile."""
         around = self._around
         begin = around.epochs.initialize
         if self._epoch is None:
@@ -364,10 +365,10 @@ class _Drain:
                     raise
                 begin = around.epochs.recover  # a person asked for another try
         if self._epoch is not None:
-            return self._epoch, False
-        context = await around.context(session, agent, resolved)
-        self._epoch = await begin(self._session_id, context, self._outbox, around.location)
-        return self._epoch, True
+            return self._epoch, None
+        context = around.context(session, agent, resolved)
+        self._epoch = await begin(self._session_id, context.system, self._outbox, around.location)
+        return self._epoch, context
 
     async def _promote(self, boundary: Boundary | None, agent: Agent) -> None:
         around = self._around

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from holdfast.core.catalog.catalog import Catalog, ResolvedModel
     from holdfast.core.clock import Clock, Ids
     from holdfast.core.context.epoch import Epochs
-    from holdfast.core.context.system_context import SystemContext
+    from holdfast.core.context.turn_context import TurnContext
     from holdfast.core.event.log import EventLog
     from holdfast.core.plugin.request import RequestHooks
     from holdfast.core.runner.learned import LearnedLimits
@@ -49,12 +49,10 @@ class Surroundings(Frozen):
     """Take over edits of the configuration; before anything of a turn is looked at."""
     agent: Callable[[Session], Agent]
     """The Session's agent, or the default one; raises AgentUnavailable for one without a record."""
-    context: Callable[[Session, Agent, ResolvedModel], Awaitable[SystemContext]]
+    context: Callable[[Session, Agent, ResolvedModel], TurnContext]
     """Everything the model is told about its surroundings, for one turn."""
     summary_model: Callable[[Session], ResolvedModel | None]
     """Who writes summaries, if somebody else than the turn's own model was chosen for that."""
-    hidden_tools: Callable[[Agent], frozenset[str]]
-    """Tools that would be of no use to an agent."""
     hooks: RequestHooks
     abandon_requests: Callable[[str, Lease, Collection[str]], Awaitable[None]]
     """Close what an earlier process asked a person and can no longer hear, but for these calls."""
