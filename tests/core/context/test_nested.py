@@ -13,7 +13,7 @@ from tests.core.event.samples import SES
 from holdfast.core.context import nested as module
 from holdfast.core.context.instructions import InstructionFile, InstructionFiles
 from holdfast.core.context.nested import NESTED_FILE_LIMIT, NestedInstructions
-from holdfast.core.context.system_context import SystemContext
+from holdfast.core.context.system_context import EMPTY, SystemContext
 from holdfast.schema.location import Location
 
 pytestmark = pytest.mark.anyio
@@ -140,6 +140,19 @@ async def test_what_is_said_elsewhere_is_left_to_it(place: Place, reading: Readi
     assert await baseline(reading.context()) == instructions((lib, "lib"))
     (place.config / "AGENTS.md").symlink_to(lib)
     assert await baseline(reading.context()) == ""
+
+
+async def test_a_session_without_discoveries_is_read_again_once_it_is_invalidated(
+    drained: Drained, place: Place, reading: Reading, clock: ManualClock
+) -> None:
+    """CTX-157: a boundary need not ask the database; what another process recorded counts from the next drain on."""
+    assert await baseline(reading.context()) == ""
+    assert reading.context() is EMPTY
+    lib = place.write("lib/AGENTS.md", "lib")
+    await Reading(drained, place, clock).read(lib.parent)
+    assert reading.context() is EMPTY
+    reading.nested.invalidate(SES)
+    assert await baseline(reading.context()) == instructions((lib, "lib"))
 
 
 async def test_an_unreadable_discovery_is_unavailable(place: Place, reading: Reading) -> None:

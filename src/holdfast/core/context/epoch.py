@@ -82,9 +82,8 @@ class Epochs:
         """Begin a Session's first epoch, before its first promotion. Nothing is stored if it is blocked."""
         observation = await observe(context, self.metrics)
         generation = self._first(observation)
-        row = {"session_id": session_id, **self._columns(generation, observation)}
         try:
-            await self._commit(session_id, "context.begin", row, publisher, location)
+            await self._commit(session_id, "context.begin", self._columns(generation, observation), publisher, location)
         except ContextContention:
             pass  # another drain stored its baseline first; that one is used
         else:
@@ -99,15 +98,8 @@ class Epochs:
         if stored is None:
             raise ContextContention(session_id)
         _, _, baseline_seq, revision, _ = stored
-        row = {
-            "session_id": session_id,
-            "revision": revision,
-            "baseline_seq": baseline_seq,
-            **self._columns(generation, observation),
-        }
-        await self._commit(session_id, "context.replace", row, publisher, location)
-        self.metrics.began(session_id, "recovered", generation.baseline)
-        return await self._reload(session_id)
+        row = {"revision": revision, "baseline_seq": baseline_seq, **self._columns(generation, observation)}
+        return await self._replace(session_id, "recovered", row, publisher, location)
 
     async def prepare(
         self,
@@ -135,19 +127,15 @@ class Epochs:
         self, epoch: Epoch, observation: Observation, publisher: Publisher, location: Location, compaction_seq: int
     ) -> Epoch:
         match self._decide(epoch, observation, compaction_seq):
-            case Unchanged():
-                self.metrics.ended(epoch.session_id, "unchanged")
-                return await self._record_states(epoch, observation, publisher, location)
-            case ReplacementBlocked():
-                self.metrics.ended(epoch.session_id, "replacement blocked")
-                return await self._record_states(epoch, observation, publisher, location)
             case Updated() as update:
                 return await self._tell(epoch, update, observation, publisher, location)
             case ReplacementReady(generation):
-                row = {**_identity(epoch), **self._columns(generation, observation)}
-                await self._commit(epoch.session_id, "context.replace", row, publisher, location)
-                self.metrics.began(epoch.session_id, "replaced", generation.baseline)
-                return await self._reload(epoch.session_id)
+                row = {**_version(epoch), **self._columns(generation, observation)}
+                return await self._replace(epoch.session_id, "replaced", row, publisher, location)
+            case Unchanged() | ReplacementBlocked() as outcome:
+                blocked = isinstance(outcome, ReplacementBlocked)
+                self.metrics.ended(epoch.session_id, "replacement blocked" if blocked else "unchanged")
+                return await self._record_states(epoch, observation, publisher, location)
             case never:
                 assert_never(never)
 
@@ -173,11 +161,18 @@ class Epochs:
             message_id=self._ids.message(),
             text=update.text,
         )
-        row = {**_identity(epoch), "snapshot": update.snapshot.encode(), "observed": encode_text(observed)}
+        row = {**_version(epoch), "snapshot": update.snapshot.encode(), "observed": encode_text(observed)}
         keys = Statement("context.change", {"session_id": epoch.session_id, "keys": encode_text(update.keys)})
         await self._commit(epoch.session_id, "context.advance", row, publisher, location, event=event, more=(keys,))
         self.metrics.updated(epoch.session_id, update.text)
         return epoch.replace(snapshot=update.snapshot, observed=observed, revision=epoch.revision + 1)
+
+    async def _replace(
+        self, session_id: str, outcome: str, row: Mapping[str, Value], publisher: Publisher, location: Location
+    ) -> Epoch:
+        await self._commit(session_id, "context.replace", row, publisher, location)
+        self.metrics.began(session_id, outcome, str(row["baseline"]))
+        return await self._reload(session_id)
 
     async def _record_states(
         self, epoch: Epoch, observation: Observation, publisher: Publisher, location: Location
@@ -186,7 +181,7 @@ class Epochs:
         observed = self._states(observation, epoch.snapshot, epoch)
         if observed == epoch.observed:
             return epoch
-        row = {**_identity(epoch), "observed": encode_text(observed)}
+        row = {**_version(epoch), "observed": encode_text(observed)}
         await self._commit(epoch.session_id, "context.observe", row, publisher, location)
         return epoch.replace(observed=observed, revision=epoch.revision + 1)
 
@@ -204,7 +199,7 @@ class Epochs:
         more: tuple[Statement, ...] = (),
     ) -> None:
         """Raises ContextContention if the epoch is not the one the row was made from."""
-        local = (Statement(statement, row, changes=1, refusal=STALE), *more)
+        local = (Statement(statement, {"session_id": session_id, **row}, changes=1, refusal=STALE), *more)
         try:
             await publisher.publish(*(() if event is None else (event,)), location=location, local=local)
         except Refused as refused:
@@ -276,5 +271,6 @@ def _decode(session_id: str, row: Row) -> Epoch:
     return Epoch(session_id, str(baseline), snapshot, baseline_seq, revision, observed_states)
 
 
-def _identity(epoch: Epoch) -> dict[str, Value]:
-    return {"session_id": epoch.session_id, "revision": epoch.revision, "baseline_seq": epoch.baseline_seq}
+def _version(epoch: Epoch) -> dict[str, Value]:
+    """The columns by which a write checks that the epoch is unchanged."""
+    return {"revision": epoch.revision, "baseline_seq": epoch.baseline_seq}
