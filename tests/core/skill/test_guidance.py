@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.core.skill.conftest import write_skill
+from tests.core.skill.conftest import count_reads, write_skill
 
-from holdfast.core.context.source import ABSENT
 from holdfast.core.context.system_context import EMPTY, initialize, observe, reconcile
 from holdfast.core.permission.rules import DENY_EVERYTHING
 from holdfast.core.skill import guidance as texts
-from holdfast.core.skill.guidance import MOST_LISTED, Listed, Offer, SkillGuidance, baseline, guidance, permitted
-from holdfast.core.skill.skill import DirectorySource, Skill, SkillSource, UrlSource
+from holdfast.core.skill.downloads import SkillDownloads
+from holdfast.core.skill.guidance import MOST_LISTED, Listed, SkillGuidance, baseline, guidance, permitted
+from holdfast.core.skill.skill import DirectorySource, EmbeddedSource, Skill, SkillSource, UrlSource
 from holdfast.core.skill.skills import Skills
 from holdfast.schema.permission import Rule
 
@@ -84,18 +84,22 @@ def test_a_model_is_told_of_so_many_at_most() -> None:
         ([rule("*", "deny"), rule("b", "allow"), rule("b", "deny")], [], False),
     ],
 )
-def test_which_skills_an_agent_may_use(rules: list[Rule], shown: list[str], asked_for: bool) -> None:
-    """CTX-179, CTX-182: all that are not denied; nothing at all only where everything is."""
+async def test_which_skills_an_agent_may_use(
+    downloads: SkillDownloads, rules: list[Rule], shown: list[str], asked_for: bool
+) -> None:
+    """CTX-179, CTX-182, CTX-187: all that are not denied; nothing at all only where everything is."""
     skills = [skill("a"), skill("b")]
+    fixed = Skills(lambda: [EmbeddedSource(item) for item in skills], downloads)
     assert [item.name for item in permitted(skills, rules)] == shown
-    offer = Offer.of(tuple(skills), rules, ())
-    assert (offer.value is not ABSENT, offer.usable) == (asked_for, bool(shown))
+    told = SkillGuidance(fixed, rules)
+    assert bool(await observe(told.context())) is asked_for
+    assert (told.hidden_tools() == frozenset()) is bool(shown)
 
 
 async def test_the_source_follows_what_is_on_disk(skills: Skills, sources: list[SkillSource], tmp_path: Path) -> None:
     """CTX-178, CTX-180, CTX-181, TOL-245: baseline, update with the whole list, removal."""
     sources.append(DirectorySource(str(tmp_path)))
-    told = SkillGuidance(skills).for_agent((ALLOW,)).context()
+    told = SkillGuidance(skills, (ALLOW,)).context()
     first = initialize(await observe(told))
     assert first.baseline == texts.NONE
     write_skill(tmp_path / "a.md", description="first")
@@ -112,27 +116,29 @@ async def test_it_is_absent_for_unknown_agents_and_where_all_is_denied(
     """CTX-182, CTX-187: absent, not empty; the tool is hidden. Nothing is allowed to an agent that does not exist."""
     write_skill(tmp_path / "a.md")
     sources.append(DirectorySource(str(tmp_path)))
-    told = SkillGuidance(skills)
     for rules, present in (
         (DENY_EVERYTHING.rules, False),
         ((rule("*", "deny"),), False),
         ((rule("*", "deny"), rule("a", "allow")), True),
     ):
-        agent = told.for_agent(rules)
-        assert bool(await observe(agent.context())) is present
-        assert agent.hidden_tools() == (frozenset() if present else {"skill"})
+        told = SkillGuidance(skills, rules)
+        assert bool(await observe(told.context())) is present
+        assert told.hidden_tools() == (frozenset() if present else {"skill"})
 
 
 @pytest.mark.usefixtures("aged")
-async def test_nothing_changed_is_at_hand(skills: Skills, sources: list[SkillSource], tmp_path: Path) -> None:
-    """CTX-177: no task, no new list, the same value."""
+async def test_nothing_changed_is_at_hand(
+    skills: Skills, sources: list[SkillSource], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CTX-177: no task, no file opened, the same value."""
     write_skill(tmp_path / "a.md")
     sources.append(DirectorySource(str(tmp_path)))
-    told, rules = SkillGuidance(skills), (ALLOW,)
-    ((first, value),) = await observe(told.for_agent(rules).context())
-    ((_, again),) = await observe(told.for_agent(rules).context())
-    assert first.immediate
-    assert again is value
+    ((source, value),) = await observe(SkillGuidance(skills, (ALLOW,)).context())
+    opened = count_reads(monkeypatch)
+    ((_, again),) = await observe(SkillGuidance(skills, (ALLOW,)).context())
+    assert source.immediate
+    assert again == value
+    assert opened == []
 
 
 async def test_each_turn_keeps_the_skills_of_its_own_agent(
@@ -141,8 +147,7 @@ async def test_each_turn_keeps_the_skills_of_its_own_agent(
     """CTX-187, CTX-108: whichever Session of the Location observes in between; nothing is hidden before."""
     write_skill(tmp_path / "a.md")
     sources.append(DirectorySource(str(tmp_path)))
-    told = SkillGuidance(skills)
-    denied, allowed = told.for_agent((rule("*", "deny"),)), told.for_agent((ALLOW,))
+    denied, allowed = SkillGuidance(skills, (rule("*", "deny"),)), SkillGuidance(skills, (ALLOW,))
     assert denied.hidden_tools() == frozenset()
     await observe(denied.context())
     await observe(allowed.context())
@@ -151,7 +156,6 @@ async def test_each_turn_keeps_the_skills_of_its_own_agent(
 
 async def test_skills_behind_a_url_may_wait(skills: Skills, sources: list[SkillSource]) -> None:
     """CTX-021, CTX-027: they are loaded beside other sources."""
-    told = SkillGuidance(skills)
-    assert told.immediate
+    assert skills.local
     sources.append(UrlSource("https://example.com/"))
-    assert not told.immediate
+    assert not skills.local

@@ -1,4 +1,4 @@
-"""The parts of a Location's System Context that come from its configuration."""
+"""What one configuration says about a Location's System Context."""
 
 from __future__ import annotations
 
@@ -28,34 +28,26 @@ if TYPE_CHECKING:
 class ContextSettings:
     def __init__(
         self,
+        config: Config,
         location: Location,
         project: Project,
         home: Path,
         clock: Clock,
         files: InstructionFiles,
         cache: FileCache,
-        config: Config,
     ) -> None:
-        self._location = location
+        self._config = config
         self._directory = Path(location.directory)
         self._project = project
         self._home = home
-        self._clock = clock
         self._files = files
-        self._cache = cache
-        self.take(config)
-
-    def take(self, config: Config) -> None:
-        """Use this configuration from now on."""
-        self._config = config
-        zone = find_zone(config.latest("timezone"))
-        self.builtins = combine([environment(self._location, self._project), date(self._clock, zone)])
+        self.builtins = combine([environment(location, project), date(clock, find_zone(config.latest("timezone")))])
         entries = [
             ConfiguredEntry(text, document.base, document.trusted)
             for document in config.documents()
             for text in document.data.get("instructions", ())
         ]
-        self.instructions = ConfiguredInstructions(entries, self._files, self._cache, self._home)
+        self.instructions = ConfiguredInstructions(entries, files, cache, home)
 
     def declare_references(self, draft: References) -> None:
         for document in self._config.documents():

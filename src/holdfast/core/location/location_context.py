@@ -4,7 +4,6 @@ The registry holds what is the same for every Session; what depends on the Sessi
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ from holdfast.core.context.plan_mode import plan_mode
 from holdfast.core.context.system_context import combine
 from holdfast.core.context.turn_context import TurnContext
 from holdfast.core.location.context_settings import ContextSettings
+from holdfast.core.location.settings import remembered
 from holdfast.core.reference.checkouts import Checkouts
 from holdfast.core.reference.location_references import LocationReferences
 from holdfast.core.skill.builtin import CUSTOMIZE
@@ -29,7 +29,6 @@ from holdfast.schema.live_event import ReferenceUpdated
 
 if TYPE_CHECKING:
     from holdfast.core.catalog.catalog import ResolvedModel
-    from holdfast.core.config.config import Config
     from holdfast.core.config.reload import LiveConfig
     from holdfast.core.context.registry import SystemContextRegistry
     from holdfast.core.event.log import EventLog
@@ -61,14 +60,13 @@ class LocationContext:
         self._application = application
         self.skill_sources = skill_sources
         self.skills = skills
-        self._guidance = SkillGuidance(skills)
         self.references = references
         self._nested = nested
         self._log = log
 
     def compose(self, session: Session, agent: Agent, resolved: ResolvedModel) -> TurnContext:
         """The sources for one turn of a Session, in the order in which the model reads them."""
-        skills = self._guidance.for_agent(agent.permissions, agent.fences)
+        skills = SkillGuidance(self.skills, agent.permissions, agent.fences)
         system = combine(
             (
                 self._registry.compose(),
@@ -116,7 +114,9 @@ def open_location_context(
         commons.owners,
     )
     home = home_directory(commons.environment)
-    settings = ContextSettings(location, project, home, commons.clock, files, commons.files, config.current)
+    settings = remembered(
+        config, lambda current: ContextSettings(current, location, project, home, commons.clock, files, commons.files)
+    )
     checkouts = Checkouts(
         commons.directories.repos,
         processes,
@@ -125,23 +125,24 @@ def open_location_context(
     )
     references = LocationReferences(commons.directories.repos, checkouts, batches)
     skill_sources = State(lambda: SkillSources([CUSTOMIZE]), batches)
-    references.declared.transform(settings.declare_references, scope, phase=Phase.CONFIG)
-    skill_sources.transform(settings.add_skill_sources, scope, phase=Phase.CONFIG)
+    references.declared.transform(lambda draft: settings().declare_references(draft), scope, phase=Phase.CONFIG)
+    skill_sources.transform(lambda draft: settings().add_skill_sources(draft), scope, phase=Phase.CONFIG)
 
-    def reload(new: Config) -> None:
-        settings.take(new)
+    def reload() -> None:
         references.declared.reload()
         skill_sources.reload()
 
-    config.follow(lambda new: partial(reload, new), scope)
+    config.follow(lambda new: reload, scope)
     ambient = files.ambient()
-    registry.register("core/builtins", lambda: settings.builtins, scope)
+    registry.register("core/builtins", lambda: settings().builtins, scope)
     registry.register("core/instructions", lambda: ambient, scope)
-    registry.register(configured.CONTRIBUTION, lambda: settings.instructions.context(), scope)
+    registry.register(configured.CONTRIBUTION, lambda: settings().instructions.context(), scope)
     registry.register(
-        remote.CONTRIBUTION, lambda: commons.remote_instructions.context(settings.instructions.urls()), scope
+        remote.CONTRIBUTION, lambda: commons.remote_instructions.context(settings().instructions.urls()), scope
     )
-    nested = NestedInstructions(commons.database, location, files, commons.clock, lambda: settings.instructions.find())
+    nested = NestedInstructions(
+        commons.database, location, files, commons.clock, lambda: settings().instructions.find()
+    )
     return LocationContext(
         location,
         registry,

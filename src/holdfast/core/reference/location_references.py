@@ -27,7 +27,7 @@ class LocationReferences:
         self._context = reference_context(self._refreshed)
 
     def list(self) -> tuple[Reference, ...]:
-        """Resolved once for each set of declarations."""
+        """Resolved once for each set of declarations: every path that a tool is given is compared with them."""
         declared = self.declared.value
         if self._resolved is None or self._resolved[0] is not declared:
             self._resolved = (declared, declared.resolve(self._repositories))

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from holdfast.core.context.source import ABSENT, JsonCodec, Source
 from holdfast.core.context.system_context import make
 from holdfast.core.permission.rules import evaluate
-from holdfast.schema.frozen import Frozen
 from holdfast.schema.record import Record
 
 if TYPE_CHECKING:
@@ -40,54 +39,14 @@ class Listed(Record):
 Guidance = tuple[Listed, ...]
 
 
-class Offer(Frozen):
-    """What an agent with these rules is told about these skills."""
-
-    skills: tuple[Skill, ...]
-    rules: Sequence[Rule]
-    fences: Fences
-    value: Guidance | Absent
-    usable: bool
-    """Whether there is a skill that the agent may load, listed or not."""
-
-    @classmethod
-    def of(cls, skills: tuple[Skill, ...], rules: Sequence[Rule], fences: Fences) -> Offer:
-        usable = permitted(skills, rules, fences)
-        offered = usable or evaluate(rules, ACTION, "*", fences) != "deny"
-        return cls(skills, rules, fences, guidance(usable) if offered else ABSENT, bool(usable))
-
-
 class SkillGuidance:
-    """One per Location. Skills, rules and fences are the same objects until they change, so the last offer is kept."""
+    """The skills of one turn's agent. They are read when `context` is observed."""
 
-    def __init__(self, skills: Skills) -> None:
+    def __init__(self, skills: Skills, rules: Sequence[Rule], fences: Fences = ()) -> None:
         self._skills = skills
-        self._last: Offer | None = None
-
-    def for_agent(self, rules: Sequence[Rule], fences: Fences = ()) -> AgentSkills:
-        return AgentSkills(self, rules, fences)
-
-    @property
-    def immediate(self) -> bool:
-        """Whether all skills are local."""
-        return self._skills.local
-
-    async def offer(self, rules: Sequence[Rule], fences: Fences) -> Offer:
-        skills = await self._skills.list()
-        last = self._last
-        if last is None or last.skills is not skills or last.rules is not rules or last.fences is not fences:
-            last = self._last = Offer.of(skills, rules, fences)
-        return last
-
-
-class AgentSkills:
-    """The skills of one turn's agent. Read when `context` is observed."""
-
-    def __init__(self, guidance: SkillGuidance, rules: Sequence[Rule], fences: Fences) -> None:
-        self._guidance = guidance
         self._rules = rules
         self._fences = fences
-        self._offer: Offer | None = None
+        self._usable: tuple[Skill, ...] | None = None
 
     def context(self) -> SystemContext:
         return make(
@@ -98,17 +57,19 @@ class AgentSkills:
                 baseline=baseline,
                 update=lambda _, current: f"{CHANGED}\n{baseline(current)}",
                 removed=lambda _: REMOVED,
-                immediate=self._guidance.immediate,
+                immediate=self._skills.local,
             )
         )
 
     def hidden_tools(self) -> frozenset[str]:
         """The `skill` tool if the agent may load no skill. Empty before the observation."""
-        return frozenset() if self._offer is None or self._offer.usable else _SKILL_TOOL
+        return frozenset({TOOL}) if self._usable == () else frozenset()
 
     async def _load(self) -> Guidance | Absent:
-        self._offer = await self._guidance.offer(self._rules, self._fences)
-        return self._offer.value
+        self._usable = permitted(await self._skills.list(), self._rules, self._fences)
+        if self._usable or evaluate(self._rules, ACTION, "*", self._fences) != "deny":
+            return guidance(self._usable)
+        return ABSENT
 
 
 def permitted(skills: Iterable[Skill], rules: Sequence[Rule], fences: Fences = ()) -> tuple[Skill, ...]:
@@ -142,4 +103,3 @@ def one_line(text: str) -> str:
 
 
 _CODEC = JsonCodec(Guidance)
-_SKILL_TOOL = frozenset({TOOL})
