@@ -31,7 +31,7 @@ SESSION_CACHE_LIMIT = 1_000
 
 
 class NestedInstructions:
-    """One per Location. Files that `find_configured` returns are said by their own source."""
+    """One per Location. Files that `find_configured` returns are left out: they have a source of their own."""
 
     def __init__(
         self,

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from holdfast.core.scope import Scope
 
 Producer = Callable[[], SystemContext]
-"""Says which sources there are at this boundary, without reading them."""
+"""Returns the sources that exist at this boundary, without loading them."""
 
 
 class SystemContextRegistry:

@@ -208,7 +208,7 @@ class RemoteInstructions:
         return copy if copy.url == shown(url) else None
 
     def _write_copy(self, url: str, copy: Copy | None) -> None:
-        """Store or remove the copy. A failure is logged: the response itself is at hand."""
+        """Store or remove the copy. A failure is logged only: this process has the response."""
         path = self._path(url)
         try:
             if copy is None:

@@ -31,7 +31,7 @@ class References:
         self._sources[name] = source
 
     def declare(self, declared: dict[str, Any], base: Path, home: Path) -> list[str]:
-        """Add the references of one document, whose paths are relative to `base`. Returns what is wrong with others."""
+        """Add the references of one document, whose paths are relative to `base`. Returns the problems of the rest."""
         problems: list[str] = []
         for name, value in declared.items():
             try:
