@@ -136,8 +136,8 @@ async def test_a_switch_of_model_is_news_and_not_a_new_beginning(world: World) -
 
 
 async def test_a_fact_that_cannot_be_observed_holds_the_first_prompt_back(world: World) -> None:
-    """CTX-021, CTX-031, CTX-046, CTX-056, CTX-083, SES-092: no baseline without it, so nothing is promoted and
-    no model asked; the same prompt works later. Once told, silence about it changes nothing."""
+    """CTX-021, CTX-031, CTX-046, CTX-056, CTX-083, SES-092, SES-255: no baseline without it, so nothing is promoted and
+    no model asked, and the wait says so; the same prompt works later. Once told, silence about it changes nothing."""
     fact = Fact("blue")
     fact.there.clear()
     async with world.host() as hf:
@@ -145,6 +145,7 @@ async def test_a_fact_that_cannot_be_observed_holds_the_first_prompt_back(world:
         session = await hf.sessions.create()
         await ask(hf, session, "one", id="msg_1")
         assert (await types(hf, session), world.model.requests) == (["prompt.admitted"], [])
+        assert [wait.kind for wait in await hf.sessions.waits(session.id)] == ["blocked"]
         assert type(await hf.sessions.request_context(session.id)).__name__ == "RequestContextAbsent"
         fact.there.set()
         await ask(hf, session, "one", id="msg_1")
@@ -233,7 +234,7 @@ async def test_the_environment_and_the_date_are_told(world: World) -> None:
     assert sorted(parts, key=told.index) == parts
 
 
-async def test_what_was_told_survives_a_failed_turn_and_is_not_repeated(world: World) -> None:
+async def test_an_update_survives_a_failed_turn_and_is_not_repeated(world: World) -> None:
     """CTX-096, CTX-099, CTX-101, LLM-120, LLM-121, LLM-122, SES-154: the retry has the same words in the same place;
     they cannot close their own wrapper."""
     fact = Fact("blue")
@@ -271,7 +272,7 @@ async def test_taking_back_a_message_takes_back_what_was_told_in_it(world: World
         assert context.prefix_breaks
 
 
-async def test_what_the_model_is_told_can_be_looked_at(world: World) -> None:
+async def test_the_context_of_a_session_can_be_inspected(world: World) -> None:
     """CTX-064, CTX-202, SES-019: the exact baseline, each source with its value and size, what changed since; none of
     it is part of the conversation that clients read."""
     fact = Fact("blue")

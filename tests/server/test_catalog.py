@@ -12,7 +12,7 @@ from tests.server.conftest import Wire
 
 from holdfast.core.credential.integration import Authorization, IntegrationDraft, OAuth
 from holdfast.core.credential.store import KeyValue, OAuthValue
-from holdfast.core.runtime.runtime import Paths, Runtime
+from holdfast.core.runtime.runtime import HostOptions, Paths, Runtime
 from holdfast.core.scope import Scope
 from holdfast.core.state import Phase
 from holdfast.llm.offline import ScriptedTransport
@@ -71,7 +71,11 @@ async def runtime(tmp_path: Path, project: Path, model: ScriptedTransport) -> As
     environment = {"HOME": str(tmp_path), "OPENAI_API_KEY": CANARY, "OPENCODE_DISABLE_MODELS_FETCH": "1"}
     paths = Paths(tmp_path / "data")
     async with Runtime(
-        paths=paths, directory=project, environment=environment, transport=model, titles=False, trust=True
+        paths=paths,
+        directory=project,
+        environment=environment,
+        transport=model,
+        options=HostOptions(titles=False, trust=True),
     ) as runtime:
         yield runtime
 
@@ -87,7 +91,7 @@ def named(items: list[Any], name: str, key: str = "id") -> Any:
     return next(item for item in items if item[key] == name)
 
 
-async def test_what_a_location_offers_is_listed(memory: Wire, project: Path) -> None:
+async def test_agents_models_providers_commands_skills_and_references_are_listed(memory: Wire, project: Path) -> None:
     """API-003, API-140: six lists, each in the location envelope, with the configured entry in the contract's shape."""
     agent = named(await listed(memory, "agent"), "reviewer")
     assert {"id", "request", "mode", "hidden", "permissions"} <= set(agent)
@@ -133,7 +137,7 @@ async def test_an_unknown_provider_is_not_found_and_an_unknown_integration_is_nu
     assert "data" in unknown.json
 
 
-async def test_no_secret_leaves(memory: Wire, runtime: Runtime) -> None:
+async def test_no_route_or_live_event_shows_a_secret(memory: Wire, runtime: Runtime) -> None:
     """API-143: not one that is configured, in the environment or stored; in no route and no live event."""
     async with memory.stream("/api/event") as stream:
         await stream.event()

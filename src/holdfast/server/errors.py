@@ -57,7 +57,13 @@ def _of_session(error: Exception) -> PublicAnswer | None:
             )
         case domain.PromptConflict() | domain.PromptWithdrawn() | domain.InputNotPending() | domain.CompactionInUse():
             return public.ConflictError(message=str(error), resource=error.message_id)
-        case domain.SessionDeleted() | domain.InboxFull() | domain.NothingToCompact() | domain.InputExceedsWindow():
+        case (
+            domain.SessionDeleted()
+            | domain.InboxFull()
+            | domain.NothingToCompact()
+            | domain.UnfinishedWork()
+            | domain.InputExceedsWindow()
+        ):
             return public.ConflictError(message=str(error), resource=error.session_id)
         case ConfigRefused():
             return public.ConflictError(message=f"the former configuration stays in force: {error}", resource="config")

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from holdfast.core.catalog.models_dev import FRESH_SECONDS, REFRESH_SECONDS, SOURCE, ModelsDev, validated
+from holdfast.core.catalog.models_dev import FRESH_SECONDS, SOURCE, ModelsDev, validated
 from holdfast.core.file_lock import file_lock
 from holdfast.schema.live_event import ModelsDevRefreshed
 from holdfast.schema.record import Record
@@ -59,15 +59,13 @@ async def source() -> AsyncIterator[Source]:
 
 
 class Waits:
-    """Stands in for sleeping; `stop_at` ends a loop that would wait that long."""
+    """Records how long would be slept, and returns at once."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
 
     async def __call__(self, seconds: float) -> None:
         self.seconds.append(seconds)
-        if seconds >= REFRESH_SECONDS:
-            raise asyncio.CancelledError
 
 
 def models(source: Source, cache: Path, *, bundled: Path | None = None, **more: Any) -> ModelsDev:
@@ -227,7 +225,7 @@ async def test_fresh_data_is_not_fetched_again(source: Source, tmp_path: Path) -
     assert (list(dev.providers()), len(source.asked)) == (["fetched"], 1)
 
 
-async def test_whoever_waited_for_the_lock_looks_again(source: Source, tmp_path: Path) -> None:
+async def test_a_process_that_waited_for_the_lock_does_not_fetch_again(source: Source, tmp_path: Path) -> None:
     """CAT-096, trap 20: what another process fetched meanwhile is used, not fetched twice."""
     path = cached(source, tmp_path)
     dev = models(source, tmp_path)
@@ -241,7 +239,7 @@ async def test_whoever_waited_for_the_lock_looks_again(source: Source, tmp_path:
     assert sorted(found.name for found in tmp_path.iterdir()) == sorted([path.name, path.with_suffix(".lock").name])
 
 
-async def test_what_another_process_fetched_is_taken_over(source: Source, tmp_path: Path) -> None:
+async def test_data_fetched_by_another_process_is_read_without_a_request(source: Source, tmp_path: Path) -> None:
     """CAT-096: fresh data that is not what was read here is read, without asking the source."""
     path = cached(source, tmp_path)
     path.write_text(json.dumps({"old": {}}))
@@ -254,17 +252,15 @@ async def test_what_another_process_fetched_is_taken_over(source: Source, tmp_pa
 
 
 async def test_a_refresh_is_announced_when_its_data_can_be_read(source: Source, tmp_path: Path) -> None:
-    """CAT-097, CAT-096: the event, then whoever rebuilds; and again every hour."""
+    """CAT-097: the event, then whoever rebuilds."""
     seen: list[object] = []
     bundled = tmp_path / "bundled.json"
     bundled.write_text(json.dumps({"bundled": {}}))
-    dev = models(source, tmp_path, bundled=bundled, announce=seen.append, sleep=(waits := Waits()))
+    dev = models(source, tmp_path, bundled=bundled, announce=seen.append)
     assert list(dev.providers()) == ["bundled"]
     end = dev.on_refresh(lambda: seen.append(list(dev.providers())))
-    with pytest.raises(asyncio.CancelledError):
-        await dev.keep_fresh()
+    assert await dev.refresh() is True
     assert seen == [ModelsDevRefreshed(), ["fetched"]]
-    assert waits.seconds == [REFRESH_SECONDS]
     end()
     os.utime(cached(source, tmp_path), (1, 1))
     assert await dev.refresh() is True

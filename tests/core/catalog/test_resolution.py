@@ -9,6 +9,7 @@ import pytest
 from tests.core.catalog.conftest import PACKAGE, MakeCatalog, agent, body, credential, provider, ref
 
 from holdfast.core.catalog import catalog as catalog_module
+from holdfast.core.catalog.boot import PluginBoot
 from holdfast.core.catalog.catalog import DEMO_MODELS, Catalog
 from holdfast.core.catalog.errors import ModelNotSelected, ModelUnavailable, UnsupportedApi
 from holdfast.core.catalog.routes import FIRST_BYTE_SECONDS
@@ -45,7 +46,7 @@ def test_a_configured_model_becomes_a_route(make_catalog: MakeCatalog) -> None:
         ("mine/", "the provider has"),
     ],
 )
-def test_what_is_asked_for_and_not_there_is_refused(make_catalog: MakeCatalog, chosen: str, why: str) -> None:
+def test_a_missing_model_or_variant_is_refused_with_a_reason(make_catalog: MakeCatalog, chosen: str, why: str) -> None:
     """SES-095, CAT-119, CAT-092, trap 13: with a reason to act on; a default is no substitute."""
     mine = {**MINE, "models": {**MINE["models"], "off": {"status": "deprecated"}}}
     locked = {"npm": PACKAGE, "env": ["LOCKED_KEY"], "options": {"baseURL": "http://h"}, "models": {"m": {}}}
@@ -203,7 +204,7 @@ def test_a_local_or_private_endpoint_is_used_as_it_was_configured(
 # -- what is taken when nobody asks --------------------------------------------------------------------------------
 
 
-def test_nothing_chosen_and_nothing_there(make_catalog: MakeCatalog) -> None:
+def test_without_any_model_the_error_names_the_session(make_catalog: MakeCatalog) -> None:
     """SES-095, CAT-118: names the Session and what to do."""
     with pytest.raises(ModelNotSelected) as refused:
         make_catalog(data={"x": {"npm": "@ai-sdk/nobody", "models": {"m": {}}}}).resolve("ses_1", None)
@@ -294,7 +295,7 @@ def test_the_offline_models_need_nothing(id: str, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("id", "word"), [("claude-x", "one turn"), ("gpt-5", "Keep going"), ("gemini-2", "Never assume"), ("qwen", "exact")]
 )
-def test_each_family_is_told_what_suits_it(make_catalog: MakeCatalog, id: str, word: str) -> None:
+def test_each_model_family_gets_its_system_text(make_catalog: MakeCatalog, id: str, word: str) -> None:
     """CAT-072: chosen by the model's name."""
     found = make_catalog({"provider": {"p": provider(PACKAGE, {id: {}})}}).resolve("s", ref(f"p/{id}"))
     assert word in found.family_text
@@ -304,16 +305,24 @@ def test_each_family_is_told_what_suits_it(make_catalog: MakeCatalog, id: str, w
 async def test_an_early_prompt_waits_for_the_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
     """CAT-122, trap 14: but not forever."""
     booted = asyncio.Event()
-    catalog = Catalog(Config(), {}, boot=lambda: _until(booted))
+    catalog = Catalog(Config(), {}, boot=_boot(booted))
     waiting = asyncio.create_task(catalog.ready())
     await asyncio.sleep(0)
     assert not waiting.done()
     booted.set()
     await waiting
     monkeypatch.setattr(catalog_module, "BOOT_SECONDS", 0.01)
-    await Catalog(Config(), {}, boot=lambda: _until(asyncio.Event())).ready()
+    endless = _boot(forever := asyncio.Event())
+    await Catalog(Config(), {}, boot=endless).ready()
+    forever.set()
+    await endless.wait()
     await Catalog(Config(), {}).ready()
 
 
-async def _until(event: asyncio.Event) -> None:
-    await event.wait()
+def _boot(loaded: asyncio.Event) -> PluginBoot:
+    async def load() -> None:
+        await loaded.wait()
+
+    boot = PluginBoot()
+    boot.begin(asyncio.create_task(load()))
+    return boot

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -55,6 +56,14 @@ async def test_a_short_lock_is_only_a_delay_and_its_wait_can_be_seen(tmp_path: P
     database.close()
 
 
+async def test_waiting_takes_no_numbers_from_the_program_s_generator(database: SqliteDatabase) -> None:
+    """EVT-017: a host that seeded `random` gets the same numbers, whatever its writer waits for."""
+    before = random.getstate()
+    with write_lock(database.path), pytest.raises(StorageBusy):
+        await database.submit(unit("evt_1"))
+    assert random.getstate() == before
+
+
 async def test_reads_do_not_wait_for_a_writer(database: SqliteDatabase) -> None:
     """EVT-017: in WAL mode a write in progress elsewhere holds no reader up."""
     await database.submit(unit("evt_1"))
@@ -64,7 +73,7 @@ async def test_reads_do_not_wait_for_a_writer(database: SqliteDatabase) -> None:
 
 
 async def test_the_bound_holds_for_a_whole_batch(database: SqliteDatabase) -> None:
-    """DESIGN section 6: after a bound the answer is StorageBusy. Units that wait together do not wait in turn."""
+    """After a bound the answer is StorageBusy. Units that wait together do not wait in turn."""
     with write_lock(database.path):
         first = database.submit(unit("evt_0"))
         await until_waiting(database)

@@ -28,8 +28,7 @@ from tests.core.session.support_lab import (
 )
 from tests.llm.support import chunk, sse
 
-from holdfast.core.runner.settings import RecoveryPolicy, SessionSettings
-from holdfast.core.runner.turn import Limits
+from holdfast.core.runner.settings import Limits, RecoveryPolicy, SessionSettings
 from holdfast.llm.errors import LLMError
 from holdfast.llm.route.retry import RetryLimits
 from holdfast.schema.prompt import Prompt
@@ -101,7 +100,9 @@ async def test_a_broken_turn_is_reported_and_nothing_happens_by_itself(tmp_path:
 
 @pytest.mark.parametrize("where", ["dispatched", "answering", "tool"])
 @pytest.mark.parametrize("decision", ["continue", "abandon"])
-async def test_a_person_decides(tmp_path: Path, where: str, decision: Any) -> None:
+async def test_an_unfinished_turn_is_continued_or_abandoned_by_a_person(
+    tmp_path: Path, where: str, decision: Any
+) -> None:
     """SES-139, SES-137: continuing runs from history, abandoning only closes what broke off; the lost call is failed,
     not run again, and either way nothing stays open."""
     session_id = await stuck(tmp_path, where)
@@ -198,7 +199,7 @@ async def test_the_policy_and_the_limits_are_configurable(tmp_path: Path) -> Non
     own = {"recovery": "abandon", "running_calls": 2, "calls": 3, "repeated_calls": 4, "turns": 5}
     async with Lab(tmp_path, Provider(), config={"holdfast": own}) as runtime:
         async with runtime.locations.use(runtime.location) as services:
-            found = services.runner._around.settings()
+            found = services.runner._services.here.settings()
         assert (found.recovery, found.turns) == ("abandon", 5)
         assert (found.limits.running_calls, found.limits.calls, found.limits.repeated_calls) == (2, 3, 4)
 
@@ -389,6 +390,6 @@ async def test_a_wait_for_a_person_is_shown(tmp_path: Path) -> None:
         assert await runtime.sessions.waits(session.id) == []
 
 
-def test_the_default_policy_asks() -> None:
+def test_an_unfinished_turn_asks_by_default() -> None:
     """SES-139: nobody said otherwise."""
     assert SessionSettings().recovery == "ask"

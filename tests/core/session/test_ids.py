@@ -12,7 +12,7 @@ from tests.conftest import ManualClock
 
 from holdfast.core.clock import Ids, SystemClock
 from holdfast.schema.codec import decoder
-from holdfast.schema.ids import EventIDField, MessageIDField, SessionIDField, is_message_id, is_session_id
+from holdfast.schema.ids import EventIDField, MessageIDField, SessionIDField, is_session_id
 
 SHAPE = re.compile(r"[a-z]{3}_([0-9a-f]{12})[0-9A-Za-z]{14}")
 MASK = (1 << 48) - 1
@@ -94,7 +94,7 @@ def test_the_system_clock_counts_milliseconds_and_slugs_are_readable() -> None:
         (EventIDField, ["evt_1"], ["evt", "event", "msg_1", "xevt_1"]),
     ],
 )
-def test_what_counts_as_an_id_from_a_caller(field: object, taken: list[str], refused: list[str]) -> None:
+def test_an_id_from_a_caller_needs_only_its_prefix(field: object, taken: list[str], refused: list[str]) -> None:
     """SES-002: a Session id must begin with `ses`, a message id with `msg_`, an event id with `evt_`; no more."""
     reading = decoder(field)
     for id in taken:
@@ -108,5 +108,3 @@ def test_the_checks_in_code_agree_with_the_decoders() -> None:
     """SES-002."""
     assert is_session_id("ses-anything")
     assert not is_session_id("msg_1")
-    assert is_message_id("msg_1")
-    assert not is_message_id("msg-1")

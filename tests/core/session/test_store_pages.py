@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from tests.conftest import MODEL, ManualClock
 
-from holdfast.core.runtime.runtime import Paths, Runtime
+from holdfast.core.runtime.runtime import HostOptions, Paths, Runtime
 from holdfast.core.session.errors import MessageNotFound, MessageUndecodable, SessionNotFound
 from holdfast.core.session.store import SessionAnchor, SessionFilter
 from holdfast.llm.offline import ScriptedTransport
@@ -32,7 +32,7 @@ async def ids(runtime: Runtime, chosen: SessionFilter = ALL, *, order: str = "de
     return [session.id for session in page]
 
 
-async def test_filters_of_a_list(runtime: Runtime, tmp_path: Path) -> None:
+async def test_each_filter_of_the_session_list_narrows_it(runtime: Runtime, tmp_path: Path) -> None:
     """SES-011, SES-013, SES-027: put away or not, directory exactly, project with a subpath, workspace, and a piece of
     the title whose wildcards are letters like any other."""
     (tmp_path / "repo" / ".git").mkdir(parents=True)
@@ -61,7 +61,12 @@ async def test_filters_of_a_list(runtime: Runtime, tmp_path: Path) -> None:
 async def test_anchors_continue_and_go_back(tmp_path: Path, clock: ManualClock, model: ScriptedTransport) -> None:
     """SES-011, SES-012: strictly after the anchor, or before it in the same order; ties on the time are told apart."""
     async with Runtime(
-        paths=Paths(tmp_path / "data"), directory=tmp_path, environment={}, clock=clock, transport=model, titles=False
+        paths=Paths(tmp_path / "data"),
+        directory=tmp_path,
+        environment={},
+        clock=clock,
+        transport=model,
+        options=HostOptions(titles=False),
     ) as runtime:
         made = [await create(runtime) for _ in range(5)][::-1]
         second = SessionAnchor(id=made[1].id, time=made[1].time.created, direction="next")

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from holdfast.core.config.reload import LiveConfig
     from holdfast.core.context.registry import SystemContextRegistry
     from holdfast.core.event.log import EventLog
-    from holdfast.core.location.commons import Commons
+    from holdfast.core.location.process_services import ProcessServices
     from holdfast.core.process.process import Processes
     from holdfast.core.project.project import Project
     from holdfast.core.scope import Scope
@@ -95,7 +95,7 @@ class LocationContext:
 
 
 def open_location_context(
-    commons: Commons,
+    process: ProcessServices,
     location: Location,
     project: Project,
     config: LiveConfig,
@@ -105,25 +105,26 @@ def open_location_context(
     batches: Batches,
 ) -> LocationContext:
     """Build a Location's context and register its contributions. Everything follows the configuration."""
+    host, shared, sessions = process.host, process.context, process.sessions
     files = InstructionFiles(
         Path(location.directory),
         project.directory,
-        config_home(commons.environment),
-        commons.files,
-        commons.environment,
-        commons.owners,
+        config_home(host.environment),
+        shared.files,
+        host.environment,
+        host.owners,
     )
-    home = home_directory(commons.environment)
+    home = home_directory(host.environment)
     settings = remembered(
-        config, lambda current: ContextSettings(current, location, project, home, commons.clock, files, commons.files)
+        config, lambda current: ContextSettings(current, location, project, home, sessions.clock, files, shared.files)
     )
     checkouts = Checkouts(
-        commons.directories.repos,
+        host.directories.repos,
         processes,
-        commons.environment,
-        updated=lambda: commons.log.announce(ReferenceUpdated(), location=location),
+        host.environment,
+        updated=lambda: sessions.log.announce(ReferenceUpdated(), location=location),
     )
-    references = LocationReferences(commons.directories.repos, checkouts, batches)
+    references = LocationReferences(host.directories.repos, checkouts, batches)
     skill_sources = State(lambda: SkillSources([CUSTOMIZE]), batches)
     references.declared.transform(lambda draft: settings().declare_references(draft), scope, phase=Phase.CONFIG)
     skill_sources.transform(lambda draft: settings().add_skill_sources(draft), scope, phase=Phase.CONFIG)
@@ -137,19 +138,17 @@ def open_location_context(
     registry.register("core/builtins", lambda: settings().builtins, scope)
     registry.register("core/instructions", lambda: ambient, scope)
     registry.register(configured.CONTRIBUTION, lambda: settings().instructions.context(), scope)
-    registry.register(
-        remote.CONTRIBUTION, lambda: commons.remote_instructions.context(settings().instructions.urls()), scope
-    )
+    registry.register(remote.CONTRIBUTION, lambda: shared.remote.context(settings().instructions.urls()), scope)
     nested = NestedInstructions(
-        commons.database, location, files, commons.clock, lambda: settings().instructions.find()
+        process.database, location, files, sessions.clock, lambda: settings().instructions.find()
     )
     return LocationContext(
         location,
         registry,
-        commons.application_context,
+        shared.application,
         skill_sources,
-        Skills(lambda: skill_sources.value.list(), commons.skill_downloads),
+        Skills(lambda: skill_sources.value.list(), shared.skills),
         references,
         nested,
-        commons.log,
+        sessions.log,
     )

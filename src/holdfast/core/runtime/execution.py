@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from holdfast.core.runner.runner import Runner
     from holdfast.core.session.ownership import Lease, Ownership
     from holdfast.core.session.store import SessionStore
+    from holdfast.core.session.wakeups import Wakeups
     from holdfast.schema.location import Location
 
 WAKES = 1_000
@@ -53,6 +54,7 @@ class Execution:
         locations: ServiceMap[LocationServices],
         ownership: Ownership,
         clock: Clock,
+        wakeups: Wakeups,
     ) -> None:
         self._clock = clock
         self._log = events
@@ -66,12 +68,21 @@ class Execution:
         self.closed = False
         """Whether everything was told to stop; nothing starts any more."""
         self._coordinator: RunCoordinator[str] = RunCoordinator(self._drain)
+        self._waking: set[asyncio.Task[list[str]]] = set()
         ownership.serve(self._obey)
+        wakeups.serve(self)
 
     def wake(self, session_id: str) -> None:
         """There may be something to do. Returns at once and cannot fail."""
         self._woken.add(session_id)
         self._coordinator.wake(session_id)
+
+    def wake_location(self, location: Location) -> None:
+        """Wake the Sessions of a Location whose input could not start, in the background."""
+        if not self.closed:
+            task = asyncio.get_running_loop().create_task(self.recover_wakes(location), name="holdfast-wake")
+            self._waking.add(task)
+            task.add_done_callback(self._waking.discard)
 
     async def run(self, session_id: str) -> None:
         """Continue from history even with nothing pending, or join what runs; shares its outcome."""
@@ -175,6 +186,10 @@ class Execution:
 
     async def close(self) -> None:
         self.closed = True
+        for task in (waking := tuple(self._waking)):
+            task.cancel()
+        if waking:
+            await asyncio.wait(waking)
         await self._coordinator.close()
         for session_id in list(self._compactions):
             self._give_up_compactions(session_id)
@@ -203,7 +218,8 @@ class Execution:
             location = (await self._store.get(session_id)).location
             self._announce(session_id, location, Busy())
             while not await self._attempt(session_id, location, force, interrupt):
-                pass  # another process was a moment faster; see what is left to do
+                if not await self._wanted(session_id, force):
+                    break  # another process was a moment faster, and did everything
             await self._note_unstarted(session_id, pending)
         except Interrupted:
             await self._note_unstarted(session_id, pending)
@@ -249,8 +265,6 @@ class Execution:
             return await self._wanted(session_id, force)
 
         interrupt.check()
-        if not await wanted():
-            return True
         lease = await self._ownership.acquire(session_id, interrupt, wanted)
         if lease is None:
             interrupt.check()
@@ -260,11 +274,9 @@ class Execution:
                 await self._ownership.take(lease)  # opening it may last, and others are to see who does
             async with self._locations.use(location) as services:
                 compacted = await self._compact_first(session_id, services.runner, lease, interrupt)
-                # Compacting by hand takes no turn, unless someone also woke the Session.
-                woken = session_id in self._woken or not compacted
+                woken = session_id in self._woken
                 self._woken.discard(session_id)
-                waits = await self._store.waiting(session_id) or await self._answered(session_id)
-                if force or (woken and waits):
+                if force or woken or not compacted:  # compacting by hand takes no turn
                     await services.runner.drain(session_id, lease, interrupt, forced=force)
             return True
         except Refused as refused:

@@ -17,12 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from holdfast.core.database.database import Database
-    from holdfast.core.event.log import EventLog
+    from holdfast.core.runner.services import SessionServices
     from holdfast.core.runner.settings import RecoveryPolicy
     from holdfast.core.runtime.execution import Execution
     from holdfast.core.session.activity import Activity
-    from holdfast.core.session.ownership import Ownership
-    from holdfast.core.session.store import SessionStore
     from holdfast.schema.insight import InterruptedActivity
     from holdfast.schema.location import Location
 
@@ -34,18 +32,16 @@ class Recovery:
 
     def __init__(
         self,
-        log: EventLog,
+        services: SessionServices,
         database: Database,
-        store: SessionStore,
         execution: Execution,
-        ownership: Ownership,
         policy: Callable[[Location], Awaitable[RecoveryPolicy]],
     ) -> None:
-        self._log = log
+        self._log = services.log
         self._database = database
-        self._store = store
+        self._store = services.store
         self._execution = execution
-        self._ownership = ownership
+        self._ownership = services.ownership
         self._policy = policy
         self._continuing: set[asyncio.Task[None]] = set()
 
@@ -68,6 +64,8 @@ class Recovery:
         such first, so nothing is sent twice without anyone knowing."""
         await self._store.get(session_id)
         if decision == "continue":
+            forget = Statement("attempt.forget", {"session_id": session_id})
+            await self._database.submit(Unit(session_id, local=(forget,)))
             self._continue(session_id)
         else:
             await self._execution.abandon(session_id)
@@ -97,8 +95,6 @@ class Recovery:
                 self._execution.wake(session_id)
             return
         if goes_on_by_itself(activity):
-            count = Statement("attempt.count", {"session_id": session_id})
-            await self._database.submit(Unit(session_id, local=(count,)))
             self._continue(session_id)
             return
         self._show(status, session.location)

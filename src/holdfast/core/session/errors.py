@@ -19,6 +19,7 @@ SessionError
 ├── RepeatedCalls           the model made the same call again and again
 ├── TurnLimitReached        the safety cap on turns without a person
 ├── NothingToCompact        there is no older history to summarise
+├── UnfinishedWork          something has to be finished or given up first
 ├── CompactionFailed        the summary could not be made
 ├── CompactionInUse         a checkpoint that something already followed
 ├── DestinationMismatch     a move into another project
@@ -28,7 +29,12 @@ SessionError
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from holdfast.core.errors import SessionError as SessionError
+
+if TYPE_CHECKING:
+    from holdfast.schema.insight import InterruptedActivity
 
 
 class SessionNotFound(SessionError):
@@ -210,6 +216,17 @@ class TurnLimitReached(SessionError):
         super().__init__(f"Stopped after {limit} turns without new input, as configured; there was more to do")
         self.session_id = session_id
         self.limit = limit
+
+
+class UnfinishedWork(SessionError):
+    """Work of an earlier process is unfinished, and what was asked for would end it unnoticed."""
+
+    tag = "Session.UnfinishedWorkError"
+
+    def __init__(self, session_id: str, left: InterruptedActivity) -> None:
+        super().__init__(f"Session {session_id} has unfinished work: {left.what}; {left.next}")
+        self.session_id = session_id
+        self.left = left
 
 
 class NothingToCompact(SessionError):
