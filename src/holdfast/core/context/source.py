@@ -42,10 +42,10 @@ ABSENT: Final = Absent.ABSENT
 class Codec(Protocol[T]):
     """How a value is stored. Make one per type and keep it: decoded values are cached per codec."""
 
-    def encode(self, value: T) -> bytes:
+    def encode(self, value: T, /) -> bytes:
         """Return plain JSON."""
 
-    def decode(self, data: bytes | msgspec.Raw) -> T:
+    def decode(self, data: bytes | msgspec.Raw, /) -> T:
         """Raise msgspec.DecodeError or ValueError for JSON that is not a value of this codec."""
 
 
