@@ -1,8 +1,8 @@
-"""Checks which network addresses a request chosen by a model may reach.
+"""Which network addresses a request chosen by a model may reach.
 
 Invariants
-- A host is resolved once; connections go to the checked addresses only.
-- If one address of a host is not public, the host is refused: any of them could be used for the connection."""
+- A host is looked up once, and only the addresses that were checked are connected to.
+- A host with one address that is not public is refused, because any of its addresses may be used."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Resolve = Callable[[str, int], Awaitable[Collection[Address]]]
 GLOBAL_UNICAST = IPv6Network("2000::/3")
 NAT64 = IPv6Network("64:ff9b::/96")
 IPV4_COMPATIBLE = IPv6Network("::/96")
-# IETF protocol assignments, which some Python versions treat as public, and the metadata service of one cloud, which
-# has a public address. Both can return credentials.
+# Protocol assignments, which not every Python version counts as private, and the metadata service of a cloud at a
+# public address. Both can return credentials.
 NOT_PUBLIC = (IPv4Network("192.0.0.0/24"), IPv4Network("168.63.129.16/32"))
 
 
@@ -33,7 +33,7 @@ async def system_resolve(host: str, port: int) -> list[Address]:
 
 
 class AddressPolicy:
-    """Allows public addresses only, and never a port on which this process listens."""
+    """Permits public addresses only, and no port on which this process listens."""
 
     def __init__(
         self, *, resolve: Resolve = system_resolve, own_ports: Callable[[], Collection[int]] = frozenset
@@ -42,7 +42,7 @@ class AddressPolicy:
         self._own_ports = own_ports
 
     async def vet(self, host: str, port: int, *, exempt: bool) -> tuple[Address, ...]:
-        """The addresses to connect to. `exempt`: a rule of the user names this host, so any address is allowed."""
+        """The addresses to connect to. `exempt`: a rule of the user names this host, so every address is permitted."""
         literal = parse_address(host)
         found = (literal,) if literal is not None else tuple(await self._resolve(host, port))
         if not found:
@@ -56,7 +56,7 @@ class AddressPolicy:
 
 
 def parse_address(host: str) -> Address | None:
-    """Parse a host that is an address in any notation that resolvers accept (`0x7f.1`, `2130706433`)."""
+    """The address that a host is, in any spelling that a resolver accepts (`0x7f.1`, `2130706433`)."""
     try:
         return ip_address(host)
     except ValueError:
@@ -71,16 +71,16 @@ def parse_address(host: str) -> Address | None:
 
 
 def is_public(address: Address) -> bool:
-    """Whether the address, or the IPv4 address embedded in it, is on the public internet."""
+    """Whether an address is on the public internet. An IPv4 address inside an IPv6 address decides."""
     if isinstance(address, IPv6Address):
-        inner = _embedded_ipv4(address)
+        inner = _carried(address)
         if inner is not None:
             return is_public(inner)
         return address in GLOBAL_UNICAST and address.is_global
     return address.is_global and not address.is_multicast and not any(address in network for network in NOT_PUBLIC)
 
 
-def _embedded_ipv4(address: IPv6Address) -> IPv4Address | None:
+def _carried(address: IPv6Address) -> IPv4Address | None:
     if address in NAT64 or address in IPV4_COMPATIBLE:
         return IPv4Address(int(address) & 0xFFFF_FFFF)
     return address.ipv4_mapped or address.sixtofour
