@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import resource
 import sys
 
 MEMORY_BYTES = 2 * 1024**3
 
 
 def work(form: str, cpu_seconds: int) -> None:
-    import resource
-
     resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds + 1))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     page = sys.stdin.buffer.read().decode("utf-8")

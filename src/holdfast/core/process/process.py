@@ -21,7 +21,7 @@ from itertools import count
 from typing import IO, TYPE_CHECKING, Any, Literal
 
 from holdfast.core.process.exit import ExitWatch
-from holdfast.core.process.sandbox.confinement import Launch
+from holdfast.core.process.sandbox.confinement import Launch, SandboxUnavailable
 from holdfast.core.process.tree import ProcessTree
 from holdfast.core.process.watchdog import MARKER, Watchdog
 from holdfast.core.run_to_completion import run_to_completion, until_done
@@ -174,7 +174,6 @@ class Processes:
             yield Launch(tuple(command), environment)
             return
         from holdfast.core.process.sandbox.backend import launched
-        from holdfast.core.process.sandbox.confinement import SandboxUnavailable
 
         with ExitStack() as stack:
             try:

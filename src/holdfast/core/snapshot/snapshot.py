@@ -23,6 +23,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from holdfast.core.diagnostic import Diagnostic
 from holdfast.core.process.git import Git, GitFailed, literal_pathspecs, split_nul
 from holdfast.core.process.git_directory import create_git_directory
 from holdfast.core.snapshot.errors import Operation, SnapshotError
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from holdfast.core.diagnostic import Diagnostic
     from holdfast.core.project.project import Project
 
 PATCH_LIMIT = 256 * 1024
@@ -106,8 +106,6 @@ class Snapshots:
 
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """Why this project has no snapshots, as found by this process or an earlier one."""
-        from holdfast.core.diagnostic import Diagnostic
-
         try:
             return (Diagnostic(str(self._worktree), self._problem_file.read_text(encoding="utf-8")),)
         except OSError:

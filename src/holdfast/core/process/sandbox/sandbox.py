@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.core.process.sandbox.confinement import Confinement, SandboxSettings, SandboxUnavailable
+from holdfast.core.process.sandbox.places import CONFIGURATION, EXECUTED_AT_LOGIN, existing, git_paths, secrets
 from holdfast.core.run_to_completion import run_to_completion
 from holdfast.schema.frozen import Frozen
 
@@ -177,8 +178,6 @@ def confinement(
     mode: Mode, network: Network, paths: SandboxPaths, settings: SandboxSettings, temporary: Path
 ) -> Confinement:
     """Build a confinement from the files of this machine; blocks. Raises SandboxUnavailable."""
-    from holdfast.core.process.sandbox.places import CONFIGURATION, EXECUTED_AT_LOGIN, existing, git_paths, secrets
-
     hidden = (*secrets(paths.home), *existing(paths.hidden))
     readable = existing(paths.readable)
     if mode == "read-only":

@@ -252,12 +252,10 @@ def _is_binary_file(head: bytes, request: _ReadRequest) -> bool:
 
 
 def _binary(file: BinaryIO, head: bytes, request: _ReadRequest) -> ReadOutput:
-    import mimetypes
-
     data = head + file.read(WHOLE_BYTES + 1 - len(head)) if len(head) <= WHOLE_BYTES else head
     if request.settings.binary_files == "refuse" or len(data) > WHOLE_BYTES:
         raise binary(request.target.resource)
-    mime = mimetypes.guess_type(request.target.path.name)[0] or "application/octet-stream"
+    mime = _mime(request, "application/octet-stream")
     content = base64.b64encode(data).decode()
     result = {**_file(request), "content": content, "encoding": "base64", "mime": mime}
     return ReadOutput(result=result, text=f"{request.given.path} is a binary file: {mime}, {len(data)} bytes")
@@ -319,7 +317,7 @@ def _file(request: _ReadRequest) -> dict[str, Any]:
     return {"uri": request.target.path.as_uri(), "name": request.target.path.name}
 
 
-def _mime(request: _ReadRequest) -> str:
+def _mime(request: _ReadRequest, default: str = "text/plain") -> str:
     import mimetypes
 
-    return mimetypes.guess_type(request.target.path.name)[0] or "text/plain"
+    return mimetypes.guess_type(request.target.path.name)[0] or default
