@@ -8,11 +8,13 @@ import stat
 import struct
 from pathlib import Path
 
+from holdfast.schema.exceptions import HoldfastError
+
 PROBE_SECONDS = 2.0
 OWNER_ONLY = 0o077
 
 
-class UntrustedSocket(Exception):
+class UntrustedSocket(HoldfastError):
     """The path leads to no socket that a process of this user listens on."""
 
     def __init__(self, path: str, reason: str) -> None:

@@ -20,6 +20,7 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from holdfast.llm.event import Usage
+from holdfast.schema.exceptions import HoldfastError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -58,7 +59,7 @@ class Diagnostics(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel
     rate_limit: dict[str, dict[str, str]] | None = None
 
 
-class LLMError(Exception):
+class LLMError(HoldfastError):
     def __init__(
         self,
         reason: Reason,

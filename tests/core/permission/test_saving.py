@@ -9,7 +9,7 @@ from tests.core.event.samples import SES, Story, raw
 from tests.core.permission.desk import REPLIED, Desk, rule, soon, want
 
 from holdfast.core.clock import Ids
-from holdfast.core.permission.errors import Blocked, InvalidSave
+from holdfast.core.permission.errors import DeniedByRule, InvalidSave
 from holdfast.schema.session_event import AgentSwitched
 
 pytestmark = pytest.mark.anyio
@@ -59,7 +59,7 @@ async def test_what_was_saved_is_allowed_from_then_on(desk: Desk) -> None:
     await soon(desk.permissions.assert_allowed(want("bash", "git status -s")))
     assert (await desk.permissions.ask(want("bash", "git push"))).effect == "ask"
     desk.rules["build"] = [rule("deny", "bash")]
-    with pytest.raises(Blocked):
+    with pytest.raises(DeniedByRule):
         await desk.permissions.assert_allowed(want("bash", "git status -s"))
     desk.rules["build"] = []
     (approval,) = await desk.permissions.saved()
@@ -114,7 +114,7 @@ async def test_a_command_is_approved_as_a_whole(desk: Desk) -> None:
     assert part_request in await desk.permissions.list()
     assert not part.done()
     desk.rules["build"] = [rule("deny", "bash", "rm *")]
-    with pytest.raises(Blocked):
+    with pytest.raises(DeniedByRule):
         await desk.permissions.assert_allowed(want("bash", *resources, save=(whole, "cd *")))
 
 

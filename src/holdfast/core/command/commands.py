@@ -13,6 +13,7 @@ from holdfast.core.command.template import Template
 from holdfast.core.config.reload import refuse_errors
 from holdfast.core.state import Phase, State
 from holdfast.core.tool.tool import ToolFailure
+from holdfast.schema.exceptions import HoldfastError
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from holdfast.core.state import Batches
 
 
-class CommandNotFound(Exception):
+class CommandNotFound(HoldfastError):
     """No such command; nothing was admitted."""
 
     def __init__(self, name: str) -> None:

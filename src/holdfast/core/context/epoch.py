@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Literal, assert_never
 
 import msgspec
 
-from holdfast.core.context.errors import ContextContention, ContextSnapshotDecodeError, InitializationBlocked
+from holdfast.core.context.errors import (
+    ContextContention,
+    ContextSnapshotDecodeError,
+    EpochChanged,
+    InitializationBlocked,
+)
 from holdfast.core.context.snapshot import Snapshot
 from holdfast.core.context.source import UNAVAILABLE
 from holdfast.core.context.system_context import (
@@ -25,7 +30,6 @@ from holdfast.core.context.system_context import (
     reconcile,
     replace,
 )
-from holdfast.core.database.errors import Refused
 from holdfast.core.database.unit import Statement
 from holdfast.schema.codec import decoder, encode_text
 from holdfast.schema.frozen import Frozen
@@ -42,8 +46,6 @@ if TYPE_CHECKING:
     from holdfast.core.database.unit import Row, Value
     from holdfast.core.event.publisher import Publisher
     from holdfast.schema.location import Location
-
-STALE = "context epoch changed"
 
 
 class Seen(Record):
@@ -84,13 +86,11 @@ class Epochs:
         observation = await observe(context, self._metrics)
         generation = self._first(observation)
         params = {"session_id": session_id, **self._rows(generation, observation)}
-        begin = Statement("context.begin", params, changes=1, refusal=STALE)
+        begin = Statement("context.begin", params, changes=1, error=EpochChanged)
         try:
             await lease.publish(location=location, local=(begin,))
-        except Refused as refused:
+        except EpochChanged:
             # Someone began it meanwhile: that baseline is what the model will see.
-            if refused.reason != STALE:
-                raise
             self._metrics.record("context.contention", 1)
         else:
             self._metrics.began(session_id, "initialized", generation.baseline)
@@ -107,9 +107,7 @@ class Epochs:
         params = {"session_id": session_id, "revision": revision, "baseline_seq": baseline_seq}
         try:
             await self._replace(params, generation, observation, lease, location)
-        except Refused as refused:
-            if refused.reason != STALE:
-                raise
+        except EpochChanged as refused:
             self._metrics.record("context.contention", 1)
             raise ContextContention(session_id) from refused
         self._metrics.began(session_id, "recovered", generation.baseline)
@@ -124,9 +122,7 @@ class Epochs:
         for _ in range(2):
             try:
                 return await self._admit(epoch, observation, lease, location, compaction_seq)
-            except Refused as refused:
-                if refused.reason != STALE:
-                    raise
+            except EpochChanged:
                 self._metrics.record("context.contention", 1)
             current = await self.load(epoch.session_id)
             if current is None:  # moved or reverted: the next drain begins anew
@@ -182,7 +178,7 @@ class Epochs:
         row = {**_made_from(epoch), "snapshot": update.snapshot.encode(), "observed": encode_text(observed)}
         keys: dict[str, Value] = {"session_id": epoch.session_id, "keys": encode_text(update.keys)}
         local = (
-            Statement("context.advance", row, changes=1, refusal=STALE),
+            Statement("context.advance", row, changes=1, error=EpochChanged),
             Statement("context.change", keys),
         )
         await lease.publish(event, location=location, local=local)
@@ -195,7 +191,9 @@ class Epochs:
         if observed == epoch.observed:
             return epoch
         row = {**_made_from(epoch), "observed": encode_text(observed)}
-        await lease.publish(location=location, local=(Statement("context.observe", row, changes=1, refusal=STALE),))
+        await lease.publish(
+            location=location, local=(Statement("context.observe", row, changes=1, error=EpochChanged),)
+        )
         return epoch.replace(observed=observed, revision=epoch.revision + 1)
 
     async def _replace(
@@ -207,7 +205,9 @@ class Epochs:
         location: Location,
     ) -> None:
         row = {**made_from, **self._rows(generation, observation)}
-        await lease.publish(location=location, local=(Statement("context.replace", row, changes=1, refusal=STALE),))
+        await lease.publish(
+            location=location, local=(Statement("context.replace", row, changes=1, error=EpochChanged),)
+        )
 
     # -- details -----------------------------------------------------------------------------------------------
 

@@ -14,12 +14,13 @@ Invariants
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import apsw
 
-from holdfast.core.database.errors import Fenced, InvalidDurableEvent, Refused
+from holdfast.core.database.errors import Fenced, InvalidDurableEvent, Moved, Refused
 from holdfast.core.database.unit import Committed, NewEvent, Replay, Statement, Unit
+from holdfast.schema.exceptions import HoldfastError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,7 +96,7 @@ class Executor:
         first = self._advance(unit)
         try:
             self._append(unit, first)
-        except (Refused, apsw.ConstraintError) as error:
+        except (HoldfastError, apsw.ConstraintError) as error:
             self._reject_reused(unit, first, error)
             raise
         return Committed(first, first + len(unit.events) - 1)
@@ -166,7 +167,7 @@ class Executor:
                     self._execute(statement, last)
         latest, _ = self._head(unit.aggregate_id)
         if latest != last:
-            raise Refused("moved", f"{unit.aggregate_id} grew while it was being rebuilt")
+            raise Moved(unit.aggregate_id)
         return Committed(0, last)
 
     def _after_io_error(self, unit: Unit, error: Exception, *, alone: bool) -> Outcome:
@@ -208,9 +209,16 @@ class Executor:
         # Read to the end: a statement left in the middle would keep this connection's snapshot, and the next write
         # would find that another process has moved on.
         if statement.found is not None and bool(cursor.fetchall()) != statement.found:
-            raise Refused(statement.refusal, f"{statement.name}: {'nothing' if statement.found else 'something'} found")
+            _refuse(statement, "nothing found" if statement.found else "something found")
         if statement.changes is not None and (changed := self.connection.changes()) != statement.changes:
-            raise Refused(statement.refusal, f"{statement.name}: changed {changed} rows, not {statement.changes}")
+            _refuse(statement, f"changed {changed} rows, not {statement.changes}")
+
+
+def _refuse(statement: Statement, found: str) -> NoReturn:
+    refused = Refused(f"{statement.name}: {found}")
+    if statement.error is None:
+        raise refused
+    raise statement.error() from refused
 
 
 def _invalid(event: NewEvent, message: str) -> InvalidDurableEvent:

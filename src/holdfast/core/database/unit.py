@@ -1,7 +1,7 @@
 """A commit unit: events of one aggregate with their projections and local writes, as data.
 
-Every statement is named, so that each back end brings its own SQL; a unit holds no callable and may run twice.
-While it runs, `:seq` is bound to the sequence of the event that a statement belongs to."""
+Every statement is named, so that each back end brings its own SQL. A unit may run twice, and on another thread. While
+it runs, `:seq` is bound to the sequence of the event that a statement belongs to."""
 
 from __future__ import annotations
 
@@ -10,20 +10,24 @@ from typing import TYPE_CHECKING, NamedTuple
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+
+    from holdfast.schema.exceptions import HoldfastError
 
 Value = str | int | float | bytes | None
 Row = tuple[Value, ...]
 
 
 class Statement(Frozen):
-    """A write must change `changes` rows, a check must find something or nothing; else the unit is refused."""
+    """A write that must change `changes` rows, or a check that must find something or nothing. Otherwise nothing of the
+    unit is written, and its caller gets `error()`, or a Refused without it."""
 
     name: str
     params: Mapping[str, Value]
     changes: int | None = None
     found: bool | None = None
-    refusal: str = "expectation"
+    error: Callable[[], HoldfastError] | None = None
+    """Makes a new exception each time, so that no two callers share a traceback."""
     operational: bool = False
     """Touches state that is no projection; a rebuild leaves it alone."""
 

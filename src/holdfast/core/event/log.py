@@ -18,7 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.core.database.database import PROJECTIONS, Database
-from holdfast.core.database.errors import Refused
+from holdfast.core.database.errors import Moved
 from holdfast.core.database.unit import Committed, Fence, NewEvent, Replay, Row, Statement, Unit
 from holdfast.core.event.block import block_of_delta, block_of_end
 from holdfast.core.event.bus import Announcement, Bus
@@ -299,9 +299,7 @@ class EventLog:
             events = [event async for event in self._stored(aggregate_id)]
             try:
                 await self._database.submit(self._rebuild_unit(aggregate_id, events))
-            except Refused as refused:
-                if refused.reason != "moved":
-                    raise
+            except Moved:
                 continue
             return len(events)
 

@@ -47,11 +47,12 @@ from holdfast.core.runner.learned import LearnedLimits
 from holdfast.core.runner.runner import Runner
 from holdfast.core.runner.surroundings import Surroundings
 from holdfast.core.scope import Scope
-from holdfast.core.session.errors import AgentUnavailable, SessionError
+from holdfast.core.session.errors import AgentUnavailable
 from holdfast.core.snapshot.snapshot import Snapshots
 from holdfast.core.state import Batches, Phase
 from holdfast.core.tool.authorization import Authorization
 from holdfast.core.tool.registry import ToolRegistry
+from holdfast.schema.exceptions import ApiError
 from holdfast.schema.live_event import PluginAdded
 
 if TYPE_CHECKING:
@@ -290,5 +291,5 @@ def _model_for(work: str, session: Session, agents: Agents, catalog: Catalog) ->
         return None
     try:
         return catalog.resolve(session.id, agent.model, agent)
-    except SessionError:
+    except ApiError:
         return None

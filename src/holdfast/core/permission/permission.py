@@ -20,9 +20,9 @@ from holdfast.core.permission.approval_key import NOBODY, approval_key
 from holdfast.core.permission.errors import (
     NOBODY_TO_ASK,
     TOO_MANY_WAIT,
-    Blocked,
-    Corrected,
-    Declined,
+    DeniedByPerson,
+    DeniedByRule,
+    DeniedWithFeedback,
     InvalidSave,
     PermissionNotFound,
 )
@@ -108,7 +108,8 @@ class Permissions:
         self._met: set[str] = set()
 
     async def assert_allowed(self, wish: Wish) -> None:
-        """Return if it may be done, however long a person takes to say so. Raises Blocked, Corrected or Declined."""
+        """Return when the call is allowed, however long a person takes to decide. Raises DeniedByRule,
+        DeniedWithFeedback or DeniedByPerson."""
         effect = await self._judge(wish)
         if effect == "deny":
             raise await self._blocked(wish)
@@ -224,11 +225,11 @@ class Permissions:
     def _authority(self, agent: str) -> Authority:
         return self._authority_of(agent) or policy.DENY_EVERYTHING
 
-    async def _blocked(self, wish: Wish, *, reason: str | None = None) -> Blocked:
+    async def _blocked(self, wish: Wish, *, reason: str | None = None) -> DeniedByRule:
         rules, fences = (found := self._authority(wish.agent)).rules, found.fences
         denied = [name for name in wish.resources if policy.evaluate(rules, wish.action, name, fences) == "deny"]
         applicable = policy.applicable(rules, await self.saved(), wish.action, fences)
-        return Blocked(wish.action, denied or wish.resources, applicable, reason=reason)
+        return DeniedByRule(wish.action, denied or wish.resources, applicable, reason=reason)
 
     # -- asking and answering ------------------------------------------------------------------------------------
 
@@ -243,9 +244,9 @@ class Permissions:
         except TooManyRequests as error:
             raise await self._blocked(wish, reason=TOO_MANY_WAIT) from error
         except Unreachable as error:
-            raise Declined(request.id) from error
+            raise DeniedByPerson(request.id) from error
         if answer.reply == "reject":
-            raise Corrected(answer.message) if answer.message else Declined(request.id)
+            raise DeniedWithFeedback(answer.message) if answer.message else DeniedByPerson(request.id)
         authority = self._authority(wish.agent)
         if policy.configured(authority.rules, wish.action, wish.resources, authority.fences) == "deny":
             raise await self._blocked(wish)

@@ -15,12 +15,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from holdfast.core.database.errors import Refused, StorageError
+from holdfast.core.database.errors import StorageError
 from holdfast.core.database.unit import Statement
-from holdfast.core.session.private_projector import ALREADY_ANSWERED, ALREADY_TAKEN
+from holdfast.core.session.errors import AlreadyAnswered, AlreadyTaken
 from holdfast.schema.codec import decoder
+from holdfast.schema.exceptions import Conflict, HoldfastError
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.permission import PermissionRequest
 from holdfast.schema.question import QuestionRequest
@@ -40,29 +42,25 @@ if TYPE_CHECKING:
 MOST_PENDING = 100
 """Per Session and kind."""
 
-_DUPLICATE = "duplicate request"
-_TOO_MANY = "too many requests"
-_ELSEWHERE = "session elsewhere"
-
 R = TypeVar("R", PermissionRequest, QuestionRequest)
 A = TypeVar("A", bound="Record")
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
-class TooManyRequests(Exception):
+class TooManyRequests(HoldfastError):
     """As many requests of this Session wait as may."""
 
 
-class Unreachable(Exception):
+class Unreachable(HoldfastError):
     """Nobody here could answer: the Session has left this Location, or the Location's services were closed."""
 
 
-class DuplicateRequest(ValueError):
+class DuplicateRequest(Conflict):
     """A request has that id already."""
 
     def __init__(self, request_id: str) -> None:
-        super().__init__(f"a request {request_id} exists already")
+        super().__init__(f"a request {request_id} exists already", resource=request_id)
         self.request_id = request_id
 
 
@@ -196,11 +194,9 @@ class Requests(Generic[R, A]):
                 continue
             try:
                 await lease.publish(self._kind.cut(request, self._clock.now()), location=self._location)
-            except Refused as refused:
-                if refused.reason != ALREADY_ANSWERED:
-                    raise
-            else:
-                await self._announce_stored_answer(request)
+            except AlreadyAnswered:
+                continue
+            await self._announce_stored_answer(request)
 
     async def detached(self, work: Coroutine[Any, Any, T]) -> T:
         """Finish this even if the caller does not wait for it."""
@@ -272,9 +268,7 @@ class Requests(Generic[R, A]):
         taken = RequestTaken(timestamp=self._clock.now(), session_id=request.session_id, request_id=request.id)
         try:
             await self._log.publish(taken, location=self._location)
-        except Refused as refused:
-            if refused.reason != ALREADY_TAKEN:
-                raise
+        except AlreadyTaken as refused:
             raise Unreachable(request.session_id) from refused
 
     async def _settle(self, request: R, asked: Record, answered: Record, answer: A) -> None:
@@ -285,21 +279,15 @@ class Requests(Generic[R, A]):
     async def _record(self, request: R, *events: Record) -> None:
         of_session: dict[str, Value] = {"session_id": request.session_id}
         full: dict[str, Value] = {**of_session, "kind": self._kind.name, "most": MOST_PENDING}
+        here = {**of_session, **self._place}
+        elsewhere = partial(Unreachable, request.session_id)
+        too_many = partial(TooManyRequests, request.session_id)
         before = (
-            Statement("request.get", {"id": request.id}, found=False, refusal=_DUPLICATE),
-            Statement("request.session_at_location", of_session | self._place, found=True, refusal=_ELSEWHERE),
-            Statement("request.surplus", full, found=False, refusal=_TOO_MANY),
+            Statement("request.get", {"id": request.id}, found=False, error=partial(DuplicateRequest, request.id)),
+            Statement("request.session_at_location", here, found=True, error=elsewhere),
+            Statement("request.surplus", full, found=False, error=too_many),
         )
-        try:
-            await self._log.publish(*events, location=self._location, before=before)
-        except Refused as refused:
-            if refused.reason == _DUPLICATE:
-                raise DuplicateRequest(request.id) from refused
-            if refused.reason == _ELSEWHERE:
-                raise Unreachable(request.session_id) from refused
-            if refused.reason == _TOO_MANY:
-                raise TooManyRequests(request.session_id) from refused
-            raise
+        await self._log.publish(*events, location=self._location, before=before)
 
     async def _watch(self, request: R) -> A:
         """The signal is registered before the first look: an answer is seen by a look or by the flag."""
@@ -331,9 +319,7 @@ class Requests(Generic[R, A]):
     ) -> bool:
         try:
             await self._log.publish(answered, location=self._location, before=before, local=local)
-        except Refused as refused:
-            if refused.reason != ALREADY_ANSWERED:
-                raise
+        except AlreadyAnswered:
             return False
         return True
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.database.errors import StorageError
 from holdfast.core.database.unit import Fence, Statement, Unit
+from holdfast.core.session.errors import LeaseLost
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 BEAT_SECONDS = 2.0
 EXPIRY_SECONDS = 30.0
 LOOK_SECONDS = 0.05
-LOST = "lease taken by another owner"
 
 log = logging.getLogger(__name__)
 
@@ -223,7 +223,7 @@ class Ownership:
         fence = Fence(session_id, self.id, max(seen, 0) + 1)
         take = (
             Statement("owner.beat", {"id": self.id, "pid": os.getpid(), "beat": self._clock.now()}),
-            Statement("lease.take", {**fence._asdict(), "seen_token": seen}, changes=1, refusal=LOST),
+            Statement("lease.take", {**fence._asdict(), "seen_token": seen}, changes=1, error=LeaseLost),
             *(Statement("control.forget", {"id": dead.owner_id}) for dead in ([dead] if dead else [])),
         )
         lease = self._held[session_id] = Lease(self._log, fence, take)

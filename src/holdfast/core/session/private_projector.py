@@ -3,9 +3,11 @@ discovered instructions, and what it asks of a person. Private events; the publi
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.database.unit import Statement, Value
+from holdfast.core.session.errors import AlreadyAnswered, AlreadyTaken, InputNotPending, UnknownBoundary
 from holdfast.schema import session_event as ev
 from holdfast.schema.codec import encode_text
 
@@ -15,17 +17,13 @@ if TYPE_CHECKING:
     from holdfast.core.event.projection import Projected, Projector
     from holdfast.schema.record import Record
 
-NOT_PENDING = "not pending"
-UNKNOWN_BOUNDARY = "unknown boundary"
-ALREADY_ANSWERED = "already answered"
-ALREADY_TAKEN = "already taken"
-
 
 def input_withdrawn(event: Projected) -> tuple[Statement, ...]:
     data: ev.InputWithdrawn = event.data
     row = {"session_id": data.session_id, "id": data.message_id}
+    promoted = partial(InputNotPending, data.session_id, data.message_id)
     return (
-        Statement("inbox.withdraw", row, changes=1, refusal=NOT_PENDING),
+        Statement("inbox.withdraw", row, changes=1, error=promoted),
         Statement("inbox.woken", {"id": data.message_id}, operational=True),
     )
 
@@ -81,7 +79,7 @@ def compaction_undone(event: Projected) -> tuple[Statement, ...]:
     data: ev.CompactionUndone = event.data
     row = {"session_id": data.session_id, "message_id": data.message_id}
     return (
-        Statement("message.undo_compaction", row, changes=1, refusal=UNKNOWN_BOUNDARY),
+        Statement("message.undo_compaction", row, changes=1, error=UnknownBoundary),
         Statement("session.clear_epoch", {"id": data.session_id}, operational=True),
     )
 
@@ -115,7 +113,7 @@ def permission_replied(event: Projected) -> tuple[Statement, ...]:
 
 def request_taken(event: Projected) -> tuple[Statement, ...]:
     row = {"session_id": event.data.session_id, "id": event.data.request_id}
-    return (Statement("request.take", row, changes=1, refusal=ALREADY_TAKEN),)
+    return (Statement("request.take", row, changes=1, error=AlreadyTaken),)
 
 
 def question_asked(event: Projected) -> tuple[Statement, ...]:
@@ -182,4 +180,4 @@ def _answered(
     data: ev.PermissionReplied | ev.QuestionReplied | ev.QuestionRejected, reply: Mapping[str, Any]
 ) -> Statement:
     row = {"session_id": data.session_id, "id": data.request_id, "reply": encode_text(reply)}
-    return Statement("request.reply", row, changes=1, refusal=ALREADY_ANSWERED)
+    return Statement("request.reply", row, changes=1, error=AlreadyAnswered)

@@ -4,15 +4,16 @@ Rows are added, or one small row is patched; the cost of an event does not depen
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
 from holdfast.core.database.database import PROJECTIONS
 from holdfast.core.database.unit import Statement, Value
+from holdfast.core.session.errors import LifecycleConflict, MessageIdInUse, SessionIdInUse, UnknownBoundary
 from holdfast.core.session.private_projector import (
     PRIVATE_PROJECTORS,
-    UNKNOWN_BOUNDARY,
     begin_activity,
     end_activity,
     end_turn,
@@ -27,15 +28,11 @@ if TYPE_CHECKING:
     from holdfast.core.event.projection import Projected, Projector, Projectors
     from holdfast.schema.record import Record
 
-ALREADY_PROJECTED = "already projected"
-LIFECYCLE_CONFLICT = "lifecycle conflict"
-MESSAGE_EXISTS = "message exists"
-
 
 def session_created(event: Projected) -> tuple[Statement, ...]:
     info = event.data.info
     return (
-        Statement("session.exists", {"id": info.id}, found=False, refusal=ALREADY_PROJECTED),
+        Statement("session.exists", {"id": info.id}, found=False, error=SessionIdInUse),
         Statement("session.insert", _session_row(info)),
     )
 
@@ -93,8 +90,8 @@ def moved(event: Projected) -> tuple[Statement, ...]:
 def prompt_admitted(event: Projected) -> tuple[Statement, ...]:
     data: ev.PromptAdmitted = event.data
     return (
-        Statement("message.exists", {"id": data.message_id}, found=False, refusal=MESSAGE_EXISTS),
-        Statement("inbox.exists", {"id": data.message_id}, found=False, refusal=MESSAGE_EXISTS),
+        Statement("message.exists", {"id": data.message_id}, found=False, error=MessageIdInUse),
+        Statement("inbox.exists", {"id": data.message_id}, found=False, error=MessageIdInUse),
         Statement("inbox.insert", _inbox_row(data)),
     )
 
@@ -105,7 +102,7 @@ def prompted(event: Projected) -> tuple[Statement, ...]:
     content = {"text": data.prompt.text, "files": data.prompt.files, "agents": data.prompt.agents}
     return (
         Statement("inbox.adopt", row),
-        Statement("inbox.promote", row, changes=1, refusal=LIFECYCLE_CONFLICT),
+        Statement("inbox.promote", row, changes=1, error=partial(LifecycleConflict, data.message_id)),
         Statement("inbox.woken", {"id": data.message_id}, operational=True),
         Statement("blocked.clear", {"session_id": data.session_id}, operational=True),
         _message(event, data.message_id, "user", content),
@@ -292,7 +289,7 @@ def revert_committed(event: Projected) -> tuple[Statement, ...]:
     data: ev.RevertCommitted = event.data
     boundary = {"session_id": data.session_id, "message_id": data.message_id}
     return (
-        Statement("message.in_session", boundary, found=True, refusal=UNKNOWN_BOUNDARY),
+        Statement("message.in_session", boundary, found=True, error=UnknownBoundary),
         # What the model was told after the boundary, it is not told any more.
         Statement("session.clear_epoch_after", boundary, operational=True),
         Statement("inbox.delete_after", boundary),

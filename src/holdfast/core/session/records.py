@@ -3,11 +3,12 @@ replaces the whole record is refused if anything else was recorded meanwhile, an
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from holdfast.core.database.errors import Refused
+from holdfast.core.database.errors import Moved
 from holdfast.core.database.unit import Statement
 from holdfast.core.session.errors import SessionNotFound
 from holdfast.schema.frozen import Frozen
@@ -18,16 +19,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from holdfast.core.clock import Clock, Ids
+    from holdfast.core.database.unit import Value
     from holdfast.core.event.log import EventLog
     from holdfast.core.session.store import SessionStore
-    from holdfast.schema.location import Location
     from holdfast.schema.model import ModelRef
     from holdfast.schema.session import Session, SessionRecord
 
 DEFAULT_TITLE = "New session - "
 TITLE_CHARACTERS = 200
-MOVED_ON = "record moved on"
-DELETED = "session deleted"
 ATTEMPTS = 50
 
 
@@ -51,7 +50,7 @@ class SessionRecords:
         switched = AgentSwitched(
             timestamp=self._clock.now(), session_id=session_id, message_id=self._ids.message(), agent=agent
         )
-        await self._publish(switched, session.location)
+        await self._log.publish(switched, location=session.location, before=(existing(session_id),))
 
     async def switch_model(self, session_id: str, model: ModelRef) -> None:
         """From the next turn on; the history stays. The model that is already selected changes nothing."""
@@ -61,7 +60,7 @@ class SessionRecords:
         switched = ModelSwitched(
             timestamp=self._clock.now(), session_id=session_id, message_id=self._ids.message(), model=model
         )
-        await self._publish(switched, session.location)
+        await self._log.publish(switched, location=session.location, before=(existing(session_id),))
 
     async def rename(self, session_id: str, title: str) -> Session:
         return await self._update(session_id, lambda record: replace(record, title=title[:TITLE_CHARACTERS]))
@@ -85,14 +84,6 @@ class SessionRecords:
             raise SessionNotFound(session_id)
         await self._log.publish(SessionDeleted(session_id=session_id, info=record))
 
-    async def _publish(self, switched: AgentSwitched | ModelSwitched, location: Location) -> None:
-        try:
-            await self._log.publish(switched, location=location, before=(existing(switched.session_id),))
-        except Refused as refused:
-            if refused.reason != DELETED:
-                raise
-            raise SessionNotFound(switched.session_id) from refused
-
     async def _update(self, session_id: str, change: Callable[[SessionRecord], SessionRecord | None]) -> Session:
         for attempt in range(1, ATTEMPTS + 1):
             head = await self._log.latest(session_id)
@@ -107,8 +98,8 @@ class SessionRecords:
                 await self._log.publish(
                     SessionUpdated(session_id=session_id, info=info), before=(unmoved(session_id, head),)
                 )
-            except Refused as refused:
-                if refused.reason != MOVED_ON or attempt == ATTEMPTS:
+            except Moved:
+                if attempt == ATTEMPTS:
                     raise
                 continue
             break
@@ -117,12 +108,13 @@ class SessionRecords:
 
 def existing(session_id: str) -> Statement:
     """Expects that the Session was not deleted since it was looked at."""
-    return Statement("session.exists", {"id": session_id}, found=True, refusal=DELETED)
+    return Statement("session.exists", {"id": session_id}, found=True, error=partial(SessionNotFound, session_id))
 
 
 def unmoved(session_id: str, head: int) -> Statement:
     """Expects that nothing of the Session was recorded since its log had this head."""
-    return Statement("event.head_is", {"aggregate_id": session_id, "head": head}, found=True, refusal=MOVED_ON)
+    key: dict[str, Value] = {"aggregate_id": session_id, "head": head}
+    return Statement("event.head_is", key, found=True, error=partial(Moved, session_id))
 
 
 def _same(one: ModelRef, other: ModelRef) -> bool:
