@@ -33,7 +33,8 @@ def execute(
     for level in (logging.WARNING, logging.ERROR):
         logging.addLevelName(level, logging.getLevelName(level).lower())
     if warnings:
-        logging.getLogger("holdfast.core.session").setLevel(logging.WARNING)
+        for package in ("session", "runner", "runtime"):
+            logging.getLogger(f"holdfast.core.{package}").setLevel(logging.WARNING)
     _show_upgrades()
     # The writer thread shares the interpreter with the loop; shorter turns let commits answer sooner.
     sys.setswitchinterval(0.0005)

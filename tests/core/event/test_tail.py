@@ -14,6 +14,7 @@ from holdfast.core.clock import Ids
 from holdfast.core.database.database import SqliteDatabase
 from holdfast.core.database.unit import Committed, NewEvent, Row, Unit, Value
 from holdfast.core.event.log import PAGE, EventLog
+from holdfast.core.event.signal import UNKNOWN
 from holdfast.core.runtime.runtime import Runtime
 from holdfast.core.session.errors import SessionNotFound
 from holdfast.core.session.projector import SESSION_PROJECTORS
@@ -233,28 +234,35 @@ async def test_a_burst_of_another_process_has_no_gap(story: Story) -> None:
 
 async def test_only_what_others_committed_counts_as_theirs(story: Story) -> None:
     """EVT-062, EVT-026: a look at the database tells nobody again of what this process has committed; what another one
-    did is told of once, by the look or by the gap before the next commit here."""
+    did is told of once, by the look or by the sequence of the next commit here."""
     without_polling(story.database)
     signals = story.log.signals
     async with opened(story.database.path) as (database, log):
         elsewhere = Story(database, log)
         with signals.follow(SES) as flag:
             await signals.look()  # tells everyone, as nothing is known yet
+            assert flag.head == UNKNOWN
             await story.note(1)
             await signals.look()
-            before = flag.touched
-            await story.note(2)
+            flag.head = -1
+            flag.clear()
             await signals.look()
-            assert flag.touched == before + 1
-            await elsewhere.note(3)
+            assert not flag.is_set()
+            seqs = []
+            for commit, look in (
+                (story.note(2), False),
+                (elsewhere.note(3), True),
+                (elsewhere.note(4), False),
+                (story.note(5), False),
+            ):
+                await commit
+                if look:
+                    await signals.look()
+                seqs.append(flag.head)
+            assert seqs == [seqs[0], seqs[0] + 1, seqs[0] + 1, seqs[0] + 3]
+            flag.clear()
             await signals.look()
-            await signals.look()
-            assert flag.touched == before + 2
-            await elsewhere.note(4)
-            await story.note(5)
-            assert flag.touched == before + 4
-            await signals.look()
-            assert flag.touched == before + 4
+            assert not flag.is_set()
 
 
 async def test_a_tail_ends_when_the_log_closes(story: Story) -> None:

@@ -34,8 +34,7 @@ from tests.core.session.support_lab import (
 
 from holdfast.core.catalog.errors import ModelUnavailable
 from holdfast.core.permission.errors import TurnEnded
-from holdfast.core.runner.settings import SessionSettings
-from holdfast.core.runner.turn import Limits
+from holdfast.core.runner.settings import Limits, SessionSettings
 from holdfast.core.session import inbox
 from holdfast.core.session.errors import (
     AgentUnavailable,

@@ -28,8 +28,7 @@ from tests.core.session.support_lab import (
 )
 from tests.llm.support import chunk, sse
 
-from holdfast.core.runner.settings import RecoveryPolicy, SessionSettings
-from holdfast.core.runner.turn import Limits
+from holdfast.core.runner.settings import Limits, RecoveryPolicy, SessionSettings
 from holdfast.llm.errors import LLMError
 from holdfast.llm.route.retry import RetryLimits
 from holdfast.schema.prompt import Prompt
@@ -198,7 +197,7 @@ async def test_the_policy_and_the_limits_are_configurable(tmp_path: Path) -> Non
     own = {"recovery": "abandon", "running_calls": 2, "calls": 3, "repeated_calls": 4, "turns": 5}
     async with Lab(tmp_path, Provider(), config={"holdfast": own}) as runtime:
         async with runtime.locations.use(runtime.location) as services:
-            found = services.runner._around.settings()
+            found = services.runner._services.here.settings()
         assert (found.recovery, found.turns) == ("abandon", 5)
         assert (found.limits.running_calls, found.limits.calls, found.limits.repeated_calls) == (2, 3, 4)
 

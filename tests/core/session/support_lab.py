@@ -204,8 +204,9 @@ class Lab(ToolRuntime):
         if self._fixed is None:
             return services
         fixed = self._fixed
-        around = services.runner._around.replace(settings=lambda: fixed)
-        return services.replace(runner=Runner(around))
+        given = services.runner._services
+        here = given.here.replace(settings=lambda: fixed)
+        return services.replace(runner=Runner(given.replace(here=here)))
 
 
 async def crashed(life: Callable[[], Coroutine[Any, Any, tuple[Lab, T]]]) -> T:

@@ -35,7 +35,8 @@ from tests.llm.support import chat_model, chunk, claude, sse
 from holdfast.core.database.errors import StorageError
 from holdfast.core.runner.history import Frame, History
 from holdfast.core.runner.lowering import lower
-from holdfast.core.runner.runner import Ready, _Drain
+from holdfast.core.runner.preparation import ReadyTurn
+from holdfast.core.runner.sending import Sending
 from holdfast.core.session.errors import InputNotFound, InputNotPending, PromptConflict
 from holdfast.llm.model import Model
 from holdfast.llm.protocols.bedrock_converse import BedrockConverse
@@ -252,8 +253,8 @@ class SessionMachine(RuleBasedStateMachine):
         self.failures = 0
         self.number = 0
         self.lives = 0
-        self._patched = _Drain._send
-        _Drain._send = _noting(self._patched)  # type: ignore[method-assign]
+        self._patched = Sending.send
+        Sending.send = _noting(self._patched)  # type: ignore[method-assign]
         self._live()
 
     # -- lives -------------------------------------------------------------------------------------------------------
@@ -539,7 +540,7 @@ class SessionMachine(RuleBasedStateMachine):
             self._die()
             raise
         finally:
-            _Drain._send = self._patched  # type: ignore[method-assign]
+            Sending.send = self._patched  # type: ignore[method-assign]
             if not self.loop.is_closed():
                 self.loop.close()
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -548,10 +549,10 @@ class SessionMachine(RuleBasedStateMachine):
 def _noting(send: Any) -> Any:
     """Remember with what frame a request was made, so that it can be made again from nothing."""
 
-    async def noting(drain: _Drain, ready: Ready) -> Any:
-        transport: object = drain._around.transport
+    async def noting(sending: Sending, ready: ReadyTurn) -> Any:
+        transport: object = sending._models.transport
         assert isinstance(transport, Oracle)
-        transport.frames[drain._session_id] = ready.frame
-        return await send(drain, ready)
+        transport.frames[sending._scope.session_id] = ready.frame
+        return await send(sending, ready)
 
     return noting

@@ -402,7 +402,7 @@ class EventLog:
         """`between` holds live events by the number of durable ones that precede them."""
         if not committed.applied:
             return
-        self.signals.committed(prepared[0].aggregate_id, committed.first, committed.last)
+        self.signals.committed(prepared[0].aggregate_id, committed.last)
         if quietly or not self.bus.observed:
             return
         announcements = [self._live(payload, location) for payload in between.get(0, ())]

@@ -22,15 +22,18 @@ if TYPE_CHECKING:
 # Halved on average, this is how late another process's commit is seen; it is also all that idle tails cost.
 POLL_SECONDS = 0.033
 
+UNKNOWN = 2**63
+
 log = logging.getLogger(__name__)
 
 
 class Flag(asyncio.Event):
-    """Set after each commit to an aggregate, and how often that was."""
+    """Set after each commit to an aggregate."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.touched = 0
+        self.head = -1
+        """The last sequence of the aggregate that this process has heard of since; `UNKNOWN` if it moved somehow."""
 
 
 class Signals:
@@ -77,19 +80,16 @@ class Signals:
     def followed(self) -> frozenset[str]:
         return frozenset(self._flags)
 
-    def committed(self, aggregate_id: str, first: int, last: int) -> None:
-        """Of this process: sequences are contiguous, so that what lies between the last one heard of and `first` is
-        another's."""
+    def committed(self, aggregate_id: str, last: int) -> None:
+        """This process has committed to the aggregate, up to `last`."""
         heard = self._heard.get(aggregate_id)
         if heard is not None:
-            if first > heard + 1:
-                self._touch(aggregate_id)
             self._heard[aggregate_id] = max(heard, last)
-        self._touch(aggregate_id)
+        self._touch(aggregate_id, last)
 
-    def _touch(self, aggregate_id: str) -> None:
+    def _touch(self, aggregate_id: str, last: int) -> None:
         for flag in self._flags.get(aggregate_id, ()):
-            flag.touched += 1
+            flag.head = max(flag.head, last)
             flag.set()
 
     async def close(self) -> None:
@@ -98,7 +98,7 @@ class Signals:
         if self._looking is not None:
             await asyncio.wait({self._looking})
         for aggregate_id in list(self._flags):
-            self._touch(aggregate_id)
+            self._touch(aggregate_id, UNKNOWN)
 
     def _start(self) -> None:
         if self._timer is None and self._looking is None and not self.closed:
@@ -143,20 +143,20 @@ class Signals:
             moved = await self._moved()
         except StorageError:
             log.exception("asking the database what moved")
-            moved = list(self._flags)
-        for aggregate_id in moved:
-            self._touch(aggregate_id)
+            moved = dict.fromkeys(self._flags, UNKNOWN)
+        for aggregate_id, last in moved.items():
+            self._touch(aggregate_id, last)
         for changed in tuple(self._watchers):
             changed()
 
-    async def _moved(self) -> list[str]:
+    async def _moved(self) -> dict[str, int]:
         """What followers have not been told of yet."""
         if self._position is None:
             # What happened between registering and now is unknown, so the first look tells everyone.
             self._position = _integer(await self._database.fetch("event.position", {}))
             self._heard.clear()
-            return list(self._flags)
-        moved: list[str] = []
+            return dict.fromkeys(self._flags, UNKNOWN)
+        moved: dict[str, int] = {}
         for aggregate_id, position, seq in await self._database.fetch(
             "event.moved_since", {"position": self._position}
         ):
@@ -167,7 +167,7 @@ class Signals:
             heard = self._heard.get(aggregate_id, -1)
             if aggregate_id in self._flags and seq != heard:  # lower after it was removed and began again
                 self._heard[aggregate_id] = seq
-                moved.append(aggregate_id)
+                moved[aggregate_id] = seq if seq > heard else UNKNOWN
         return moved
 
 

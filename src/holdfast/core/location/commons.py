@@ -25,10 +25,7 @@ if TYPE_CHECKING:
     from holdfast.core.permission.permission import Unattended
     from holdfast.core.process.sandbox.backends import Backends
     from holdfast.core.process.sandbox.confinement import Setting
-    from holdfast.core.runner.titles import Titles
-    from holdfast.core.session.inbox import Inbox
-    from holdfast.core.session.ownership import Ownership
-    from holdfast.core.session.store import SessionStore
+    from holdfast.core.runner.services import SessionServices
     from holdfast.core.session.todo import Todos
     from holdfast.core.skill.downloads import SkillDownloads
     from holdfast.core.tool.output import OutputStore
@@ -41,10 +38,8 @@ class Commons(Frozen):
     environment: Mapping[str, str]
     directories: Directories
     database: Database
+    sessions: SessionServices
     log: EventLog
-    store: SessionStore
-    inbox: Inbox
-    ownership: Ownership
     epochs: Epochs
     transport: Transport
     ids: Ids
@@ -59,7 +54,6 @@ class Commons(Frozen):
     skill_downloads: SkillDownloads
     own_ports: Callable[[], Collection[int]]
     """On which this process listens: nothing that the model fetches goes there."""
-    titles: Titles
     todos: Todos
     unattended: Callable[[], Unattended]
     """What happens to a question that needs a person."""

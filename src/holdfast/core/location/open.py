@@ -45,30 +45,22 @@ from holdfast.core.process.sandbox.sandbox import Surroundings as SandboxSurroun
 from holdfast.core.question.question import Questions
 from holdfast.core.runner.learned import LearnedLimits
 from holdfast.core.runner.runner import Runner
-from holdfast.core.runner.surroundings import Surroundings
+from holdfast.core.runner.services import LocationState, ModelServices, PeopleRequests, RunnerServices, ToolServices
 from holdfast.core.scope import Scope
-from holdfast.core.session.errors import AgentUnavailable
 from holdfast.core.snapshot.snapshot import Snapshots
 from holdfast.core.state import Batches, Phase
 from holdfast.core.tool.authorization import Authorization
 from holdfast.core.tool.registry import ToolRegistry
-from holdfast.schema.exceptions import ApiError
 from holdfast.schema.live_event import PluginAdded
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from holdfast.core.catalog.catalog import ResolvedModel
     from holdfast.core.config.config import Config
     from holdfast.core.location.commons import Commons
     from holdfast.core.project.copies import ProjectCopies
     from holdfast.core.project.project import Project
     from holdfast.core.pty.ptys import Ptys
-    from holdfast.core.session.ownership import Lease
-    from holdfast.schema.agent import Agent
     from holdfast.schema.location import Location
     from holdfast.schema.record import Record
-    from holdfast.schema.session import Session
 
 log = logging.getLogger(__name__)
 
@@ -188,53 +180,18 @@ async def open_location(commons: Commons, location: Location, project: Project) 
         project, commons.directories.data / "snapshot", commons.environment, remembered(config, snapshot_limits)
     )
 
-    def agent_of(session: Session) -> Agent:
-        selection = agents.select(session.agent)
-        if selection.agent is None:
-            raise AgentUnavailable(session.id, selection.id)
-        return selection.agent
-
-    settings = remembered(config, lambda current: session_settings(current, commons.environment))
-
-    def settled(session: Session) -> None:
-        if settings().titles:
-            commons.titles.want(session, _model_for("title", session, agents, catalog))
-
-    async def abandon(session_id: str, lease: Lease, keep: Collection[str]) -> None:
-        surface.begin(session_id)
-        await permissions.abandon(session_id, lease, keep)
-        await questions.abandon(session_id, lease, keep)
-
-    async def requests_settled(session_id: str) -> None:
-        await permissions.settled(session_id)
-        await questions.settled(session_id)
-
     runner = Runner(
-        Surroundings(
-            location=location,
-            log=commons.log,
-            store=commons.store,
-            inbox=commons.inbox,
-            ownership=commons.ownership,
-            epochs=commons.epochs,
-            catalog=catalog,
-            tools=tools,
-            authorizer=authorizer,
-            snapshots=snapshots,
-            transport=commons.transport,
-            ids=commons.ids,
-            clock=commons.clock,
-            learned=LearnedLimits(commons.clock),
-            settings=settings,
-            refresh=config.refresh,
-            agent=agent_of,
-            context=surface.context,
-            summary_model=lambda session: _model_for("compaction", session, agents, catalog),
-            hidden_tools=surface.hidden_tools,
-            hooks=hooks,
-            abandon_requests=abandon,
-            requests_settled=requests_settled,
-            settled=settled,
+        RunnerServices(
+            sessions=commons.sessions,
+            models=ModelServices(catalog, commons.transport, LearnedLimits(commons.clock), hooks),
+            tools=ToolServices(tools, authorizer, snapshots, PeopleRequests(permissions, questions)),
+            here=LocationState(
+                location=location,
+                agents=agents,
+                context=surface,
+                settings=remembered(config, lambda current: session_settings(current, commons.environment)),
+                refresh=config.refresh,
+            ),
         )
     )
     return LocationServices(
@@ -282,14 +239,3 @@ def _sandbox(commons: Commons, directory: Path, project: Project, config: LiveCo
 def _start_plugins(plugins: Plugins, found: Found) -> None:
     """In the background; what is not named any more leaves."""
     plugins.start(found.plugins, (PluginProblem(problem.path, problem.message) for problem in found.diagnostics))
-
-
-def _model_for(work: str, session: Session, agents: Agents, catalog: Catalog) -> ResolvedModel | None:
-    """Who writes titles or summaries, if somebody was chosen for that."""
-    agent = agents.select(work).agent
-    if agent is None or agent.model is None:
-        return None
-    try:
-        return catalog.resolve(session.id, agent.model, agent)
-    except ApiError:
-        return None

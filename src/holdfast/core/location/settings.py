@@ -8,8 +8,7 @@ from holdfast.core.diagnostic import Diagnostic
 from holdfast.core.filesystem.image import ImageLimits
 from holdfast.core.filesystem.location_files import FileSettings
 from holdfast.core.process.sandbox.confinement import SandboxSettings
-from holdfast.core.runner.settings import CompactionSettings, SessionSettings
-from holdfast.core.runner.turn import Limits
+from holdfast.core.runner.settings import CompactionSettings, Limits, SessionSettings
 from holdfast.core.snapshot.limits import SnapshotLimits
 from holdfast.core.tool.builtin.bash import BashSettings
 from holdfast.core.tool.preview import OutputLimits

@@ -177,7 +177,7 @@ class Permissions:
         """From the next evaluation on. Removing what is not there is no error."""
         await self._database.submit(Unit(id, local=(Statement("permission.remove", {"id": id}),)))
 
-    async def abandon(self, session_id: str, lease: Publisher, keep: Collection[str] = ()) -> None:
+    async def abandon(self, session_id: str, lease: Publisher, keep: Collection[tuple[str, str]] = ()) -> None:
         """At the start of a drain: requests whose process died are history, their calls are never approved. Those of
         the calls in `keep` wait on."""
         await self._requests.abandon(session_id, lease, keep)

@@ -185,12 +185,12 @@ class Requests(Generic[R, A]):
             if kind == self._kind.name and session_id in (None, of)
         ]
 
-    async def abandon(self, session_id: str, lease: Publisher, keep: Collection[str]) -> None:
+    async def abandon(self, session_id: str, lease: Publisher, keep: Collection[tuple[str, str]]) -> None:
         """Close what earlier processes left open, but for the calls in `keep`. Fenced, so that it cannot close what a
         newer owner has just asked."""
         for request, _ in await self.pending(session_id):
             call = self._kind.call(request)
-            if request.id in self._watched or (call is not None and call[1] in keep):
+            if request.id in self._watched or (call is not None and call in keep):
                 continue
             try:
                 await lease.publish(self._kind.cut(request, self._clock.now()), location=self._location)

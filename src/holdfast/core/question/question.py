@@ -101,7 +101,7 @@ class Questions:
     async def for_session(self, session_id: str) -> tuple[QuestionRequest, ...]:
         return tuple(request for request, _ in await self._requests.pending(session_id))
 
-    async def abandon(self, session_id: str, lease: Publisher, keep: Collection[str] = ()) -> None:
+    async def abandon(self, session_id: str, lease: Publisher, keep: Collection[tuple[str, str]] = ()) -> None:
         """At the start of a drain: questions whose process died are history, but for those of the calls in `keep`."""
         await self._requests.abandon(session_id, lease, keep)
 

@@ -42,13 +42,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from holdfast.core.catalog.catalog import ResolvedModel
-    from holdfast.core.clock import Clock, Ids
-    from holdfast.core.context.metrics import Metrics
-    from holdfast.core.event.log import EventLog
     from holdfast.core.runner.outbox import Outbox
+    from holdfast.core.runner.services import SessionServices
     from holdfast.core.session.interrupt import Interrupt
     from holdfast.llm.model import Model
     from holdfast.llm.request import HttpOverlay
+    from holdfast.llm.route.retry import Retry
     from holdfast.llm.route.transport import Transport
     from holdfast.schema.location import Location
     from holdfast.schema.session import Tokens
@@ -125,21 +124,20 @@ class Compaction:
         self,
         session_id: str,
         location: Location,
-        log: EventLog,
+        sessions: SessionServices,
         outbox: Outbox,
         transport: Transport,
-        ids: Ids,
-        clock: Clock,
-        metrics: Metrics,
+        retry: Retry,
     ) -> None:
         self._session_id = session_id
         self._location = location
-        self._log = log
+        self._log = sessions.log
+        self._ids = sessions.ids
+        self._clock = sessions.clock
+        self._metrics = sessions.epochs.metrics
         self._outbox = outbox
         self._transport = transport
-        self._ids = ids
-        self._clock = clock
-        self._metrics = metrics
+        self._retry = retry
 
     async def attempt(
         self, plan: Plan, by: Summariser, reason: Reason, interrupt: Interrupt, instructions: str | None = None
@@ -197,7 +195,7 @@ class Compaction:
         pieces: list[str] = []
         usage: llm.Usage | None = None
         failure: str | None = None
-        async with aclosing(stream(self._transport, by.model, request)) as batches:
+        async with aclosing(stream(self._transport, by.model, request, retry=self._retry)) as batches:
             async for batch in batches:
                 fresh = "".join(event.text for event in batch if isinstance(event, llm.TextDelta))
                 if fresh:

@@ -63,6 +63,8 @@ class History:
         self._prepared: Prepared | None = None
         self._final = True
         self._held: set[str] = set()
+        """Answers that were added before their rows were read."""
+        self._revision: int | None = None
         self.reached = -1
         """The sequence of the last message in it."""
         self.has_media = False
@@ -72,13 +74,15 @@ class History:
         self.characters = 0
         """Of system text, tools and lowered messages, as neutral JSON: the measure of the estimate."""
 
-    async def request(self, frame: Frame, answer: AssistantMessage | None, *, still: bool = False) -> Prepared:
+    async def request(self, frame: Frame, answer: AssistantMessage | None, revision: int | None = None) -> Prepared:
         """The whole request. `answer` is the turn just ended, whose last events may still be on their way to disk;
-        that its step has started is already committed. `still`: nobody else has added anything."""
+        that its step has started is already committed. `revision` is that of the Session's messages: while it stays the
+        same, nothing but answers was added."""
+        known, self._revision = self._revision, revision
         same = frame is self._frame or frame == self._frame
         if self._prepared is None or not same or not self._final or frame.closing:
             return await self._load(frame, answer)
-        if still:
+        if revision is not None and revision == known:
             if answer is not None and answer.id not in self._held:
                 self._held.add(answer.id)
                 self._prepared.extend(self._sendable(lower((answer,), frame.ref), frame))

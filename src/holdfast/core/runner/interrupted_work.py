@@ -21,29 +21,32 @@ from holdfast.schema.session_message import ToolPart, UnknownError
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from holdfast.core.runner.surroundings import Surroundings
+    from holdfast.core.runner.services import SessionServices
     from holdfast.core.session.ownership import Lease
     from holdfast.core.session.store import OpenCall
+    from holdfast.schema.location import Location
     from holdfast.schema.record import Record
 
 COMPACTION_BROKE_OFF = "the process ended before the summary was complete"
 
 
 async def close_interrupted_work(
-    around: Surroundings,
+    sessions: SessionServices,
     session_id: str,
+    location: Location,
     lease: Lease,
     *,
-    keep: Collection[str] = (),
+    keep: Collection[tuple[str, str]] = (),
     goes_on: bool = False,
     ends: str | None = None,
     because: str = TURN_INTERRUPTED,
 ) -> None:
-    """Calls, the step, a compaction and requests of an earlier drain whose outcome nobody knows. Calls in `keep` go on
-    waiting, and with them their step. `goes_on` says that the model is asked again, by this process or by the next
-    one; `ends` says why nothing more is owed."""
-    store, now = around.store, around.clock.now()
-    open_calls = [call for call in await store.open_calls(session_id) if call.call_id not in keep]
+    """Record as failed: the calls, the step and the compaction of an earlier drain that have no end.
+
+    Calls in `keep`, by message and call id, go on waiting, and so does their step. `goes_on` says that the model is
+    asked again, by this process or the next one. `ends` is the reason why nothing more is owed."""
+    store, now = sessions.store, sessions.clock.now()
+    open_calls = [call for call in await store.open_calls(session_id) if call.key not in keep]
     events: list[Record] = [_failed(call, session_id, now) for call in open_calls]
     turn = await store.open_turn(session_id)
     if keep:
@@ -67,8 +70,7 @@ async def close_interrupted_work(
     if ends is not None and await store.activity(session_id) is not None:
         events.append(ActivityEnded(timestamp=now, session_id=session_id, reason=ends))
     if events:
-        await lease.publish(*events, location=around.location)
-    await around.abandon_requests(session_id, lease, keep)
+        await lease.publish(*events, location=location)
 
 
 def _failed(call: OpenCall, session_id: str, now: int) -> ToolFailed:

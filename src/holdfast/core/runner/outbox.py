@@ -1,5 +1,5 @@
-"""What a drain has to say, in order. Staged events travel with the next commit, so that the end of one turn and the
-dispatch of the next are one; a short deadline bounds how long they may wait for that.
+"""Ordered event buffer of a drain. Staged events travel with the next commit, so that the end of one turn and the
+dispatch of the next are one commit, or are committed after 8 ms.
 
 Invariants
 - Events reach the log in the order in which they were staged, under the drain's lease.
@@ -11,7 +11,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from holdfast.core.database.unit import Committed, Statement
     from holdfast.core.session.ownership import Lease
@@ -21,22 +21,26 @@ if TYPE_CHECKING:
 SOON_SECONDS = 0.008
 
 
+def ignore(committed: Committed) -> None:
+    pass
+
+
 class Outbox:
-    def __init__(self, lease: Lease, location: Location) -> None:
+    def __init__(self, lease: Lease, location: Location, committed: Callable[[Committed], None] = ignore) -> None:
+        """`committed` is called with each commit of events."""
         self._lease = lease
+        self._committed = committed
         self._location = location
         self._staged: list[Record] = []
         self._submitted: list[asyncio.Future[Committed]] = []
         self._due: asyncio.TimerHandle | None = None
-        self.committed = 0
-        """How many commits with events it has made."""
 
     def stage(self, payload: Record) -> None:
         self._staged.append(payload)
 
     @property
     def idle(self) -> bool:
-        """Whether everything said so far has been heard."""
+        """Whether everything staged so far is on disk."""
         return not self._staged and all(future.done() for future in self._submitted)
 
     def submit(self, *payloads: Record, local: Sequence[Statement] = ()) -> None:
@@ -46,7 +50,7 @@ class Outbox:
         if self._staged:
             staged, self._staged = self._staged, []
             future = self._handed_over(staged, local)
-            future.add_done_callback(self._count)
+            future.add_done_callback(self._tell)
             self._submitted.append(future)
 
     async def commit(self, *payloads: Record, local: Sequence[Statement] = ()) -> Committed | None:
@@ -80,7 +84,8 @@ class Outbox:
         """A commit of its own, which may be refused without taking along what is staged: that goes first."""
         self.submit()
         committed = await self._lease.publish(*payloads, location=location, before=before, local=local)
-        self.committed += bool(payloads)
+        if payloads:
+            self._committed(committed)
         return committed
 
     def soon(self) -> None:
@@ -97,8 +102,9 @@ class Outbox:
             refused.set_exception(error)
             return refused
 
-    def _count(self, future: asyncio.Future[Committed]) -> None:
-        self.committed += not future.cancelled() and future.exception() is None
+    def _tell(self, future: asyncio.Future[Committed]) -> None:
+        if not future.cancelled() and future.exception() is None:
+            self._committed(future.result())
 
     def _cancel_due(self) -> None:
         if self._due is not None:

@@ -65,7 +65,7 @@ class TurnPublisher:
     ) -> None:
         self._log = log
         self._outbox = outbox
-        self._turn = turn
+        self.of = turn
         self._ids = ids
         self._clock = clock
         self._price = price
@@ -205,7 +205,7 @@ class TurnPublisher:
         if not self.ended:
             self.fail(message)
             info = ErrorInfo(name="UnknownError", data={"message": message})
-            self._outbox.stage(SessionError(session_id=self._turn.session_id, error=info))
+            self._outbox.stage(SessionError(session_id=self.of.session_id, error=info))
 
     def end(self, *, unchanged: bool = False) -> None:
         """`unchanged` says that no tool of this step can have changed a file: then the tree after it is known."""
@@ -217,13 +217,11 @@ class TurnPublisher:
 
     def suspend_activity(self) -> None:
         """The next process goes on with what is owed."""
-        self._outbox.stage(ev.ActivitySuspended(timestamp=self._clock.now(), session_id=self._turn.session_id))
+        self._outbox.stage(ev.ActivitySuspended(timestamp=self._clock.now(), session_id=self.of.session_id))
 
     def end_activity(self, reason: str) -> None:
         """Nothing more is owed, although tools were called."""
-        self._outbox.stage(
-            ev.ActivityEnded(timestamp=self._clock.now(), session_id=self._turn.session_id, reason=reason)
-        )
+        self._outbox.stage(ev.ActivityEnded(timestamp=self._clock.now(), session_id=self.of.session_id, reason=reason))
 
     # -- details -------------------------------------------------------------------------------------------------
 
@@ -232,7 +230,7 @@ class TurnPublisher:
         self._put(
             kind(
                 timestamp=self._clock.now(),
-                session_id=self._turn.session_id,
+                session_id=self.of.session_id,
                 assistant_message_id=message_id,
                 **fields,
             )
@@ -248,10 +246,10 @@ class TurnPublisher:
             self.message_id = self._ids.message()
             started = ev.StepStarted(
                 timestamp=self._clock.now(),
-                session_id=self._turn.session_id,
+                session_id=self.of.session_id,
                 assistant_message_id=self.message_id,
-                agent=self._turn.agent,
-                model=self._turn.model,
+                agent=self.of.agent,
+                model=self.of.model,
                 snapshot=self.snapshot,
             )
             self._put(started)
@@ -337,7 +335,7 @@ class TurnPublisher:
 
     def _announce(self, kind: type[Record], fragment: TextBuffer, **block: str) -> None:
         if delta := fragment.take_new():
-            self._log.announce(self._delta(kind, delta, block), location=self._turn.location)
+            self._log.announce(self._delta(kind, delta, block), location=self.of.location)
 
     def _stage_rest(self, kind: type[Record], fragment: TextBuffer, **block: str) -> None:
         """What of a block was not announced travels with its end, since even its start may still be on its way."""
@@ -347,7 +345,7 @@ class TurnPublisher:
     def _delta(self, kind: type[Record], delta: str, block: dict[str, str]) -> Record:
         return kind(
             timestamp=self._clock.now(),
-            session_id=self._turn.session_id,
+            session_id=self.of.session_id,
             assistant_message_id=self.message_id or "",
             delta=delta,
             **block,

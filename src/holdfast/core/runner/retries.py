@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from holdfast.core.clock import Clock
     from holdfast.core.event.log import EventLog
     from holdfast.core.runner.outbox import Outbox
-    from holdfast.core.runner.publish import TurnOf
     from holdfast.llm.errors import LLMError
+    from holdfast.schema.location import Location
 
 MESSAGE_CHARACTERS = 2_000
 
 
-def reported(log: EventLog, outbox: Outbox, of: TurnOf, clock: Clock) -> Retry:
+def reported(log: EventLog, outbox: Outbox, session_id: str, location: Location, clock: Clock) -> Retry:
     def announce(status: live.Status) -> None:
-        log.announce(live.SessionStatus(session_id=of.session_id, status=status), location=of.location)
+        log.announce(live.SessionStatus(session_id=session_id, status=status), location=location)
 
     async def on_wait(attempt: int, error: LLMError, delay: int) -> None:
         now = clock.now()
@@ -35,7 +35,7 @@ def reported(log: EventLog, outbox: Outbox, of: TurnOf, clock: Clock) -> Retry:
             is_retryable=True,
             metadata={"next": str(now + delay)},  # the contract has texts here
         )
-        outbox.submit(Retried(timestamp=now, session_id=of.session_id, attempt=attempt, error=failed))
+        outbox.submit(Retried(timestamp=now, session_id=session_id, attempt=attempt, error=failed))
         await outbox.heard()
         announce(live.Retry(attempt=attempt, message=shown, next=now + delay))
 

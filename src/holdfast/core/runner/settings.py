@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from holdfast.core.runner.turn import Limits
 from holdfast.llm.limits import DEFAULT_LIMITS, AnswerLimits
+from holdfast.llm.route.retry import RetryLimits
 from holdfast.schema.frozen import Frozen
 
 RecoveryPolicy = Literal["ask", "continue", "abandon"]
+
+
+class Limits(NamedTuple):
+    running_calls: int = 32
+    """Of one turn at once; further ones wait in order."""
+    calls: int = 500
+    """Of one turn; what is over is recorded and fails."""
+    repeated_calls: int = 100
+    """The same call in a row; then the drain stops."""
+    retry: RetryLimits = RetryLimits()
 
 
 class CompactionSettings(Frozen):

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import secrets
 from contextlib import aclosing
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from holdfast.core.permission.errors import TurnEnded
 from holdfast.core.runner.allowance import ASK_FROM
@@ -23,9 +23,7 @@ from holdfast.core.tool.tool import ToolContext, ToolFailure
 from holdfast.core.tool.tool_events import collecting
 from holdfast.llm.errors import LLMError
 from holdfast.llm.event import ProviderError
-from holdfast.llm.limits import DEFAULT_LIMITS, AnswerLimits
 from holdfast.llm.media import refuses_media
-from holdfast.llm.route.retry import RetryLimits
 from holdfast.llm.stream import stream
 from holdfast.schema.frozen import Frozen
 
@@ -34,7 +32,8 @@ if TYPE_CHECKING:
 
     from holdfast.core.runner.allowance import Allowance
     from holdfast.core.runner.outbox import Outbox
-    from holdfast.core.runner.publish import TurnOf, TurnPublisher
+    from holdfast.core.runner.publish import TurnPublisher
+    from holdfast.core.runner.settings import SessionSettings
     from holdfast.core.session.interrupt import Interrupt
     from holdfast.core.tool.builtin.authorize import Authorizer
     from holdfast.core.tool.registry import Materialized
@@ -52,16 +51,6 @@ LAST_STEP_CALL = "Tools are disabled after the maximum agent steps"
 OVERFLOW = "context-overflow"
 
 log = logging.getLogger(__name__)
-
-
-class Limits(NamedTuple):
-    running_calls: int = 32
-    """Of one turn at once; further ones wait in order."""
-    calls: int = 500
-    """Of one turn; what is over is recorded and fails."""
-    repeated_calls: int = 100
-    """The same call in a row; then the drain stops."""
-    retry: RetryLimits = RetryLimits()
 
 
 class Outcome(Frozen):
@@ -84,15 +73,13 @@ class _Undispatched(Exception):
 class Turn:
     def __init__(
         self,
-        of: TurnOf,
         publisher: TurnPublisher,
         outbox: Outbox,
         tools: Materialized,
         authorizer: Authorizer,
         interrupt: Interrupt,
         allowance: Allowance,
-        limits: Limits,
-        answer: AnswerLimits = DEFAULT_LIMITS,
+        settings: SessionSettings,
         pace: Pace | None = None,
         *,
         asking: Callable[[], Awaitable[Collection[str]]],
@@ -101,18 +88,18 @@ class Turn:
         """`asking` gives the calls of this Session that wait for a person and have started nothing."""
         self._asking = asking
         self._kept: set[str] = set()
-        self._of = of
+        self._of = publisher.of
         self._publisher = publisher
         self._outbox = outbox
         self._tools = tools
         self._authorizer = authorizer
         self._interrupt = interrupt
         self._allowance = allowance
-        self._limits = limits
-        self._answer_limits = answer
+        self._limits = settings.limits
+        self._answer_limits = settings.answer
         self._pace = pace
         self._has_media = has_media
-        self._slots = asyncio.Semaphore(limits.running_calls)
+        self._slots = asyncio.Semaphore(settings.limits.running_calls)
         self._running: set[asyncio.Task[None]] = set()
         self._calls = 0
         self._streaming = True

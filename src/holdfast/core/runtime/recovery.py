@@ -68,6 +68,8 @@ class Recovery:
         such first, so nothing is sent twice without anyone knowing."""
         await self._store.get(session_id)
         if decision == "continue":
+            forget = Statement("attempt.forget", {"session_id": session_id})
+            await self._database.submit(Unit(session_id, local=(forget,)))
             self._continue(session_id)
         else:
             await self._execution.abandon(session_id)
@@ -97,8 +99,6 @@ class Recovery:
                 self._execution.wake(session_id)
             return
         if goes_on_by_itself(activity):
-            count = Statement("attempt.count", {"session_id": session_id})
-            await self._database.submit(Unit(session_id, local=(count,)))
             self._continue(session_id)
             return
         self._show(status, session.location)

@@ -31,6 +31,7 @@ from holdfast.core.process.sandbox.confinement import SANDBOX, sandbox_choice
 from holdfast.core.project.directory import canonical_directory
 from holdfast.core.project.project import Project, find_project
 from holdfast.core.project.repository import find_root
+from holdfast.core.runner.services import SessionServices
 from holdfast.core.runner.titles import Titles
 from holdfast.core.runtime.execution import Execution
 from holdfast.core.runtime.moves import Moves
@@ -160,14 +161,22 @@ class Runtime:
         self._downloads = SkillDownloads(here.cache, anywhere)
         self.own_ports: set[int] = set()
         self._sweeping = asyncio.get_running_loop().create_task(self.outputs.sweep_hourly(), name="holdfast-sweep")
+        self._session_services = SessionServices(
+            log=self.log,
+            store=self.store,
+            inbox=self._inbox,
+            ownership=self._ownership,
+            epochs=self.epochs,
+            titles=self._titles,
+            ids=self._ids,
+            clock=self._clock,
+        )
         self._commons = Commons(
             environment=self._environment,
             directories=here,
             database=self.database,
             log=self.log,
-            store=self.store,
-            inbox=self._inbox,
-            ownership=self._ownership,
+            sessions=self._session_services,
             epochs=self.epochs,
             transport=self._transport,
             ids=self._ids,
@@ -181,7 +190,6 @@ class Runtime:
             remote_instructions=self._remote,
             skill_downloads=self._downloads,
             own_ports=lambda: self.own_ports,
-            titles=self._titles,
             todos=self.todos,
             unattended=lambda: self._unattended,
             owners=None if self._trust is TRUST_EVERYTHING else Owners.here(self._environment),

@@ -12,6 +12,7 @@ Conflict
 ├── InputNotPending         the input was already promoted
 ├── InputExceedsWindow      the open input does not fit the model, even without older history
 ├── NothingToCompact        there is no older history to summarise
+├── UnfinishedWork          work of an earlier process has to be finished or given up first
 ├── CompactionInUse         other messages follow the checkpoint
 ├── ChangesNotMoved         capturing, applying or discarding changes failed
 └── Interrupted             the execution was interrupted
@@ -40,11 +41,16 @@ HoldfastError
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from holdfast.core.database.errors import Refused
 from holdfast.schema.exceptions import Conflict, HoldfastError, InvalidRequest, ServiceUnavailable
 from holdfast.schema.exceptions import InvalidCursor as InvalidCursor
 from holdfast.schema.exceptions import MessageNotFound as MessageNotFound
 from holdfast.schema.exceptions import SessionNotFound as SessionNotFound
+
+if TYPE_CHECKING:
+    from holdfast.schema.insight import InterruptedActivity
 
 
 class InputNotFound(MessageNotFound):
@@ -140,6 +146,18 @@ class NothingToCompact(Conflict):
     def __init__(self, session_id: str) -> None:
         super().__init__("There is nothing to compact yet", resource=session_id)
         self.session_id = session_id
+
+
+class UnfinishedWork(Conflict):
+    """Work of an earlier process is unfinished, and the operation would end it unnoticed."""
+
+    code = "Session.UnfinishedWorkError"
+
+    def __init__(self, session_id: str, left: InterruptedActivity) -> None:
+        message = f"Session {session_id} has unfinished work: {left.what}; {left.next}"
+        super().__init__(message, resource=session_id)
+        self.session_id = session_id
+        self.left = left
 
 
 class CompactionInUse(Conflict):

@@ -69,13 +69,19 @@ class OpenCall(Frozen):
     call_id: str
     data: bytes
 
+    @property
+    def key(self) -> tuple[str, str]:
+        """Providers may repeat a call id in another message."""
+        return self.message_id, self.call_id
+
 
 class Glance(Frozen):
-    """A Session, and whether a steer or a queued input waits."""
+    """A Session, whether a steer or a queued input waits, and the last sequence of its log, in one read."""
 
     session: Session
     steer: bool
     queue: bool
+    head: int
 
 
 class Dispatch(Frozen):
@@ -120,8 +126,8 @@ class SessionStore:
         rows = await self._database.fetch("session.glance", {"id": session_id})
         if not rows:
             raise SessionNotFound(session_id)
-        *row, steer, queue = rows[0]
-        return Glance(_session(tuple(row)), bool(steer), bool(queue))
+        *row, steer, queue, head = _untyped(rows[0])
+        return Glance(_session(tuple(row)), bool(steer), bool(queue), head)
 
     async def page(
         self, chosen: SessionFilter, *, order: Order, limit: int, anchor: SessionAnchor | None = None

@@ -31,7 +31,7 @@ select activity.session_id, activity.seq, activity.time_started, activity.suspen
    and type in ('user', 'assistant', 'synthetic', 'shell') order by seq desc limit 1),
   turn.agent, turn.model, turn.attempt, turn.message_id, turn.time_dispatched,
   exists (select 1 from session_request where session_id = activity.session_id and reply is null),
-  coalesce((select count from session_attempt where session_id = activity.session_id), 0)
+  coalesce((select count from session_attempt where session_id = activity.session_id and seq = activity.seq), 0)
 from session_activity activity
 join session on session.id = activity.session_id
 left join session_turn turn on turn.session_id = activity.session_id
@@ -43,15 +43,16 @@ select activity.session_id, activity.seq, activity.time_started, activity.suspen
    and type in ('user', 'assistant', 'synthetic', 'shell') order by seq desc limit 1),
   turn.agent, turn.model, turn.attempt, turn.message_id, turn.time_dispatched,
   exists (select 1 from session_request where session_id = activity.session_id and reply is null),
-  coalesce((select count from session_attempt where session_id = activity.session_id), 0)
+  coalesce((select count from session_attempt where session_id = activity.session_id and seq = activity.seq), 0)
 from session_activity activity
 join session on session.id = activity.session_id
 left join session_turn turn on turn.session_id = activity.session_id
 order by activity.time_started, activity.session_id limit :limit
 
 -- name: attempt.count
-insert into session_attempt (session_id, count) values (:session_id, 1)
-on conflict (session_id) do update set count = count + 1
+insert into session_attempt (session_id, seq, count)
+select session_id, seq, 1 from session_activity where session_id = :session_id
+on conflict (session_id) do update set count = case when seq = excluded.seq then count + 1 else 1 end, seq = excluded.seq
 
 -- name: attempt.forget
 delete from session_attempt where session_id = :session_id

@@ -87,14 +87,15 @@ from session where id = :id
 select directory, workspace_id from session where id = :id
 
 -- name: session.glance
--- A Session and of which deliveries something waits, in one look.
+-- A Session, of which deliveries something waits, and the last sequence of its log, in one read.
 select id, parent_id, project_id, agent, model, cost, tokens_input, tokens_output, tokens_reasoning,
   tokens_cache_read, tokens_cache_write, time_created, time_updated, time_archived, title,
   directory, workspace_id, path, revert,
   exists (select 1 from session_input where session_id = :id and promoted_seq is null
     and withdrawn_seq is null and delivery = 'steer'),
   exists (select 1 from session_input where session_id = :id and promoted_seq is null
-    and withdrawn_seq is null and delivery = 'queue')
+    and withdrawn_seq is null and delivery = 'queue'),
+  coalesce((select seq from event_sequence where aggregate_id = :id), -1)
 from session where id = :id
 
 -- name: session.record

@@ -1,0 +1,258 @@
+"""The drain of one Session: promote, take turns, until nothing more is owed.
+
+Invariants
+- A request is rebuilt at most once per turn after a compaction; a rebuilt turn promotes nothing and costs no step.
+- A drain that starts finds out first what an earlier one left, whichever process that was. What it cannot continue by
+  itself stays as it is, and queued input waits behind it.
+- Once input was promoted, a drain ends with a record of how that ended: a step, a failed step, an interruption."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from holdfast.core.agent.agents import BUILD
+from holdfast.core.database.errors import StorageError
+from holdfast.core.database.unit import Statement
+from holdfast.core.runner.assigned_model import assigned_model
+from holdfast.core.runner.compaction import Report
+from holdfast.core.runner.fitting import Fitting
+from holdfast.core.runner.interrupted_work import close_interrupted_work
+from holdfast.core.runner.preparation import Preparation
+from holdfast.core.runner.sending import Sending
+from holdfast.core.runner.turn import TURN_INTERRUPTED
+from holdfast.core.session.activity import described, goes_on_by_itself
+from holdfast.core.session.errors import Interrupted, TurnLimitReached, UnfinishedWork
+from holdfast.schema.model import ModelRef
+from holdfast.schema.session_event import ActivityEnded, ActivitySuspended
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Collection, Sequence
+
+    from holdfast.core.runner.drain_scope import DrainScope
+    from holdfast.core.runner.services import RunnerServices
+    from holdfast.core.session.activity import Activity
+    from holdfast.core.session.inbox import Boundary
+    from holdfast.core.session.store import OpenCall, ResumableCall
+    from holdfast.schema.session import Session
+
+ABANDONED = "abandoned"
+DID_NOT_FIT = "the request did not fit"
+NO_MODEL = ModelRef(id="unknown", provider_id="unknown")
+"""In the record of a turn that failed before anything was chosen."""
+
+
+class Drain:
+    def __init__(self, services: RunnerServices, scope: DrainScope, *, forced: bool = False) -> None:
+        """`forced` continues from history even if nothing waits."""
+        self._services = services
+        self._store = services.sessions.store
+        self._location = services.here.location
+        self._scope = scope
+        self._state = scope.state
+        self._session_id = scope.session_id
+        self._forced = forced
+        self._preparation = Preparation(services, scope, recovers_epoch=forced)
+        self._sending = Sending(services, scope, self._preparation)
+        self._fitting = Fitting(services, scope)
+        self._attempted = False
+        """Whether this drain continues what another one left, and has completed no step yet."""
+
+    async def run(self) -> None:
+        left = await self._store.activity(self._session_id)
+        if left is None:
+            async with self._begun():
+                await self._recorded(None, ())
+            return
+        written_on = (await self._scope.cache.read()).steer
+        calls = [] if written_on else await self._waiting_calls(left)
+        if not (self._forced or written_on or goes_on_by_itself(left) or any(found.answered for found in calls)):
+            return  # queued input waits behind the decision
+        if not written_on:
+            await self._count_attempt()
+        async with self._begun(keep=[found.call.key for found in calls], goes_on=not written_on):
+            await self._recorded(left, [found.call for found in calls])
+
+    async def abandon(self) -> None:
+        """Close what an earlier drain left open, and do no more."""
+        async with self._begun(ends=ABANDONED):
+            pass
+
+    async def compact(self, instructions: str | None) -> None:
+        """Compact now, whatever the estimate says, and take no turn."""
+        left = await self._store.activity(self._session_id)
+        if left is not None and left.turn is not None:  # beginning would end that turn
+            raise UnfinishedWork(self._session_id, described(left))
+        async with self._begun():
+            if not self._scope.lease.taken:
+                await self._services.sessions.ownership.take(self._scope.lease)
+            await self._fitting.compact(await self._preparation.again(), instructions)
+
+    # -- begin and end -------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def _begun(
+        self, *, keep: Collection[tuple[str, str]] = (), goes_on: bool = False, ends: str | None = None
+    ) -> AsyncIterator[None]:
+        """What an earlier drain left open is closed first, except for the calls in `keep`; at the end everything staged
+        is on disk."""
+        last = await self._store.last_dispatch(self._session_id)
+        if last is not None:
+            self._sending.restore(last)
+        self._state.checkpoint_seq = await self._store.checkpoint_seq(self._session_id)
+        await self._close_interrupted(keep=keep, goes_on=goes_on, ends=ends)
+        try:
+            yield
+        finally:
+            await self._sending.finish()
+            await self._services.tools.requests.settled(self._session_id)
+            await self._scope.outbox.commit()
+
+    async def _recorded(self, left: Activity | None, calls: Sequence[OpenCall]) -> None:
+        """Take turns, and record how that ended if it did not end by itself."""
+        try:
+            await self._turns(left, calls)
+        except Interrupted:
+            await self._stopped()
+            raise
+        except StorageError:
+            raise  # nothing can be recorded; the next drain finds out
+        except Exception as error:
+            await self._failed(error)
+            raise
+
+    async def _stopped(self) -> None:
+        """An interruption ends what was owed; a shutdown only suspends it."""
+        outbox = self._scope.outbox
+        await outbox.commit()
+        owed = await self._store.activity(self._session_id)
+        if owed is None:
+            return
+        now = self._services.sessions.clock.now()
+        if not self._scope.interrupt.suspending:
+            ended = ActivityEnded(timestamp=now, session_id=self._session_id, reason=TURN_INTERRUPTED)
+            await outbox.commit(ended)
+            return
+        await self._forget_attempts()  # an orderly end: this work did not end the process
+        if owed.turn is None and not owed.suspended:  # with a turn, a call waits for a person, and waits on
+            await outbox.commit(ActivitySuspended(timestamp=now, session_id=self._session_id))
+
+    async def _failed(self, error: Exception) -> None:
+        """Whatever input was promoted and has no end: this is how it ended."""
+        outbox = self._scope.outbox
+        await outbox.commit()
+        owed = await self._store.activity(self._session_id)
+        if owed is None:
+            return
+        message = str(error) or type(error).__name__
+        if owed.turn is not None:
+            await self._close_interrupted(ends=message, because=message)
+            return
+        session = await self._store.get(self._session_id)
+        agent, model = self._state.sampled or (session.agent or BUILD, session.model or NO_MODEL)
+        self._sending.publisher(agent, model).fail(message)
+        await outbox.commit()
+
+    async def _close_interrupted(
+        self,
+        *,
+        keep: Collection[tuple[str, str]] = (),
+        goes_on: bool = False,
+        ends: str | None = None,
+        because: str = TURN_INTERRUPTED,
+    ) -> None:
+        services, lease = self._services, self._scope.lease
+        await close_interrupted_work(
+            services.sessions,
+            self._session_id,
+            self._location,
+            lease,
+            keep=keep,
+            goes_on=goes_on,
+            ends=ends,
+            because=because,
+        )
+        services.here.context.begin(self._session_id)
+        await services.tools.requests.abandon(self._session_id, lease, keep)
+
+    async def _waiting_calls(self, left: Activity) -> list[ResumableCall]:
+        """The calls of the open step that wait for a person."""
+        answer = left.turn.message_id if left.turn is not None else None
+        waiting = await self._store.resumable_calls(self._session_id)
+        return [found for found in waiting if found.call.message_id == answer]
+
+    async def _count_attempt(self) -> None:
+        """On disk before anything else happens: the work itself may be what ends processes."""
+        count = Statement("attempt.count", {"session_id": self._session_id})
+        await self._scope.outbox.publish(location=self._location, local=(count,))
+        self._attempted = True
+
+    async def _forget_attempts(self) -> None:
+        if self._attempted:
+            self._attempted = False
+            forget = Statement("attempt.forget", {"session_id": self._session_id})
+            await self._scope.outbox.publish(location=self._location, local=(forget,))
+
+    # -- turns ---------------------------------------------------------------------------------------------------
+
+    async def _turns(self, left: Activity | None, calls: Sequence[OpenCall]) -> None:
+        """`left` is what an earlier drain owed, and `calls` are those of its calls that waited for a person."""
+        cache, allowance = self._scope.cache, self._state.allowance
+        seen = await cache.read()
+        boundary: Boundary | None = "steer" if seen.steer else "queue" if seen.queue and left is None else None
+        if left is not None and left.turn is not None and calls:
+            continues = (await self._sending.resume(seen.session, left.turn, calls)).continues
+        else:
+            continues = await self._turn(seen.session, boundary)
+        await self._forget_attempts()
+        while True:
+            seen = await cache.read()
+            if continues or seen.steer:
+                boundary = "steer" if seen.steer else None
+                allowance.step += 1
+            elif seen.queue:
+                boundary = "queue"
+                allowance.renew()
+            else:
+                return
+            self._check_cap(boundary)
+            continues = await self._turn(seen.session, boundary)
+
+    async def _turn(self, session: Session, boundary: Boundary | None) -> bool:
+        """Whether the model is owed another turn. `session` is as it was at this boundary."""
+        preparation, sending, fitting = self._preparation, self._sending, self._fitting
+        ready = await preparation.turn(session, boundary)
+        if not fitting.fits(ready) and await fitting.prune(ready):
+            ready = await preparation.again()
+        compacted = not fitting.fits(ready) and await fitting.make_room(ready)
+        if compacted:
+            ready = await preparation.again()
+        turn, outcome = await sending.send(ready)
+        if outcome.overflow is not None:
+            fitting.refused(ready, outcome.overflow)
+            sending.abandon(DID_NOT_FIT)
+            report = Report(compacted=False) if compacted else await fitting.summarise(ready)
+            if not report.compacted:
+                await turn.give_up(outcome.overflow)
+                return False
+            ready = await preparation.again()
+            turn, outcome = await sending.send(ready)
+            if outcome.overflow is not None:
+                fitting.refused(ready, outcome.overflow)
+                await turn.give_up(outcome.overflow)
+                return False
+        self._state.turns += 1
+        if not outcome.continues:
+            self._want_title(ready.session)
+        return outcome.continues
+
+    def _check_cap(self, boundary: Boundary | None) -> None:
+        cap = self._services.here.settings().turns
+        if cap is not None and boundary is None and self._state.allowance.steps is None and self._state.turns >= cap:
+            raise TurnLimitReached(self._session_id, cap)
+
+    def _want_title(self, session: Session) -> None:
+        here = self._services.here
+        if here.settings().titles:
+            model = assigned_model("title", session, here.agents, self._services.models.catalog)
+            self._services.sessions.titles.want(session, model)

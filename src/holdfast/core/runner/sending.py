@@ -1,0 +1,144 @@
+"""Sending a prepared turn: dispatch on disk, the provider's answer, tool calls, the trees around the step.
+
+Invariants
+- A turn is dispatched durably before the provider is called, in one commit with the end of the turn before it.
+- A request that is refused because of its media is sent once more with notes in their place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.core.runner.budget import total_input
+from holdfast.core.runner.prefix import Prefix
+from holdfast.core.runner.publish import TurnOf, TurnPublisher, stored_tokens
+from holdfast.core.runner.retries import reported
+from holdfast.core.runner.step_snapshots import StepSnapshots
+from holdfast.core.runner.turn import Turn
+from holdfast.llm.event import ToolCall
+from holdfast.llm.pace import Pace
+from holdfast.schema.codec import decoder
+from holdfast.schema.ids import MessageID
+from holdfast.schema.session_event import TurnAbandoned
+from holdfast.schema.session_message import ToolPart, ToolRunning
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from holdfast.core.runner.drain_scope import DrainScope
+    from holdfast.core.runner.preparation import Preparation, ReadyTurn
+    from holdfast.core.runner.services import RunnerServices
+    from holdfast.core.runner.settings import SessionSettings
+    from holdfast.core.runner.turn import Outcome
+    from holdfast.core.session.activity import OpenTurn
+    from holdfast.core.session.store import Dispatch, OpenCall
+    from holdfast.core.tool.registry import Materialized
+    from holdfast.schema.model import ModelRef
+    from holdfast.schema.session import Session, Tokens
+
+MEDIA_REFUSED = "the provider refused the request, which held media"
+
+
+class Sending:
+    def __init__(self, services: RunnerServices, scope: DrainScope, preparation: Preparation) -> None:
+        sessions = services.sessions
+        self._sessions = sessions
+        self._models = services.models
+        self._tools = services.tools
+        self._here = services.here
+        self._scope = scope
+        self._state = scope.state
+        self._preparation = preparation
+        self._prefix = Prefix(None, reverted=False)
+        self._trees = StepSnapshots(services.tools.snapshots, scope.outbox, scope.session_id, sessions.clock)
+
+    def restore(self, last: Dispatch) -> None:
+        """Go on from what the last dispatch recorded, whichever process made it."""
+        self._state.pruned_seq = last.event.pruned_seq
+        self._prefix = Prefix(last.event, reverted=last.reverted)
+        self._models.learned.restore(last.event)
+
+    async def send(self, ready: ReadyTurn) -> tuple[Turn, Outcome]:
+        """After a refusal of media this drain sends no more of them to this model. The next drain tries again."""
+        turn, outcome = await self._attempt(ready)
+        if outcome.refused is None:
+            return turn, outcome
+        self.abandon(MEDIA_REFUSED)
+        self._state.media_refused_by = ready.resolved.ref
+        return await self._attempt(await self._preparation.again())
+
+    async def resume(self, session: Session, open_turn: OpenTurn, calls: Sequence[OpenCall]) -> Outcome:
+        """Execute the calls that waited for a person when their process ended, and end their step."""
+        await self._models.catalog.ready()
+        agent = self._preparation.agent(session.id, open_turn.agent)
+        self._state.allowance.steps = agent.steps
+        tools = self._preparation.offered(agent, last_step=False)
+        publisher = self.publisher(open_turn.agent, open_turn.model)
+        publisher.adopt(MessageID(open_turn.message_id or ""), map(_waiting_call, calls))
+        outcome = await self._turn(publisher, tools, self._here.settings()).resume()
+        await self._scope.outbox.commit()  # the history is read back
+        self._state.answer = None
+        return outcome
+
+    def abandon(self, reason: str) -> None:
+        """Record that the dispatched request leads to no answer."""
+        now = self._sessions.clock.now()
+        self._scope.outbox.stage(TurnAbandoned(timestamp=now, session_id=self._scope.session_id, reason=reason))
+
+    async def finish(self) -> None:
+        await self._trees.finish()
+
+    def publisher(
+        self, agent: str, model: ModelRef, price: Callable[[Tokens], float] = lambda used: 0.0
+    ) -> TurnPublisher:
+        sessions = self._sessions
+        of = TurnOf(self._scope.session_id, self._here.location, agent, model)
+        return TurnPublisher(sessions.log, self._scope.outbox, of, sessions.ids, sessions.clock, price)
+
+    async def _attempt(self, ready: ReadyTurn) -> tuple[Turn, Outcome]:
+        sessions, scope, ref = self._sessions, self._scope, ready.resolved.ref
+        publisher = self.publisher(ready.agent.id, ref, ready.resolved.price)
+        turn = self._turn(publisher, ready.tools, ready.settings)
+        if ready.settings.snapshots:
+            self._trees.begin()
+        learned = self._models.learned.of(ref)
+        dispatched = self._prefix.dispatch(ready.frame, scope.session_id, sessions.clock.now(), 1, learned)
+        scope.outbox.submit(dispatched)  # the turn waits for it, while it makes its request ready
+        retry = reported(sessions.log, scope.outbox, scope.session_id, self._here.location, sessions.clock)
+        self._state.answer = None
+        try:
+            outcome = await turn.run(self._models.transport, ready.prepared, retry, self._trees.before_step)
+        finally:
+            if publisher.message_id is not None and publisher.called:
+                self._trees.after_step(publisher.message_id, looked_only=ready.tools.look_only(publisher.tools))
+        self._state.answer = publisher.answer.message
+        if publisher.finish is not None:
+            used = stored_tokens(publisher.finish.usage)
+            self._state.estimate.learn(used, scope.history.characters)
+            self._models.learned.answered(ref, total_input(used))
+        return turn, outcome
+
+    def _turn(self, publisher: TurnPublisher, tools: Materialized, settings: SessionSettings) -> Turn:
+        store, session_id = self._sessions.store, self._scope.session_id
+
+        async def asking() -> set[str]:
+            waiting = await store.resumable_calls(session_id)
+            return {found.call.call_id for found in waiting if found.call.message_id == publisher.message_id}
+
+        return Turn(
+            publisher,
+            self._scope.outbox,
+            tools,
+            self._tools.authorizer,
+            self._scope.interrupt,
+            self._state.allowance,
+            settings,
+            Pace(lambda: self._sessions.ownership.executing > 1),
+            asking=asking,
+            has_media=self._scope.history.has_media,
+        )
+
+
+def _waiting_call(call: OpenCall) -> ToolCall:
+    part: ToolPart = decoder(ToolPart).decode(call.data)
+    given = part.state.input if isinstance(part.state, ToolRunning) else {}
+    return ToolCall(id=call.call_id, name=part.name, input=given)

@@ -1,0 +1,113 @@
+"""What a runner works with, grouped by lifetime and purpose."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from holdfast.schema.frozen import Frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection
+
+    from holdfast.core.agent.agents import Agents
+    from holdfast.core.catalog.catalog import Catalog, ResolvedModel
+    from holdfast.core.clock import Clock, Ids
+    from holdfast.core.context.epoch import Epochs
+    from holdfast.core.context.system_context import SystemContext
+    from holdfast.core.event.log import EventLog
+    from holdfast.core.event.publisher import Publisher
+    from holdfast.core.permission.permission import Permissions
+    from holdfast.core.plugin.request import RequestHooks
+    from holdfast.core.question.question import Questions
+    from holdfast.core.runner.learned import LearnedLimits
+    from holdfast.core.runner.settings import SessionSettings
+    from holdfast.core.runner.titles import Titles
+    from holdfast.core.session.inbox import Inbox
+    from holdfast.core.session.ownership import Ownership
+    from holdfast.core.session.store import SessionStore
+    from holdfast.core.snapshot.snapshot import Snapshots
+    from holdfast.core.tool.builtin.authorize import Authorizer
+    from holdfast.core.tool.registry import ToolRegistry
+    from holdfast.llm.route.transport import Transport
+    from holdfast.schema.agent import Agent
+    from holdfast.schema.location import Location
+    from holdfast.schema.session import Session
+
+
+class SessionServices(Frozen):
+    """Reads and records Sessions. One per process."""
+
+    log: EventLog
+    store: SessionStore
+    inbox: Inbox
+    ownership: Ownership
+    epochs: Epochs
+    titles: Titles
+    ids: Ids
+    clock: Clock
+
+
+class ModelServices(Frozen):
+    """Resolves and calls models. One per Location."""
+
+    catalog: Catalog
+    transport: Transport
+    learned: LearnedLimits
+    hooks: RequestHooks
+
+
+class ToolServices(Frozen):
+    """Offers and executes tools. One per Location."""
+
+    registry: ToolRegistry
+    authorizer: Authorizer
+    snapshots: Snapshots
+    requests: PeopleRequests
+
+
+class TurnContext(Protocol):
+    """Composes the System Context of a turn."""
+
+    async def context(self, session: Session, agent: Agent, resolved: ResolvedModel) -> SystemContext: ...
+
+    def hidden_tools(self, agent: Agent) -> frozenset[str]:
+        """Tools that would be of no use to this agent."""
+
+    def begin(self, session_id: str) -> None:
+        """Read again what is remembered about this Session."""
+
+
+class LocationState(Frozen):
+    """What a turn reads at its boundary. One per Location."""
+
+    location: Location
+    agents: Agents
+    context: TurnContext
+    settings: Callable[[], SessionSettings]
+    refresh: Callable[[], Awaitable[None]]
+    """Takes over edits of the configuration. Called before anything else of a turn is read."""
+
+
+class PeopleRequests:
+    """The approvals and questions that tools of a Location have open."""
+
+    def __init__(self, permissions: Permissions, questions: Questions) -> None:
+        self._permissions = permissions
+        self._questions = questions
+
+    async def abandon(self, session_id: str, lease: Publisher, keep: Collection[tuple[str, str]]) -> None:
+        """Close what an earlier process asked, except for the calls in `keep`, by message and call id."""
+        await self._permissions.abandon(session_id, lease, keep)
+        await self._questions.abandon(session_id, lease, keep)
+
+    async def settled(self, session_id: str) -> None:
+        """Returns when every request that this drain cut off is recorded as such."""
+        await self._permissions.settled(session_id)
+        await self._questions.settled(session_id)
+
+
+class RunnerServices(Frozen):
+    sessions: SessionServices
+    models: ModelServices
+    tools: ToolServices
+    here: LocationState

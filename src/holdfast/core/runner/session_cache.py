@@ -1,0 +1,53 @@
+"""The Session as its drain last read it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from holdfast.core.database.unit import Committed
+    from holdfast.core.event.signal import Flag
+    from holdfast.core.session.store import Glance, SessionStore
+
+
+class SessionCache:
+    """Valid while only the drain itself has committed to the Session since it was read.
+
+    Sequences are contiguous: a commit of anyone else is either ahead of the drain's last one or leaves a gap before its
+    next one. Commits of other processes are noticed at the next poll, like a wake from there."""
+
+    def __init__(self, store: SessionStore, session_id: str, signal: Flag) -> None:
+        self._store = store
+        self._session_id = session_id
+        self._signal = signal
+        self._glance: Glance | None = None
+        self._head = -1
+        """The last sequence that was read, or that the drain committed right after it."""
+        self._revision = 0
+
+    async def read(self) -> Glance:
+        """The Session and which input waits. Taken from memory while that is valid and nothing waits."""
+        known = self._glance
+        if known is None or known.steer or known.queue or not self.valid:
+            self._signal.head = -1  # before reading, so that a commit during the read is noticed
+            self._glance = known = await self._store.glance(self._session_id)
+            self._head = known.head
+            self._revision += 1
+        return known
+
+    @property
+    def valid(self) -> bool:
+        return self._signal.head <= self._head
+
+    @property
+    def revision(self) -> int | None:
+        """Of the messages: while it stays the same, the drain has added nothing but its own answers. None: unknown."""
+        return self._revision if self.valid else None
+
+    def messages_added(self) -> None:
+        """The drain has added messages that are not its answers: promoted input, or an update of the context."""
+        self._revision += 1
+
+    def committed(self, own: Committed) -> None:
+        if own.first == self._head + 1:
+            self._head = own.last
