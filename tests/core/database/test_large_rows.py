@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
@@ -106,9 +107,9 @@ async def test_a_large_value_is_read_outside_the_loop(
     threads: list[str] = []
     far = database._reader._fetch_far
 
-    def noted(name: str, params: dict[str, str]) -> object:
+    def noted(name: str, params: dict[str, str], into: Any) -> object:
         threads.append(threading.current_thread().name)
-        return far(name, params)
+        return far(name, params, into)
 
     monkeypatch.setattr(database._reader, "_fetch_far", noted)
     overhead = len('{"pad":""}')

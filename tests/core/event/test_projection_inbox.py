@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from tests.core.event.samples import SES, Story, raw
 
-from holdfast.core.database.errors import StorageError
 from holdfast.core.session.errors import LifecycleConflict, MessageIdInUse
 from holdfast.schema.prompt import AgentAttachment, FileAttachment, Prompt, Source
 from holdfast.schema.session_event import PromptAdmitted, Prompted, RevertCommitted
@@ -90,7 +89,7 @@ async def test_an_input_of_another_session_is_not_promoted_here(story: Story) ->
     other = Story(story.database, story.log, "ses_two")
     await other.begin()
     await _admit(other, 1)
-    with pytest.raises(StorageError):
+    with pytest.raises(LifecycleConflict):
         await story.tell(Prompted, at=1, message_id="msg_1", prompt=PROMPT, delivery="steer")
     with pytest.raises(MessageIdInUse):
         await _admit(story, 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar, overload
 
 import apsw
 
@@ -19,7 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
+    import msgspec
+
     from holdfast.core.database.unit import Committed, Row, Unit, Value
+
+T = TypeVar("T", bound="msgspec.Struct")
 
 PROJECTIONS = (
     *("session", "messages", "parts", "inbox", "todos", "attachments", "instructions"),
@@ -31,11 +35,21 @@ class Database(Protocol):
     def submit(self, unit: Unit, on_commit: Callable[[Committed], None] | None = None) -> asyncio.Future[Committed]:
         """Hand a unit over. Units commit in order; the future resolves once its commit has been synced."""
 
+    @overload
     async def fetch(self, name: str, params: Mapping[str, Value]) -> list[Row]:
-        """A short indexed read by name."""
+        """Run a short indexed query by name."""
 
+    @overload
+    async def fetch(self, name: str, params: Mapping[str, Value], into: type[T]) -> list[T]:
+        """As above, with each row as a struct: columns and fields have the same names, see `rows.py`."""
+
+    @overload
     async def fetch_large(self, name: str, params: Mapping[str, Value]) -> list[Row]:
-        """A read by name that may be long; it does not hold up the loop."""
+        """Run a query by name that may take long, without blocking the loop."""
+
+    @overload
+    async def fetch_large(self, name: str, params: Mapping[str, Value], into: type[T]) -> list[T]:
+        """As above, with each row as a struct."""
 
     def version(self) -> int:
         """Changes whenever another connection, of any process, has committed."""

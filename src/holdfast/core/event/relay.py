@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 from holdfast.core.database.errors import StorageError
 from holdfast.core.event.block import block_of_delta, block_of_end
 from holdfast.core.event.bus import CAPACITY, Announcement
+from holdfast.core.event.stored_event import EventRow, NewEvents, Position
 from holdfast.schema.codec import decoder
 from holdfast.schema.event import EventEnvelope
 from holdfast.schema.frozen import Frozen
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
     from holdfast.core.database.database import Database
-    from holdfast.core.database.unit import Row
+    from holdfast.core.database.unit import Value
     from holdfast.core.event.block import Block
     from holdfast.core.event.bus import Bus, Subscription
     from holdfast.core.event.signal import Signals
@@ -76,7 +77,7 @@ class Relay:
         database: Database,
         bus: Bus,
         signals: Signals,
-        restore: Callable[[str, Sequence[Row]], Awaitable[list[Announcement]]],
+        restore: Callable[[str, Sequence[EventRow]], Awaitable[list[Announcement]]],
     ) -> None:
         """`restore` makes announcements of stored rows, of those that observers may hear of."""
         self._database = database
@@ -150,10 +151,8 @@ class Relay:
     # -- starting and stopping ----------------------------------------------------------------------------------
 
     async def _start(self) -> None:
-        rows = await self._database.fetch("event.position", {})
-        position = rows[0][0]
-        assert isinstance(position, int)
-        self._position = position
+        (reached,) = await self._database.fetch("event.position", {}, into=Position)
+        self._position = reached.position
         if self._observers == 0:
             return
         self._active = True
@@ -261,17 +260,11 @@ class Relay:
     async def _announce_stored(self) -> None:
         """Everything that was committed since the last look and not announced yet, with what is held in its place."""
         reached: dict[str, int] = {}
-        for aggregate_id, position, first, last in await self._database.fetch(
-            "event.range_since", {"position": self._position}
-        ):
-            assert isinstance(aggregate_id, str)
-            assert isinstance(position, int)
-            assert isinstance(first, int)
-            assert isinstance(last, int)
-            self._position = max(self._position, position)
-            reached[aggregate_id] = last
-            if aggregate_id not in self._heard:
-                self._hear(aggregate_id, first - 1)
+        for moved in await self._database.fetch("event.moved_since", {"position": self._position}, into=NewEvents):
+            self._position = max(self._position, moved.position)
+            reached[moved.aggregate_id] = moved.last
+            if moved.aggregate_id not in self._heard:
+                self._hear(moved.aggregate_id, moved.first - 1)
         for aggregate_id in {**reached, **self._held}:
             await self._settle(aggregate_id)
             await self._catch_up(aggregate_id, reached.get(aggregate_id, -1))
@@ -290,12 +283,10 @@ class Relay:
     async def _catch_up(self, aggregate_id: str, last: int) -> None:
         """Announce stored events up to a sequence."""
         while (heard := self._heard.get(aggregate_id, last)) < last:
-            rows = await self._database.fetch(
-                "event.page", {"aggregate_id": aggregate_id, "after": heard, "limit": min(PAGE, last - heard)}
-            )
+            key: dict[str, Value] = {"aggregate_id": aggregate_id, "after": heard, "limit": min(PAGE, last - heard)}
+            rows = await self._database.fetch("event.page", key, into=EventRow)
             announcements = await self._restore(aggregate_id, rows)
             if self._heard.get(aggregate_id) != heard:
                 continue  # announced meanwhile, or nobody observes any more
-            reached = rows[-1][0] if rows else last
-            assert isinstance(reached, int)
+            reached = rows[-1].seq if rows else last
             self._announce(aggregate_id, _Unit(announcements, heard + 1, reached))

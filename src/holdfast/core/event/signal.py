@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from holdfast.core.database.errors import StorageError
+from holdfast.core.event.stored_event import NewEvents, Position
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from holdfast.core.database.database import Database
-    from holdfast.core.database.unit import Row
 
 # Halved on average, this is how late another process's commit is seen; it is also all that idle tails cost.
 POLL_SECONDS = 0.033
@@ -153,25 +153,16 @@ class Signals:
         """What followers have not been told of yet."""
         if self._position is None:
             # What happened between registering and now is unknown, so the first look tells everyone.
-            self._position = _integer(await self._database.fetch("event.position", {}))
+            (self._position,) = [
+                row.position for row in await self._database.fetch("event.position", {}, into=Position)
+            ]
             self._heard.clear()
             return dict.fromkeys(self._flags, UNKNOWN)
         moved: dict[str, int] = {}
-        for aggregate_id, position, seq in await self._database.fetch(
-            "event.moved_since", {"position": self._position}
-        ):
-            assert isinstance(aggregate_id, str)
-            assert isinstance(position, int)
-            assert isinstance(seq, int)
-            self._position = max(self._position, position)
-            heard = self._heard.get(aggregate_id, -1)
-            if aggregate_id in self._flags and seq != heard:  # lower after it was removed and began again
-                self._heard[aggregate_id] = seq
-                moved[aggregate_id] = seq if seq > heard else UNKNOWN
+        for new in await self._database.fetch("event.moved_since", {"position": self._position}, into=NewEvents):
+            self._position = max(self._position, new.position)
+            heard = self._heard.get(new.aggregate_id, -1)
+            if new.aggregate_id in self._flags and new.last != heard:  # lower after it was removed and began again
+                self._heard[new.aggregate_id] = new.last
+                moved[new.aggregate_id] = new.last if new.last > heard else UNKNOWN
         return moved
-
-
-def _integer(rows: list[Row]) -> int:
-    value = rows[0][0]
-    assert isinstance(value, int)
-    return value

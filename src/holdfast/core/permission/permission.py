@@ -81,6 +81,17 @@ class Asked(Frozen):
     effect: Effect
 
 
+class _ApprovalRow(Frozen):
+    id: str
+    project_id: str
+    action: str
+    resource: str
+    owner: int | None
+
+    def approval(self) -> SavedApproval:
+        return SavedApproval(id=self.id, project_id=self.project_id, action=self.action, resource=self.resource)
+
+
 class Permissions:
     def __init__(
         self,
@@ -162,16 +173,15 @@ class Permissions:
         if key.owner == NOBODY:
             return ()
         place: dict[str, Value] = {"root": key.root, "owner": key.owner}
-        rows = await self._database.fetch("permission.of_directory", place)
-        if any(row[-1] is None for row in rows):
+        rows = await self._database.fetch("permission.of_directory", place, into=_ApprovalRow)
+        if any(row.owner is None for row in rows):
             await self._database.submit(Unit(key.root, local=(Statement("permission.bind", place),)))
-        return tuple(_approval(row) for row in rows)
+        return tuple(row.approval() for row in rows)
 
     async def saved_of_project(self, project_id: str) -> tuple[SavedApproval, ...]:
         """All that were given in directories of a project, to look at."""
-        return tuple(
-            _approval(row) for row in await self._database.fetch("permission.of_project", {"project_id": project_id})
-        )
+        key = {"project_id": project_id}
+        return tuple(await self._database.fetch("permission.of_project", key, into=SavedApproval))
 
     async def remove_saved(self, id: str) -> None:
         """From the next evaluation on. Removing what is not there is no error."""
@@ -355,11 +365,6 @@ class Permissions:
             message=message,
             cause=cause,
         )
-
-
-def _approval(row: Sequence[Value]) -> SavedApproval:
-    id, project, action, resource, *_ = map(str, row)
-    return SavedApproval(id=id, project_id=project, action=action, resource=resource)
 
 
 def _chosen(request: PermissionRequest, reply: Reply, save: Sequence[str] | None) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from holdfast.core.database.errors import StorageError
 from holdfast.core.database.unit import Statement
 from holdfast.core.session.errors import AlreadyAnswered, AlreadyTaken
+from holdfast.core.session.stored_activity import RequestRow
 from holdfast.schema.codec import decoder
 from holdfast.schema.exceptions import Conflict, HoldfastError
 from holdfast.schema.frozen import Frozen
@@ -171,18 +172,18 @@ class Requests(Generic[R, A]):
 
     async def find(self, session_id: str, request_id: str) -> Pending[R] | None:
         """What waits under that id, unless it is another Session's or another Location's."""
-        found = await self._look(request_id)
-        if found is None or found.session_id != session_id or found.answer is not None or not found.here:
+        row = await self._look(request_id)
+        if row is None or row.session_id != session_id or row.reply is not None or not row.here:
             return None
-        return self._decoded(found.data, found.agent)
+        return Pending(decoder(self._kind.request).decode(row.data), row.agent)
 
     async def pending(self, session_id: str | None = None) -> list[Pending[R]]:
         """What waits at this Location, oldest first; of one Session, or of all."""
-        rows = await self._database.fetch("request.open_of_location", self._place)
+        rows = await self._database.fetch("request.open_of_location", self._place, into=_OpenRow)
         return [
-            self._decoded(data, agent)
-            for of, _, kind, agent, data, _, _ in rows
-            if kind == self._kind.name and session_id in (None, of)
+            Pending(decoder(self._kind.request).decode(row.data), row.agent)
+            for row in rows
+            if row.kind == self._kind.name and session_id in (None, row.session_id)
         ]
 
     async def abandon(self, session_id: str, lease: Publisher, keep: Collection[tuple[str, str]]) -> None:
@@ -241,13 +242,12 @@ class Requests(Generic[R, A]):
         if call is None:
             return None
         key = {"session_id": request.session_id, "message_id": call[0], "call_id": call[1]}
-        for id, kind, data, reply, resumable, taken in await self._database.fetch("request.of_call", key):
-            if kind != self._kind.name or not resumable or id in self._watched:
+        for row in await self._database.fetch("request.of_call", key, into=RequestRow):
+            if row.kind != self._kind.name or not row.resumable or row.id in self._watched:
                 continue
-            stored = decoder(self._kind.request).decode(str(data))
+            stored = decoder(self._kind.request).decode(row.data)
             if self._kind.same(stored, request):
-                answer = None if reply is None else decoder(self._kind.answer).decode(str(reply))
-                return stored, answer, bool(taken)
+                return stored, self._answer_of(row.reply), row.taken
         return None
 
     async def _open(self, request: R, asked: Record) -> asyncio.Task[A]:
@@ -295,16 +295,16 @@ class Requests(Generic[R, A]):
             with self._log.signals.follow(request.session_id) as dirty:
                 while True:
                     dirty.clear()
-                    found = await self._look(request.id)
-                    if found is None or found.answer is not None:
+                    row = await self._look(request.id)
+                    if row is None or row.reply is not None:
                         break
-                    if found.here:
+                    if row.here:
                         await dirty.wait()
                     else:
                         await self._commit(self._kind.cut(request, self._clock.now()))
         finally:
             del self._watched[request.id]
-        answer = self._kind.gone if found is None or found.answer is None else found.answer
+        answer = (self._answer_of(row.reply) if row is not None else None) or self._kind.gone
         self._announce_answer(request, answer)
         return answer
 
@@ -324,25 +324,20 @@ class Requests(Generic[R, A]):
         return True
 
     async def _announce_stored_answer(self, request: R) -> None:
-        found = await self._look(request.id)
-        if found is not None and found.answer is not None:
-            self._announce_answer(request, found.answer)
+        row = await self._look(request.id)
+        if row is not None and (answer := self._answer_of(row.reply)) is not None:
+            self._announce_answer(request, answer)
 
     def _announce_answer(self, request: R, answer: A) -> None:
         self._log.announce(self._kind.answered(request, answer), location=self._location)
 
-    async def _look(self, request_id: str) -> _Found[A] | None:
-        rows = await self._database.fetch(
-            "request.at_location", {"id": request_id, "kind": self._kind.name, **self._place}
-        )
-        if not rows:
-            return None
-        session_id, agent, data, reply, here = rows[0]
-        answer = None if reply is None else decoder(self._kind.answer).decode(str(reply))
-        return _Found(session_id, agent, data, answer, bool(here))
+    async def _look(self, request_id: str) -> _LocatedRow | None:
+        key = {"id": request_id, "kind": self._kind.name, **self._place}
+        rows = await self._database.fetch("request.at_location", key, into=_LocatedRow)
+        return rows[0] if rows else None
 
-    def _decoded(self, data: Value, agent: Value) -> Pending[R]:
-        return Pending(decoder(self._kind.request).decode(str(data)), None if agent is None else str(agent))
+    def _answer_of(self, reply: str | None) -> A | None:
+        return None if reply is None else decoder(self._kind.answer).decode(reply)
 
     def _own(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.get_running_loop().create_task(work)
@@ -356,9 +351,18 @@ class Requests(Generic[R, A]):
             log.warning("a %s request of %s: %s", self._kind.name, self._location.directory, error)
 
 
-class _Found(Frozen, Generic[A]):
-    session_id: Value
-    agent: Value
-    data: Value
-    answer: A | None
+class _OpenRow(Frozen):
+    session_id: str
+    kind: str
+    agent: str | None
+    data: str
+
+
+class _LocatedRow(Frozen):
+    """A request. `here`: its Session is at this Location now."""
+
+    session_id: str
+    agent: str | None
+    data: str
+    reply: str | None
     here: bool

@@ -48,6 +48,26 @@ class Held(Frozen):
     token: int
 
 
+class _LeaseRow(Frozen):
+    """Without an owner the lease is free. `beat` is the owner's last heartbeat."""
+
+    session_id: str
+    owner_id: str | None
+    token: int
+    beat: int | None
+
+    def held(self) -> Held:
+        return Held(self.session_id, self.owner_id or "", self.token)
+
+
+class _Control(Frozen):
+    """What another process asks of this one: `wake` or `interrupt`."""
+
+    id: str
+    session_id: str
+    kind: str
+
+
 class Lease:
     """The right to execute one Session. The first publication takes it; all are fenced by it."""
 
@@ -161,8 +181,8 @@ class Ownership:
 
     async def all_elsewhere(self) -> list[str]:
         """Sessions that other living owners execute."""
-        rows = await self._database.fetch("lease.held", {})
-        holders = [Held(str(row[0]), str(row[1]), int(str(row[2]))) for row in rows if row[1] != self.id]
+        rows = await self._database.fetch("lease.held", {}, into=_LeaseRow)
+        holders = [row.held() for row in rows if row.owner_id != self.id]
         return [holder.session_id for holder in holders if await self._alive(holder)]
 
     async def interrupt_elsewhere(self, session_id: str) -> None:
@@ -230,19 +250,19 @@ class Ownership:
         self._start_serving()
         return lease
 
-    async def _row(self, session_id: str) -> Held | None:
-        rows = await self._database.fetch("lease.get", {"session_id": session_id})
-        return Held(session_id, str(rows[0][0] or ""), int(str(rows[0][1]))) if rows else None
+    async def _row(self, session_id: str) -> _LeaseRow | None:
+        rows = await self._database.fetch("lease.get", {"session_id": session_id}, into=_LeaseRow)
+        return rows[0] if rows else None
 
     async def _holder(self, session_id: str) -> Held | None:
         row = await self._row(session_id)
-        return row if row is not None and row.owner_id and row.owner_id != self.id else None
+        return row.held() if row is not None and row.owner_id and row.owner_id != self.id else None
 
     async def _alive(self, holder: Held) -> bool:
         if _locked(self._folder / holder.owner_id):
-            rows = await self._database.fetch("lease.get", {"session_id": holder.session_id})
-            beat = rows[0][2] if rows else None
-            return isinstance(beat, int) and self._clock.now() - beat < EXPIRY_SECONDS * 1000
+            row = await self._row(holder.session_id)
+            beat = row.beat if row is not None else None
+            return beat is not None and self._clock.now() - beat < EXPIRY_SECONDS * 1000
         return False
 
     def _hold_lock(self) -> None:
@@ -299,14 +319,15 @@ class Ownership:
         task.add_done_callback(self._obeying.discard)
 
     async def _obey_all(self) -> None:
-        rows = await self._database.fetch("control.asked", {"owner_id": self.id})
-        self._handled &= {str(row[0]) for row in rows}
-        fresh = [(str(row[0]), str(row[1]), str(row[2])) for row in rows if str(row[0]) not in self._handled]
-        self._handled |= {id for id, _, _ in fresh}
-        for id, session_id, kind in fresh:
+        asked = await self._database.fetch("control.asked", {"owner_id": self.id}, into=_Control)
+        self._handled &= {control.id for control in asked}
+        fresh = [control for control in asked if control.id not in self._handled]
+        self._handled |= {control.id for control in fresh}
+        for control in fresh:
             if self._obey is not None:
-                await self._obey(kind, session_id)
-            await self._database.submit(Unit(session_id, local=(Statement("control.done", {"id": id}),)))
+                await self._obey(control.kind, control.session_id)
+            done = Statement("control.done", {"id": control.id})
+            await self._database.submit(Unit(control.session_id, local=(done,)))
 
 
 def _locked(path: Path) -> bool:

@@ -26,10 +26,7 @@ class Todos:
 
     async def get(self, session_id: str) -> tuple[Todo, ...]:
         """In their order."""
-        rows = await self._database.fetch("todo.list", {"session_id": session_id})
-        return tuple(
-            Todo(content=str(content), status=str(status), priority=str(priority)) for content, status, priority in rows
-        )
+        return tuple(await self._database.fetch("todo.list", {"session_id": session_id}, into=Todo))
 
     async def replace(self, session_id: str, todos: Sequence[Todo]) -> None:
         """Returns once the new list is stored; an empty one clears. A caller that goes away cuts nothing in two."""
