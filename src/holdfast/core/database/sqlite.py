@@ -65,6 +65,8 @@ def connect(path: str, busy: BusyWait, *, readonly: bool = False) -> apsw.Connec
     connection = apsw.Connection(path, flags=flags | apsw.SQLITE_OPEN_NOMUTEX)
     # Before the first statement: after a crash even opening meets a lock while the log is recovered.
     connection.set_busy_handler(busy)
+    # Plans do not depend on bound values; otherwise SQLite prepares some statements again at each execution.
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     for pragma in ("foreign_keys=on", "synchronous=full", CACHE, "wal_autocheckpoint=0", "temp_store=memory"):
         connection.execute(f"pragma {pragma}").fetchall()
     if readonly:
