@@ -24,7 +24,7 @@ import httptools
 import uvicorn
 
 from holdfast.core.runner import publish
-from holdfast.core.runtime.runtime import Paths, Runtime
+from holdfast.core.runtime.runtime import HostOptions, Paths, Runtime
 from holdfast.embedded.serve import fast_loop
 from holdfast.llm.offline import OfflineResponse, Turn, respond
 from holdfast.server.app import App
@@ -95,7 +95,7 @@ async def _holdfast(folder: Path) -> None:
         directory=folder,
         environment={"HOME": str(folder)},
         transport=talker,
-        titles=False,
+        options=HostOptions(titles=False),
     ) as runtime:
         talker.follow(runtime.log.bus)
         await _listen(App(runtime))

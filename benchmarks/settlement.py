@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.database.database import SqliteDatabase
-from holdfast.core.runtime.runtime import Paths, Runtime
+from holdfast.core.runtime.runtime import HostOptions, Paths, Runtime
 from holdfast.core.scope import Scope
 from holdfast.core.tool.tool import Tool, ToolContext
 from holdfast.embedded.serve import fast_loop
@@ -87,7 +87,7 @@ class Bench:
             directory=folder,
             environment={"HOME": str(folder)},
             transport=self._model,
-            titles=False,
+            options=HostOptions(titles=False),
         )
 
     async def __aenter__(self) -> Bench:

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from holdfast.core.clock import Ids
 from holdfast.core.database.database import SqliteDatabase
 from holdfast.core.event.log import EventLog
-from holdfast.core.runtime.runtime import Paths, Runtime
+from holdfast.core.runtime.runtime import HostOptions, Paths, Runtime
 from holdfast.core.session.projector import SESSION_PROJECTORS
 from holdfast.llm.offline import ScriptedTransport
 from holdfast.schema.manifest import MANIFEST
@@ -112,8 +112,7 @@ async def runtime(tmp_path: Path, project: Path, model: ScriptedTransport) -> As
         directory=project,
         environment={"HOME": str(tmp_path)},
         transport=model,
-        titles=False,
-        trust=True,
+        options=HostOptions(titles=False, trust=True),
     ) as runtime:
         yield runtime
 

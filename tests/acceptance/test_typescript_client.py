@@ -110,9 +110,33 @@ def test_the_declarations_compile_under_the_strictest_options(
     tmp_path: Path, node: str, compiler: Path, source: str, libraries: list[str]
 ) -> None:
     """API-438: without the DOM library, and with it; events are told apart by their type."""
-    for path in (*MODULE.parent.glob("*.d.ts"), MODULE.parent / "package.json", SCRIPT.with_name(source)):
-        shutil.copy(path, tmp_path)
-    options = {"compilerOptions": {**STRICTEST, "lib": libraries}, "include": ["*.ts"]}
-    (tmp_path / "tsconfig.json").write_text(json.dumps(options), encoding="utf-8")
-    run = subprocess.run([str(compiler), "-p", str(tmp_path)], capture_output=True, text=True, timeout=60, check=False)
-    assert (run.returncode, run.stdout) == (0, "")
+    shutil.copy(SCRIPT.with_name(source), tmp_path)
+    assert compiled(compiler, tmp_path, lib=libraries) == ""
+
+
+def test_the_example_of_the_readme_compiles_under_the_strictest_options(
+    tmp_path: Path, node: str, compiler: Path
+) -> None:
+    """API-438: as it is printed, with the few globals that it uses, and without the DOM library."""
+    readme = (MODULE.parent / "README.md").read_text(encoding="utf-8")
+    example = readme.partition("```js\n")[2].partition("```")[0]
+    (tmp_path / "example.ts").write_text(GLOBALS + example, encoding="utf-8")
+    assert compiled(compiler, tmp_path, lib=["ES2023"], noUnusedLocals=False) == ""
+
+
+GLOBALS = """
+declare const password: string
+declare const console: { log(text: string): void }
+declare const process: { stdout: { write(text: string): void } }
+"""
+
+
+def compiled(compiler: Path, folder: Path, **options: Any) -> str:
+    """What the compiler says of the sources in this folder, beside the declarations of the client."""
+    for path in (*MODULE.parent.glob("*.d.ts"), MODULE.parent / "package.json"):
+        shutil.copy(path, folder)
+    configuration = {"compilerOptions": {**STRICTEST, **options}, "include": ["*.ts"]}
+    (folder / "tsconfig.json").write_text(json.dumps(configuration), encoding="utf-8")
+    run = subprocess.run([str(compiler), "-p", str(folder)], capture_output=True, text=True, timeout=60, check=False)
+    assert (run.returncode == 0) == (run.stdout == ""), run.stderr
+    return run.stdout

@@ -16,7 +16,7 @@ from holdfast.core.clock import Clock
 from holdfast.core.event.bus import Announcement
 from holdfast.core.location.services import LocationServices
 from holdfast.core.runtime.run_coordinator import RunCoordinator
-from holdfast.core.runtime.runtime import Paths, Runtime
+from holdfast.core.runtime.runtime import HostOptions, Paths, Runtime
 from holdfast.core.scope import Scope
 from holdfast.core.session.errors import Interrupted
 from holdfast.core.session.interrupt import STOPPED, Interrupt
@@ -54,7 +54,7 @@ class ToolRuntime(Runtime):
             environment={"HOME": str(data)},
             transport=transport,
             clock=clock,
-            titles=False,
+            options=HostOptions(titles=False),
         )
         self.tools = dict(tools or {})
         self.built: list[Location] = []

@@ -157,6 +157,7 @@ ANSWERS: dict[str, list[dict[str, Any]]] = {
 
 
 def sent(provider: Provider, number: int = -1) -> str:
+    assert provider.bodies, "the provider received no request"
     return json.dumps(provider.bodies[number], ensure_ascii=False)
 
 
@@ -175,21 +176,23 @@ KINDS: dict[str, tuple[str, str, str]] = {
 
 
 @pytest.mark.parametrize("protocol", ["mock", "claude", "gemini", "responses"])
-def test_every_kind_of_attachment_is_answered(protocol: str, api: Callable[..., Api], provider: Provider) -> None:
-    """SES-230, SES-232, LLM-400 (B1, B11): each as what it is, or as a note that names it; the next prompt is answered
-    too."""
-    for kind, (uri, name, expected) in KINDS.items():
-        session = api(protocol)
-        assert session.prompt("look", {"uri": uri, "name": name}).status_code == 200, kind
-        assert expected in sent(provider), kind
-        assert "\ufffd" not in sent(provider), kind
-        assert session.prompt("and now?").status_code == 200
-        assert "and now?" in sent(provider), kind
-        assert [item.get("error") for item in session.answers] == [None, None], kind
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_attachment_is_answered(
+    kind: str, protocol: str, api: Callable[..., Api], provider: Provider
+) -> None:
+    """SES-230, SES-232, LLM-400: each as what it is, or as a note that names it; the next prompt is answered too."""
+    uri, name, expected = KINDS[kind]
+    session = api(protocol)
+    assert session.prompt("look", {"uri": uri, "name": name}).status_code == 200
+    assert expected in sent(provider)
+    assert "\ufffd" not in sent(provider)
+    assert session.prompt("and now?").status_code == 200
+    assert "and now?" in sent(provider)
+    assert [item.get("error") for item in session.answers] == [None, None]
 
 
 def test_a_pdf_goes_to_protocols_that_take_documents(api: Callable[..., Api], provider: Provider) -> None:
-    """LLM-198, LLM-401 (B1): and is named where they do not, with the place where it can be found."""
+    """LLM-198, LLM-401: and is named where they do not, with the place where it can be found."""
     content = base64.b64encode(PDF).decode()
     file = {"uri": data_uri(PDF, "application/pdf"), "name": "report.pdf"}
     for protocol, native in (("claude", True), ("gemini", True), ("responses", True), ("mock", False)):
@@ -219,7 +222,7 @@ def test_files_are_read_by_what_they_are(project: Path, api: Callable[..., Api],
 def test_images_are_made_to_fit_the_configured_limits(
     project: Path, api: Callable[..., Api], provider: Provider
 ) -> None:
-    """SES-231 (B11): whether they come as a file, as data or from a tool; a retry is still the same prompt."""
+    """SES-231: whether they come as a file, as data or from a tool; a retry is still the same prompt."""
     large = picture(900, 600)
     (project / "large.png").write_bytes(large)
     session = api()
@@ -391,7 +394,7 @@ def test_a_refusal_that_is_not_about_media_is_told_once(api: Callable[..., Api],
 def test_a_first_prompt_with_an_odd_attachment_can_be_reverted_and_compacted(
     api: Callable[..., Api], provider: Provider
 ) -> None:
-    """SES-167, SES-230 (B1): neither needs the attachment to be sendable."""
+    """SES-167, SES-230: neither needs the attachment to be sendable."""
     session = api()
     file = {"uri": KINDS["svg"][0], "name": "drawing.svg"}
     assert session.prompt("look " + "long " * 9000, file, id="msg_first").status_code == 200

@@ -48,7 +48,10 @@ async def test_an_observation_counts_everything_that_it_waited_for(holdfast: Mac
             await hf.sessions.prompt(session, prompt=PromptInput(text=text))
             await hf.sessions.wait(session)
         durations = (await hf.metrics.read())["context.observe.duration"]
-    whole, fetched = durations[""], durations["core/instructions-remote"]
-    assert (whole["times"], fetched["times"]) == (2, 1)
+    whole = durations[""]
+    assert whole["times"] == 2
+    assert whole["largest"] >= SECONDS
+    fetched = durations["core/instructions-remote"]
+    assert fetched["times"] == 1
     assert whole["largest"] >= fetched["largest"] >= SECONDS
     assert whole["total"] - whole["largest"] < SECONDS

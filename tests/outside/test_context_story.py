@@ -136,8 +136,8 @@ async def test_a_switch_of_model_is_news_and_not_a_new_beginning(world: World) -
 
 
 async def test_a_fact_that_cannot_be_observed_holds_the_first_prompt_back(world: World) -> None:
-    """CTX-021, CTX-031, CTX-046, CTX-056, CTX-083, SES-092: no baseline without it, so nothing is promoted and
-    no model asked; the same prompt works later. Once told, silence about it changes nothing."""
+    """CTX-021, CTX-031, CTX-046, CTX-056, CTX-083, SES-092, SES-255: no baseline without it, so nothing is promoted and
+    no model asked, and the wait says so; the same prompt works later. Once told, silence about it changes nothing."""
     fact = Fact("blue")
     fact.there.clear()
     async with world.host() as hf:
@@ -145,6 +145,7 @@ async def test_a_fact_that_cannot_be_observed_holds_the_first_prompt_back(world:
         session = await hf.sessions.create()
         await ask(hf, session, "one", id="msg_1")
         assert (await types(hf, session), world.model.requests) == (["prompt.admitted"], [])
+        assert [wait.kind for wait in await hf.sessions.waits(session.id)] == ["blocked"]
         assert type(await hf.sessions.request_context(session.id)).__name__ == "RequestContextAbsent"
         fact.there.set()
         await ask(hf, session, "one", id="msg_1")

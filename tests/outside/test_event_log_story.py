@@ -133,6 +133,24 @@ async def test_deltas_add_up_to_the_text_that_is_kept(world: World) -> None:
     assert all(event.durable is None for event in seen if isinstance(event.data, TextDelta))
 
 
+async def test_deltas_of_a_short_answer_add_up_to_its_text(world: World) -> None:
+    """EVT-045, EVT-050: also when a block begins and ends in one piece of the provider's answer, for whoever listens to
+    everything that happens."""
+    texts = ["short", "one two three", "a " * 50]
+    async with world.host() as hf, asyncio.timeout(PATIENCE):
+        session = await hf.sessions.create()
+        async with aclosing(aiter(hf.events.subscribe())) as stream:
+            assert (await anext(stream)).type == "server.connected"
+            for text in texts:
+                world.model.plays(Turn(text=text))
+                await hf.sessions.prompt(session.id, prompt=PromptInput(text="go"))
+                pieces = []
+                while not of_type("step.ended")(event := await anext(stream)):
+                    if of_type("text.delta")(event):
+                        pieces.append(msgspec.to_builtins(event.data)["delta"])
+                assert "".join(pieces) == text
+
+
 async def test_private_facts_use_positions_but_are_not_shown(world: World) -> None:
     """EVT-022, EVT-061: todos, dispatches and withdrawals leave gaps and nothing else; followers pass over them."""
     todos = [{"content": "x", "status": "pending", "priority": "low"}]

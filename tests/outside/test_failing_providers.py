@@ -4,13 +4,14 @@ with a message that names what mends it. A tool starts and a turn ends as soon a
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from contextlib import aclosing, contextmanager
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
-from tests.cli.conftest import Machine, Provider, eventually, finish, frame, free_port
+from tests.cli.conftest import Machine, Provider, finish, frame, free_port
 
 from holdfast import Holdfast, PromptInput
 from holdfast.schema.codec import encode
@@ -330,6 +331,7 @@ def test_a_tool_starts_when_the_next_call_begins(holdfast: Machine, provider: Pr
     """LLM-068, LLM-425: what it does is seen before the provider goes on."""
     configure(holdfast, provider.url)
     made = holdfast.project / "made.txt"
+    early: list[bool] = []
 
     def call(index: int, name: str, arguments: dict[str, Any] | None) -> bytes:
         function = {"name": name, "arguments": "" if arguments is None else json.dumps(arguments)}
@@ -339,7 +341,10 @@ def test_a_tool_starts_when_the_next_call_begins(holdfast: Machine, provider: Pr
         Provider.head(handler)
         handler.wfile.write(call(0, "write", {"path": "made.txt", "content": "early"}) + call(1, "read", None))
         handler.wfile.flush()
-        eventually(made.exists)
+        deadline = time.monotonic() + 10
+        while not made.exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        early.append(made.exists())
         rest = {"tool_calls": [{"index": 1, "function": {"arguments": json.dumps({"path": "hello.txt"})}}]}
         handler.wfile.write(frame(rest) + frame({}, "tool_calls") + b"data: [DONE]\n\n")
 
@@ -347,4 +352,5 @@ def test_a_tool_starts_when_the_next_call_begins(holdfast: Machine, provider: Pr
     ran = holdfast("run", "--yes", "hello")
 
     assert ran.code == 0, ran.err
+    assert early == [True]
     assert made.read_text(encoding="utf-8") == "early"

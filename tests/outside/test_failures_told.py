@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from http.server import BaseHTTPRequestHandler
 
 import pytest
@@ -15,6 +16,7 @@ from tests.outside.test_left_behind import answers, asked, calling, client_of, i
 from holdfast import (
     ActivityFailed,
     ApiError,
+    AsyncClient,
     Holdfast,
     HoldfastSync,
     Location,
@@ -36,31 +38,58 @@ UNCHECKED = Options(headers={"x-holdfast-checked": "0"})
 async def test_what_keeps_input_from_starting_is_told_and_mending_it_starts_it(
     holdfast: Machine, serve: Serve, provider: Provider
 ) -> None:
-    """SES-255, SES-256: a model that does not exist: the input stays pending, the wait has its cause, the outcome and
-    the server's log say it; choosing another model is all that is needed."""
+    """SES-255, SES-256: a model that does not exist: the input stays pending, the wait has its cause and the outcome
+    says it; choosing another model is all that is needed."""
     holdfast.use_provider(provider.url)
-    server = serve()
-    async with client_of(server, holdfast) as client:
-        where = Location(directory=str(holdfast.project))
-        session_id = (await client.sessions.create(location=where, model=NOWHERE, options=UNCHECKED)).id
-        await client.sessions.prompt(session_id, prompt=PromptInput(text="hello"))
+    async with blocked(holdfast, serve()) as (client, session_id):
+        waits = await client.sessions.waits(session_id)
+        assert [wait.kind for wait in waits] == ["blocked"]
+        assert "none" in waits[0].what
+        assert asked(provider) == []
         outcome = await client.sessions.outcome(session_id)
         assert (outcome.type, outcome.pending) == ("blocked", 1)
-        assert "none" in (outcome.error or "")
-        (wait,) = await client.sessions.waits(session_id)
-        assert wait.kind == "blocked"
         assert outcome.error is not None
-        assert outcome.error in wait.what
-        assert asked(provider) == []
+        assert outcome.error in waits[0].what
 
         await client.sessions.switch_model(session_id, model=HERE)
         assert check_outcome(await client.sessions.outcome(session_id)).pending == 0
         assert await client.sessions.waits(session_id) == []
+
+
+async def test_choosing_another_model_starts_the_waiting_prompt(
+    holdfast: Machine, serve: Serve, provider: Provider
+) -> None:
+    """SES-256."""
+    holdfast.use_provider(provider.url)
+    async with blocked(holdfast, serve()) as (client, session_id):
+        await client.sessions.switch_model(session_id, model=HERE)
+        await client.sessions.wait(session_id)
+        assert [answer.error for answer in await answers(client, session_id)] == [None]
+        assert await client.sessions.pending(session_id) == []
+
+
+async def test_the_server_s_log_names_what_keeps_input_from_starting(
+    holdfast: Machine, serve: Serve, provider: Provider
+) -> None:
+    """SES-255: in one line, with the Session and the cause."""
+    holdfast.use_provider(provider.url)
+    server = serve()
+    async with blocked(holdfast, server) as (_, session_id):
+        pass
     server.process.send_signal(signal.SIGTERM)
     lines = [line for line in finish(server.process).err.splitlines() if session_id in line]
-    assert len(lines) == 1
-    assert lines[0].startswith("warning: ")
-    assert "none" in lines[0]
+    assert [line.startswith("warning: ") and "none" in line for line in lines] == [True], lines
+
+
+@asynccontextmanager
+async def blocked(machine: Machine, server: Server) -> AsyncIterator[tuple[AsyncClient, str]]:
+    """A Session with a prompt whose model does not exist, once the server has tried."""
+    async with client_of(server, machine) as client:
+        where = Location(directory=str(machine.project))
+        session_id = (await client.sessions.create(location=where, model=NOWHERE, options=UNCHECKED)).id
+        await client.sessions.prompt(session_id, prompt=PromptInput(text="hello"))
+        await client.sessions.wait(session_id)
+        yield client, session_id
 
 
 async def test_an_agent_that_does_not_exist_is_told_in_the_same_way(
@@ -95,10 +124,11 @@ async def test_a_failure_after_promotion_is_a_failed_step_and_the_next_prompt_wo
     async with client_of(serve(), holdfast) as client:
         session_id = await new_session(client, holdfast)
         await client.sessions.prompt(session_id, prompt=PromptInput(text="read it"))
-        outcome = await client.sessions.outcome(session_id)
-        assert outcome.type == "failed"
+        await client.sessions.wait(session_id)
         newest = (await answers(client, session_id))[-1]
         assert newest.error is not None
+        outcome = await client.sessions.outcome(session_id)
+        assert outcome.type == "failed"
         assert newest.error.message == outcome.error
         assert newest.id == outcome.message_id
         assert await client.sessions.interrupted() == []

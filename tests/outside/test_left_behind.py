@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from http.server import BaseHTTPRequestHandler
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 from tests.cli.conftest import Machine, Provider, Server, finish, frame
 
-from holdfast import ApiError, AsyncClient, Holdfast, Location, PromptInput, connect
+from holdfast import ApiError, AsyncClient, Holdfast, Location, PromptInput, asgi, connect
 from holdfast.schema.session_message import AssistantMessage, ToolCompleted, ToolError, ToolPart
 
 pytestmark = pytest.mark.anyio
@@ -22,6 +23,7 @@ PATIENCE = 40.0
 Serve = Callable[..., Server]
 Behaviour = Callable[[BaseHTTPRequestHandler], None]
 SIGNALS = [signal.SIGTERM, signal.SIGKILL]
+HOSTS = ["serve", "embedded", "mounted"]
 
 
 def calling(tool: str, given: dict[str, Any], id: str = "call_1") -> Behaviour:
@@ -159,23 +161,33 @@ async def waiting_for_a_person(machine: Machine, serve: Serve, provider: Provide
 async def test_an_approval_after_a_restart_executes_the_call_once(
     holdfast: Machine, serve: Serve, provider: Provider, number: signal.Signals
 ) -> None:
-    """TOL-100, TOL-101: the request stays listed, says what it waits for, and the answer runs the call."""
+    """TOL-100, TOL-101: the request stays listed, and the answer runs the call."""
     session_id = await waiting_for_a_person(holdfast, serve, provider, number)
     async with client_of(serve(), holdfast) as client:
         (request,) = await client.permissions.list(session_id)
-        assert [wait.kind for wait in await client.sessions.waits(session_id)] == ["permission"]
-        assert (await client.sessions.outcome(session_id)).type == "waiting"
-        (left,) = await client.sessions.interrupted()
-        assert (left.stage, left.safe) == ("waiting", True)
         assert len(asked(provider)) == 1
         await client.permissions.reply(session_id, request_id=request.id, reply="once")
-        assert (await client.sessions.outcome(session_id)).type == "completed"
+        await client.sessions.wait(session_id)
         (part,) = parts((await answers(client, session_id))[0])
         assert isinstance(part.state, ToolCompleted)
+        assert (await client.sessions.outcome(session_id)).type == "completed"
         assert await client.permissions.list(session_id) == []
     assert (holdfast.project / "ran.txt").read_text(encoding="utf-8") == "once\n"
     assert len(asked(provider)) == 2
     assert await asyncio.to_thread(holdfast.healthy)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+async def test_a_call_that_waits_for_a_person_says_so_after_a_restart(
+    holdfast: Machine, serve: Serve, provider: Provider, number: signal.Signals
+) -> None:
+    """TOL-100, SES-253: in the list of waits, in the outcome, and among what an earlier process did not finish."""
+    session_id = await waiting_for_a_person(holdfast, serve, provider, number)
+    async with client_of(serve(), holdfast) as client:
+        assert [wait.kind for wait in await client.sessions.waits(session_id)] == ["permission"]
+        assert (await client.sessions.outcome(session_id)).type == "waiting"
+        (left,) = await client.sessions.interrupted()
+        assert (left.stage, left.safe) == ("waiting", True)
 
 
 async def test_a_refusal_after_a_restart_declines_the_call(holdfast: Machine, serve: Serve, provider: Provider) -> None:
@@ -262,14 +274,59 @@ async def test_queued_input_waits_behind_the_decision_about_a_broken_turn(
     assert "recover" in end(server, signal.SIGTERM)
 
 
-@pytest.mark.parametrize("host", ["serve", "embedded"])
-async def test_what_was_never_sent_goes_on_by_itself(
+async def test_a_safe_broken_turn_goes_on_before_queued_input(
+    holdfast: Machine, serve: Serve, provider: Provider
+) -> None:
+    """SES-139, SES-254: with `recovery: continue` a turn of which nothing was received is sent again; the queued prompt
+    follows it."""
+    holdfast.use_provider(provider.url, settings={"recovery": "continue", "titles": False})
+    in_turn(provider, provider.hang, Provider.answer)
+    server = serve()
+    async with client_of(server, holdfast) as client:
+        session_id = await new_session(client, holdfast)
+        await client.sessions.prompt(session_id, prompt=PromptInput(text="first"))
+        await asyncio.to_thread(provider.asked.acquire)
+        await client.sessions.prompt(session_id, prompt=PromptInput(text="second"), delivery="queue")
+    end(server, signal.SIGKILL)
+    async with client_of(serve(), holdfast) as client:
+
+        async def everything_taken() -> bool:
+            return await client.sessions.pending(session_id) == []
+
+        await until(everything_taken)
+        await client.sessions.wait(session_id)
+    spoken = [json.dumps(body["messages"]) for body in asked(provider)]
+    assert ["second" in text for text in spoken] == [False, False, True]
+
+
+@pytest.mark.parametrize("host", HOSTS)
+async def test_a_safe_broken_turn_is_sent_again_by_any_host(
     holdfast: Machine, serve: Serve, provider: Provider, host: str
 ) -> None:
-    """SES-253: killed while older history was summarised for a prompt: the next server, or a host in another program,
-    goes on without being asked, and the prompt is answered."""
+    """SES-139: with `recovery: continue`, by the next server and by a host in another program."""
+    holdfast.use_provider(provider.url, settings={"recovery": "continue", "titles": False})
+    in_turn(provider, provider.hang, Provider.answer)
+    server = serve()
+    async with client_of(server, holdfast) as client:
+        session_id = await new_session(client, holdfast)
+        await client.sessions.prompt(session_id, prompt=PromptInput(text="first"))
+        await asyncio.to_thread(provider.asked.acquire)
+    end(server, signal.SIGKILL)
+    async with next_host(host, holdfast, serve) as client:
+        await until_answered(client, session_id)
+
+
+@pytest.mark.parametrize("at", ["the first turn", "a later turn"])
+@pytest.mark.parametrize("host", HOSTS)
+async def test_what_was_never_sent_goes_on_by_itself(
+    holdfast: Machine, serve: Serve, provider: Provider, host: str, at: str
+) -> None:
+    """SES-253: killed while older history was summarised, for a prompt or between two turns of tools: the next server,
+    or a host in another program, goes on without being asked, and the prompt is answered."""
     limits = {"m": {"limit": {"context": 30_000, "output": 1_000}}}
     holdfast.use_provider(provider.url, models=limits)
+    large = "\n".join("word " * 12 for _ in range(500))
+    (holdfast.project / "large.txt").write_text(large, encoding="utf-8")
     server = serve()
     async with client_of(server, holdfast) as client:
         session_id = await new_session(client, holdfast)
@@ -277,11 +334,14 @@ async def test_what_was_never_sent_goes_on_by_itself(
             await client.sessions.prompt(session_id, prompt=PromptInput(text=f"{number} " + "word " * 3_000))
             await client.sessions.wait(session_id)
 
+        turn = calling("read", {"path": "large.txt"}) if at == "a later turn" else Provider.answer
+
         def hang_in_summary(handler: BaseHTTPRequestHandler) -> None:
-            provider.hang(handler) if not provider.bodies[-1].get("tools") else Provider.answer(handler)
+            turn(handler) if provider.bodies[-1].get("tools") else provider.hang(handler)
 
         provider.behave = hang_in_summary
-        await client.sessions.prompt(session_id, prompt=PromptInput(text="the last " + "word " * 6_000))
+        more = 6_000 if at == "the first turn" else 1
+        await client.sessions.prompt(session_id, prompt=PromptInput(text="the last " + "word " * more))
 
         async def compacts() -> bool:
             return "compaction" in [wait.kind for wait in await client.sessions.waits(session_id)]
@@ -289,24 +349,36 @@ async def test_what_was_never_sent_goes_on_by_itself(
         await until(compacts)
     end(server, signal.SIGKILL)
     provider.behave = Provider.answer
-    if host == "serve":
-        async with client_of(serve(), holdfast) as client:
-            await until_answered(client, session_id)
-    else:
-        machine = holdfast
-        async with Holdfast(machine.project, data=machine.data, environment=machine.environment) as client:
-            await client.sessions.list()
-            await until_answered(client, session_id)
+    async with next_host(host, holdfast, serve) as client:
+        await until_answered(client, session_id)
     assert "the last" in json.dumps(asked(provider)[-1]["messages"])
 
 
-async def until_answered(client: AsyncClient, session_id: str) -> None:
-    async def answered() -> bool:
-        return (await client.sessions.outcome(session_id)).type == "completed"
+@asynccontextmanager
+async def next_host(kind: str, machine: Machine, serve: Serve) -> AsyncIterator[AsyncClient]:
+    """Whatever opens the data of a killed server; nothing is asked of it but reading."""
+    if kind == "serve":
+        async with client_of(serve(), machine) as client:
+            yield client
+        return
+    host = Holdfast(machine.project, data=machine.data, environment=machine.environment)
+    async with asgi(host).lifespan() if kind == "mounted" else host:
+        await host.sessions.list()
+        yield host
 
-    async with asyncio.timeout(PATIENCE):
-        await until(answered)
-    (newest,) = (await client.sessions.messages(session_id, limit=1)).items
-    assert isinstance(newest, AssistantMessage)
+
+async def until_answered(client: AsyncClient, session_id: str) -> None:
+    async def ended(seconds: float = 15.0) -> bool:
+        """Whether an answer without further calls is the newest message, at the latest after so many seconds."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            (newest,) = (await client.sessions.messages(session_id, limit=1)).items
+            if isinstance(newest, AssistantMessage) and newest.finish == "stop":
+                return True
+            await asyncio.sleep(0.02)
+        return False
+
+    assert await ended(), await client.sessions.waits(session_id)
+    assert (await client.sessions.outcome(session_id)).type == "completed"
     assert await client.sessions.waits(session_id) == []
     assert await client.sessions.interrupted() == []

@@ -102,10 +102,15 @@ async def host(
     """`mock/m` with a window of so many tokens, 0 for an unknown one, and `mock/large`."""
     limits = {"m": {"context": context, "output": 100}} if context else {}
     models = {name: {"limit": limit} for name, limit in limits.items()} or {"m": {}}
-    machine.use_provider(provider.url, models={**models, "large": {"limit": {"context": 1_000_000, "output": 100}}})
-    compaction = {"auto": auto, "buffer": 100, "keep": {"tokens": keep}}
-    config = {"compaction": compaction, "holdfast": {"titles": False}}
-    async with Holdfast(machine.project, data=machine.data, environment=machine.environment, config=config) as hf:
+    models["large"] = {"limit": {"context": 1_000_000, "output": 100}}
+    served = {"npm": "@ai-sdk/openai-compatible", "options": {"baseURL": provider.url}, "models": models}
+    machine.configure_user(
+        model="mock/m",
+        provider={"mock": served},
+        compaction={"auto": auto, "buffer": 100, "keep": {"tokens": keep}},
+        holdfast={"titles": False, "retry": {"total_seconds": 0}},
+    )
+    async with Holdfast(machine.project, data=machine.data, environment=machine.environment) as hf:
         yield hf
 
 

@@ -222,6 +222,15 @@ def test_plan_changes_no_file_whatever_global_rules_say(holdfast: Machine, permi
     assert (holdfast.project / "hello.txt").read_text() == "hello world\n"
 
 
+def test_a_command_of_plan_changes_no_file(holdfast: Machine) -> None:
+    """CAT-220, TOL-376: with the rules that are there from the start, and nobody to ask."""
+    call = {"command": "echo x > made.txt; echo bye > hello.txt", "description": "Change files"}
+    holdfast.script({"calls": [{"tool": "bash", "input": call}]}, {"text": "done"})
+    holdfast("run", "--model", "demo/scripted", "--agent", "plan", "go")
+    assert sorted(path.name for path in holdfast.project.iterdir()) == ["hello.txt"]
+    assert (holdfast.project / "hello.txt").read_text() == "hello world\n"
+
+
 def test_a_plan_agent_that_may_edit_is_an_ordinary_agent(machine: Machine, provider: Provider) -> None:
     """CTX-210, CAT-220: a rule for the agent itself lifts the denial, and nothing false is said."""
     configure(machine, provider, agent={"plan": {"permission": {"edit": "allow"}}})

@@ -144,8 +144,5 @@ def test_a_deleted_id_stays_refused_after_a_rebuild_and_a_restart(holdfast: Mach
 
     with httpx2.Client(base_url=serve("--no-auth").url, timeout=30) as http:
         answer = http.post("/api/session", json={"id": "ses_once"})
-        assert (answer.status_code, answer.json()["_tag"], answer.json()["resource"]) == (
-            409,
-            "ConflictError",
-            "ses_once",
-        )
+        assert answer.status_code == 409, answer.text
+        assert (answer.json()["_tag"], answer.json()["resource"]) == ("ConflictError", "ses_once")

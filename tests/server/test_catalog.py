@@ -12,7 +12,7 @@ from tests.server.conftest import Wire
 
 from holdfast.core.credential.integration import Authorization, IntegrationDraft, OAuth
 from holdfast.core.credential.store import KeyValue, OAuthValue
-from holdfast.core.runtime.runtime import Paths, Runtime
+from holdfast.core.runtime.runtime import HostOptions, Paths, Runtime
 from holdfast.core.scope import Scope
 from holdfast.core.state import Phase
 from holdfast.llm.offline import ScriptedTransport
@@ -71,7 +71,11 @@ async def runtime(tmp_path: Path, project: Path, model: ScriptedTransport) -> As
     environment = {"HOME": str(tmp_path), "OPENAI_API_KEY": CANARY, "OPENCODE_DISABLE_MODELS_FETCH": "1"}
     paths = Paths(tmp_path / "data")
     async with Runtime(
-        paths=paths, directory=project, environment=environment, transport=model, titles=False, trust=True
+        paths=paths,
+        directory=project,
+        environment=environment,
+        transport=model,
+        options=HostOptions(titles=False, trust=True),
     ) as runtime:
         yield runtime
 

@@ -14,7 +14,7 @@ import pytest
 from tests.conftest import SHARED
 from tests.server.conftest import PATIENCE, Answer, Wire, in_memory
 
-from holdfast.core.runtime.runtime import Paths, Runtime
+from holdfast.core.runtime.runtime import HostOptions, Paths, Runtime
 from holdfast.llm.offline import Call, ScriptedTransport, Turn
 from holdfast.server.app import App
 from holdfast.server.auth import Credentials
@@ -344,7 +344,11 @@ async def asking(tmp_path: Path, model: ScriptedTransport) -> AsyncIterator[Repl
     paths, environment = Paths(tmp_path / "data3"), {"HOME": str(tmp_path)}
     async with (
         Runtime(
-            paths=paths, directory=folder, environment=environment, transport=model, titles=False, trust=True
+            paths=paths,
+            directory=folder,
+            environment=environment,
+            transport=model,
+            options=HostOptions(titles=False, trust=True),
         ) as runtime,
         in_memory(App(runtime)) as wire,
     ):

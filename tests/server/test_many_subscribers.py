@@ -19,7 +19,7 @@ import uvicorn
 from tests.server.conftest import eventually
 
 from holdfast.core.runner import publish
-from holdfast.core.runtime.runtime import Paths, Runtime
+from holdfast.core.runtime.runtime import HostOptions, Paths, Runtime
 from holdfast.llm.offline import Call, OfflineResponse, Turn, respond
 from holdfast.llm.route.transport import HttpRequest
 from holdfast.schema.model import ModelRef
@@ -197,7 +197,9 @@ async def test_many_readers_of_one_session_and_one_who_stopped(
     talker = Talker()
     paths, environment = Paths(tmp_path / "data"), {"HOME": str(tmp_path)}
     async with (
-        Runtime(paths=paths, directory=project, environment=environment, transport=talker, titles=False) as runtime,
+        Runtime(
+            paths=paths, directory=project, environment=environment, transport=talker, options=HostOptions(titles=False)
+        ) as runtime,
         narrow_port(App(runtime)) as port,
         asyncio.timeout(240),
     ):

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.errors import Unsatisfiable
 from tests.server.conftest import Answer, Wire, in_memory
 
-from holdfast.core.runtime.runtime import Paths, Runtime
+from holdfast.core.runtime.runtime import HostOptions, Paths, Runtime
 from holdfast.llm.offline import Call, ScriptedTransport, Turn
 from holdfast.protocol.openapi import document
 from holdfast.server.app import App
@@ -81,7 +81,7 @@ class Place:
                 directory=self.project,
                 environment={"HOME": str(self._folder)},
                 transport=ScriptedTransport([Turn(calls=(Call(tool="read", input={"path": "hello.txt"}),))]),
-                titles=False,
+                options=HostOptions(titles=False),
             )
         )
         wire = await self._open.enter_async_context(in_memory(App(runtime)))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.server.conftest import ECHO, UNKNOWN, Wire
 
-from holdfast.core.runtime.runtime import Paths, Runtime
+from holdfast.core.runtime.runtime import HostOptions, Paths, Runtime
 from holdfast.llm.offline import Call, ScriptedTransport, Turn
 from holdfast.protocol.api import API
 from holdfast.schema.codec import encode
@@ -343,7 +343,10 @@ async def test_another_process_sees_the_same(memory: Wire, tmp_path: Path, proje
     session = (await memory.create())["id"]
     admitted = await memory.prompt(session, "wait for me", resume=False)
     async with Runtime(
-        paths=Paths(tmp_path / "data"), directory=project, environment={"HOME": str(tmp_path)}, titles=False
+        paths=Paths(tmp_path / "data"),
+        directory=project,
+        environment={"HOME": str(tmp_path)},
+        options=HostOptions(titles=False),
     ) as other:
         (pending,) = await other.sessions.pending(session)
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from holdfast.client.errors import ClientError
 from holdfast.client.generated.async_client import AsyncClient
 from holdfast.core.context.system_context import make
-from holdfast.core.runtime.runtime import Paths, Runtime
+from holdfast.core.runtime.runtime import HostOptions, Paths, Runtime
 from holdfast.core.scope import Scope
 from holdfast.embedded.asgi_transport import CLOSED, AsgiTransport
 from holdfast.embedded.peers import Peers
@@ -82,11 +82,7 @@ class Holdfast(AsyncClient):
             directory=Path(directory) if directory is not None else None,
             environment=environment,
             transport=transport,
-            unattended=unattended,
-            trust=trust,
-            config=config,
-            protect=protect,
-            sandbox=sandbox,
+            options=HostOptions(unattended=unattended, trust=trust, config=config, protect=protect, sandbox=sandbox),
         )
         self._scope = Scope()
         self._app: App | None = None

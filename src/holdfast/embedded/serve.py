@@ -20,7 +20,7 @@ import uvicorn
 
 from holdfast.client.credential import credential_file, given_password, username
 from holdfast.core.location.report import report_of
-from holdfast.core.runtime.runtime import Runtime
+from holdfast.core.runtime.runtime import HostOptions, Runtime
 from holdfast.embedded.connection import Connection
 from holdfast.embedded.credential import generated_password
 from holdfast.embedded.peers import Peers
@@ -155,7 +155,7 @@ async def serve(
         generated = password is not None and given_password(environment) is None
         listener = _listen(asked.hostname, asked.port)
         host, number = listener.getsockname()[:2]
-        async with Runtime(trust=asked.trust, protect=True, sandbox=asked.sandbox) as runtime:
+        async with Runtime(options=HostOptions(trust=asked.trust, protect=True, sandbox=asked.sandbox)) as runtime:
             runtime.own_ports.add(number)
             runtime.log.relay.links = Peers(runtime.log.relay, environment, runtime.paths.data)
             hosts = _hosts(asked.hostname, asked.hosts)

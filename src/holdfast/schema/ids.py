@@ -26,10 +26,6 @@ def is_session_id(value: str) -> bool:
     return value.startswith("ses")
 
 
-def is_message_id(value: str) -> bool:
-    return value.startswith("msg_")
-
-
 def format_id(prefix: str, stamp: int, random: str, *, descending: bool = False) -> str:
     """`stamp` is milliseconds x 4096 + counter; descending ids invert it so that newer ones sort first."""
     value = ~stamp & _MASK if descending else stamp & _MASK

@@ -35,6 +35,7 @@ from holdfast.server.types import Content
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
+    from holdfast.core.location.terminals import Terminals
     from holdfast.core.pty.ptys import Ptys
     from holdfast.core.pty.terminal import Attachment
     from holdfast.protocol import pty as protocol
@@ -68,15 +69,13 @@ _CONNECT = pattern(r"/api/pty/([^/]+)/connect/?")
 _CURSOR = pattern(r"-1|\d{1,16}", re.ASCII)
 
 
-class HasPtys(Protocol):
+class HasTerminals(Protocol):
     @property
-    def ptys(self) -> Ptys: ...
-
-    async def pty_environment(self, cwd: str) -> Mapping[str, str]: ...
+    def terminals(self) -> Terminals: ...
 
 
 class Locations(Protocol):
-    def use(self, location: Location) -> AbstractAsyncContextManager[HasPtys]: ...
+    def use(self, location: Location) -> AbstractAsyncContextManager[HasTerminals]: ...
 
     def __contains__(self, location: Location) -> bool: ...
 
@@ -108,9 +107,9 @@ class PtyServer:
     async def create(self, call: Call) -> Pty:
         payload: protocol.CreatePtyPayload = call.payload
         async with self._services(call) as services:
-            ptys = services.ptys
+            ptys = services.terminals.ptys
             cwd = ptys.working_directory(payload.cwd)
-            overlay = {**await services.pty_environment(cwd), **await self._overlay(call, cwd)}
+            overlay = {**await services.terminals.environment(cwd), **await self._overlay(call, cwd)}
             return ptys.create(
                 command=payload.command,
                 args=payload.args or (),
@@ -162,14 +161,14 @@ class PtyServer:
             return
         async with self._locations.use(asked.location) as services:
             try:
-                services.ptys.get(asked.pty_id)
+                services.terminals.ptys.get(asked.pty_id)
             except PtyNotFound:
                 await _refuse(scope, send, Content(404, b""))
                 return
             if not self._admits(asked):
                 await _refuse(scope, send, Content(403, b""))
                 return
-            await self._serve(_Socket(services.ptys, asked, receive, send))
+            await self._serve(_Socket(services.terminals.ptys, asked, receive, send))
 
     async def close(self) -> None:
         """Say goodbye on every socket, and wait until that was heard; not for long."""
@@ -227,10 +226,10 @@ class PtyServer:
     @asynccontextmanager
     async def _ptys(self, call: Call) -> AsyncIterator[Ptys]:
         async with self._services(call) as services:
-            yield services.ptys
+            yield services.terminals.ptys
 
     @asynccontextmanager
-    async def _services(self, call: Call) -> AsyncIterator[HasPtys]:
+    async def _services(self, call: Call) -> AsyncIterator[HasTerminals]:
         """Of the request's Location."""
         assert call.location is not None
         async with self._locations.use(call.location) as services:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from holdfast.core.catalog.models_dev import FRESH_SECONDS, REFRESH_SECONDS, SOURCE, ModelsDev, validated
+from holdfast.core.catalog.models_dev import FRESH_SECONDS, SOURCE, ModelsDev, validated
 from holdfast.core.file_lock import file_lock
 from holdfast.schema.live_event import ModelsDevRefreshed
 from holdfast.schema.record import Record
@@ -59,15 +59,13 @@ async def source() -> AsyncIterator[Source]:
 
 
 class Waits:
-    """Stands in for sleeping; `stop_at` ends a loop that would wait that long."""
+    """Records how long would be slept, and returns at once."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
 
     async def __call__(self, seconds: float) -> None:
         self.seconds.append(seconds)
-        if seconds >= REFRESH_SECONDS:
-            raise asyncio.CancelledError
 
 
 def models(source: Source, cache: Path, *, bundled: Path | None = None, **more: Any) -> ModelsDev:
@@ -254,17 +252,15 @@ async def test_what_another_process_fetched_is_taken_over(source: Source, tmp_pa
 
 
 async def test_a_refresh_is_announced_when_its_data_can_be_read(source: Source, tmp_path: Path) -> None:
-    """CAT-097, CAT-096: the event, then whoever rebuilds; and again every hour."""
+    """CAT-097: the event, then whoever rebuilds."""
     seen: list[object] = []
     bundled = tmp_path / "bundled.json"
     bundled.write_text(json.dumps({"bundled": {}}))
-    dev = models(source, tmp_path, bundled=bundled, announce=seen.append, sleep=(waits := Waits()))
+    dev = models(source, tmp_path, bundled=bundled, announce=seen.append)
     assert list(dev.providers()) == ["bundled"]
     end = dev.on_refresh(lambda: seen.append(list(dev.providers())))
-    with pytest.raises(asyncio.CancelledError):
-        await dev.keep_fresh()
+    assert await dev.refresh() is True
     assert seen == [ModelsDevRefreshed(), ["fetched"]]
-    assert waits.seconds == [REFRESH_SECONDS]
     end()
     os.utime(cached(source, tmp_path), (1, 1))
     assert await dev.refresh() is True

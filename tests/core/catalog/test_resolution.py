@@ -9,6 +9,7 @@ import pytest
 from tests.core.catalog.conftest import PACKAGE, MakeCatalog, agent, body, credential, provider, ref
 
 from holdfast.core.catalog import catalog as catalog_module
+from holdfast.core.catalog.boot import PluginBoot
 from holdfast.core.catalog.catalog import DEMO_MODELS, Catalog
 from holdfast.core.catalog.errors import ModelNotSelected, ModelUnavailable, UnsupportedApi
 from holdfast.core.catalog.routes import FIRST_BYTE_SECONDS
@@ -304,16 +305,24 @@ def test_each_family_is_told_what_suits_it(make_catalog: MakeCatalog, id: str, w
 async def test_an_early_prompt_waits_for_the_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
     """CAT-122, trap 14: but not forever."""
     booted = asyncio.Event()
-    catalog = Catalog(Config(), {}, boot=lambda: _until(booted))
+    catalog = Catalog(Config(), {}, boot=_boot(booted))
     waiting = asyncio.create_task(catalog.ready())
     await asyncio.sleep(0)
     assert not waiting.done()
     booted.set()
     await waiting
     monkeypatch.setattr(catalog_module, "BOOT_SECONDS", 0.01)
-    await Catalog(Config(), {}, boot=lambda: _until(asyncio.Event())).ready()
+    endless = _boot(forever := asyncio.Event())
+    await Catalog(Config(), {}, boot=endless).ready()
+    forever.set()
+    await endless.wait()
     await Catalog(Config(), {}).ready()
 
 
-async def _until(event: asyncio.Event) -> None:
-    await event.wait()
+def _boot(loaded: asyncio.Event) -> PluginBoot:
+    async def load() -> None:
+        await loaded.wait()
+
+    boot = PluginBoot()
+    boot.begin(asyncio.create_task(load()))
+    return boot

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,6 +54,14 @@ async def test_a_short_lock_is_only_a_delay_and_its_wait_can_be_seen(tmp_path: P
     assert await future == Committed(0, 0)
     assert database.waiting_since() is None
     database.close()
+
+
+async def test_waiting_takes_no_numbers_from_the_program_s_generator(database: SqliteDatabase) -> None:
+    """EVT-017: a host that seeded `random` gets the same numbers, whatever its writer waits for."""
+    before = random.getstate()
+    with write_lock(database.path), pytest.raises(StorageBusy):
+        await database.submit(unit("evt_1"))
+    assert random.getstate() == before
 
 
 async def test_reads_do_not_wait_for_a_writer(database: SqliteDatabase) -> None:

@@ -50,7 +50,7 @@ async def test_services_are_built_once_per_location_and_kept_apart(runtime: Runt
     async with runtime.locations.use(one) as here, runtime.locations.use(two) as there:
         assert here is first
         own = ("config", "agents", "commands", "catalog", "permissions", "questions", "tools", "surface", "plugins")
-        assert all(getattr(here, name) is not getattr(there, name) for name in (*own, "runner", "processes", "ptys"))
+        assert all(getattr(here, name) is not getattr(there, name) for name in (*own, "runner", "search", "terminals"))
         assert (here.agents.get("own") is None, there.agents.get("own") is None) == (False, True)
 
         async def nothing(given: dict[str, str], context: ToolContext) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.core.config.conftest import Place
+from tests.core.tool.authorizers import AllowAll
 
 from holdfast.core.agent.agents import Agents
 from holdfast.core.catalog.catalog import Catalog
@@ -25,7 +26,6 @@ from holdfast.core.plugin.terminal import TerminalHooks
 from holdfast.core.reference.reference import References
 from holdfast.core.skill.skill import SkillSources
 from holdfast.core.state import Batches, State
-from holdfast.core.tool.builtin.authorize import AllowAll
 from holdfast.core.tool.registry import ToolRegistry
 
 Setup = Callable[[Host], Awaitable[None] | None]

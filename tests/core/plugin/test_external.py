@@ -196,7 +196,7 @@ async def test_closing_ends_a_boot_that_another_one_waits_for(place: Place, arou
     place.write("~/.config/opencode/plugin/a.py", WAITING)
     found = external_plugins(place.load(trust=TRUST_NOTHING), place.environment()).plugins
     around.plugins.start(found)
-    first = around.plugins._boot
+    first = around.plugins._latest
     around.plugins.start(found)
     await around.plugins.close()
     assert first is not None

@@ -13,7 +13,7 @@ from tests.conftest import MODEL, ManualClock
 
 from holdfast.core.clock import Clock
 from holdfast.core.context.view import request_context
-from holdfast.core.runtime.runtime import Paths, Runtime
+from holdfast.core.runtime.runtime import HostOptions, Paths, Runtime
 from holdfast.llm.offline import Call, ScriptedTransport, Turn
 from holdfast.schema.location import Location
 from holdfast.schema.model import ModelRef
@@ -68,8 +68,7 @@ class Place:
             environment=dict(self.environment),
             transport=transport,
             clock=clock or ManualClock(MORNING),
-            titles=False,
-            **options,
+            options=HostOptions(**{"titles": False, **options}),
         )
 
 

@@ -15,7 +15,7 @@ from PIL import Image
 from tests.conftest import MODEL
 
 from holdfast.core.filesystem.content import TEXT_BYTES
-from holdfast.core.runtime.runtime import Paths, Runtime
+from holdfast.core.runtime.runtime import HostOptions, Paths, Runtime
 from holdfast.core.session import attachments
 from holdfast.core.session.errors import AttachmentRefused, PromptConflict, PromptTooLarge
 from holdfast.core.session.prompt_input import normalise
@@ -79,7 +79,11 @@ async def test_another_process_sends_the_same(tmp_path: Path, folder: Path) -> N
         model = ScriptedTransport()
         environment = {"HOME": str(tmp_path)}
         async with Runtime(
-            paths=Paths(tmp_path / "data"), directory=folder, environment=environment, transport=model, titles=False
+            paths=Paths(tmp_path / "data"),
+            directory=folder,
+            environment=environment,
+            transport=model,
+            options=HostOptions(titles=False),
         ) as runtime:
             where = runtime.location
             session = await runtime.sessions.create(
@@ -237,8 +241,7 @@ async def test_a_changed_image_is_recognised_in_a_retry_under_other_limits(tmp_p
             directory=folder,
             environment={"HOME": str(tmp_path)},
             transport=ScriptedTransport(),
-            titles=False,
-            config={"attachments": {"image": {"max_width": width}}},
+            options=HostOptions(titles=False, config={"attachments": {"image": {"max_width": width}}}),
         ) as runtime:
             where = runtime.location
             project = await runtime.project(where)
@@ -257,7 +260,7 @@ async def test_a_changed_image_is_recognised_in_a_retry_under_other_limits(tmp_p
 async def test_a_session_with_attachments_that_were_never_checked_works_again(
     runtime: Runtime, session: Session, model: ScriptedTransport
 ) -> None:
-    """SES-236 (B1): what an earlier version admitted is a note now; prompts are answered, a summary can be made, and
+    """SES-236: what an earlier version admitted is a note now; prompts are answered, a summary can be made, and
     the first prompt can be reverted to."""
     broken = (
         ("data:image/png;base64,@@@", "image/png"),

@@ -139,7 +139,7 @@ async def test_parts_stand_in_one_order_whoever_is_slow(
         place.configure(references={"docs": {"path": str(docs), "description": "The manual"}})
         await services.config.reload()
         with Scope() as scope:
-            services.scope.add(scope.close)
+            services.opened.callback(scope.close)
             services.surface._registry.register("core/aaa", Fact("core/slow", "late").context, scope)
             play(model, calling(("read", {"path": "deep/file.txt"})))
             await say(runtime, session.id, "read it")

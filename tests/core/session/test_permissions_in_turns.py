@@ -26,7 +26,7 @@ from tests.llm.support import sse
 
 from holdfast.core.permission.errors import FEEDBACK_CHARACTERS, PermissionNotFound
 from holdfast.core.runner.publish import TOOL_INTERRUPTED
-from holdfast.core.runtime.runtime import Paths, Runtime
+from holdfast.core.runtime.runtime import HostOptions, Paths, Runtime
 from holdfast.core.scope import Scope
 from holdfast.core.session.errors import Interrupted
 from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure
@@ -284,7 +284,11 @@ def crashed(place: Place, tmp_path: Path, model: ScriptedTransport) -> Runtime:
     data = tmp_path / "after"
     shutil.copytree(place.data, data, ignore=shutil.ignore_patterns("*-shm", "owners"))
     return Runtime(
-        paths=Paths(data), directory=place.project, environment=dict(place.environment), transport=model, titles=False
+        paths=Paths(data),
+        directory=place.project,
+        environment=dict(place.environment),
+        transport=model,
+        options=HostOptions(titles=False),
     )
 
 

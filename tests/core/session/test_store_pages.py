@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from tests.conftest import MODEL, ManualClock
 
-from holdfast.core.runtime.runtime import Paths, Runtime
+from holdfast.core.runtime.runtime import HostOptions, Paths, Runtime
 from holdfast.core.session.errors import MessageNotFound, MessageUndecodable, SessionNotFound
 from holdfast.core.session.store import SessionAnchor, SessionFilter
 from holdfast.llm.offline import ScriptedTransport
@@ -61,7 +61,12 @@ async def test_filters_of_a_list(runtime: Runtime, tmp_path: Path) -> None:
 async def test_anchors_continue_and_go_back(tmp_path: Path, clock: ManualClock, model: ScriptedTransport) -> None:
     """SES-011, SES-012: strictly after the anchor, or before it in the same order; ties on the time are told apart."""
     async with Runtime(
-        paths=Paths(tmp_path / "data"), directory=tmp_path, environment={}, clock=clock, transport=model, titles=False
+        paths=Paths(tmp_path / "data"),
+        directory=tmp_path,
+        environment={},
+        clock=clock,
+        transport=model,
+        options=HostOptions(titles=False),
     ) as runtime:
         made = [await create(runtime) for _ in range(5)][::-1]
         second = SessionAnchor(id=made[1].id, time=made[1].time.created, direction="next")

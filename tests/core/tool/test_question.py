@@ -7,10 +7,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.core.tool.authorizers import AllowAll
 
 from holdfast.core.question.errors import Dismissed, Unanswerable
 from holdfast.core.scope import Scope
-from holdfast.core.tool.builtin.authorize import AllowAll, Denied
+from holdfast.core.tool.builtin.authorize import Denied
 from holdfast.core.tool.builtin.question import ANSWERS, QuestionInput, question_tool
 from holdfast.core.tool.registry import ToolRegistry
 from holdfast.core.tool.tool import ToolContext, ToolFailure

@@ -15,12 +15,12 @@ import msgspec
 import pytest
 from PIL import Image
 from tests.core.filesystem.workshop import CONTEXT, Asked, Recorder, Workshop, run
+from tests.core.tool.authorizers import AllowAll
 
 from holdfast.core.filesystem.image import ImageLimits
 from holdfast.core.filesystem.location_files import FileSettings, LocationFiles
 from holdfast.core.filesystem.page import LINE_CUT
 from holdfast.core.tool.builtin import read
-from holdfast.core.tool.builtin.authorize import AllowAll
 from holdfast.core.tool.builtin.read import FRAME_LINES, PAGE_LINES, WHOLE_BYTES, read_tool
 from holdfast.core.tool.tool import ToolContext
 

@@ -215,7 +215,7 @@ async def test_wholly_denied_tools_are_hidden(rules: list[tuple[str, str, Effect
 def test_the_action_is_the_name_unless_one_was_declared() -> None:
     """TOL-010: declaring one makes another value; what was registered keeps its own."""
     registry, plain = ToolRegistry(), saying("x")
-    registry.register({"write": plain.declaring("edit"), "copy": plain}, Scope())
+    registry.register({"write": plain.replace(action="edit"), "copy": plain}, Scope())
     assert list(shown(registry.materialize([rule("edit", "*", "deny")]))) == ["copy"]
     assert list(shown(registry.materialize([rule("copy", "*", "deny")]))) == ["write"]
     assert plain.action is None

@@ -25,7 +25,7 @@ from tests.core.session.support_lab import call as called
 
 from holdfast.core.event.bus import Announcement
 from holdfast.core.permission.errors import PermissionNotFound
-from holdfast.core.runtime.runtime import Paths, Runtime
+from holdfast.core.runtime.runtime import HostOptions, Paths, Runtime
 from holdfast.llm.offline import ScriptedTransport
 from holdfast.schema.codec import decode_any
 from holdfast.schema.permission import Reply as Answer
@@ -324,7 +324,7 @@ async def check_takeover(stage: Stage, picture: Path, session_id: str) -> None:
         directory=stage.place.project,
         environment=dict(stage.place.environment),
         transport=model,
-        titles=False,
+        options=HostOptions(titles=False),
     ) as runtime:
         await say(runtime, session_id, "after")
         await settled_once(runtime, session_id)

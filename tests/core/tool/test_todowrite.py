@@ -9,12 +9,13 @@ import msgspec
 import pytest
 from tests.conftest import ManualClock
 from tests.core.event.samples import Story
+from tests.core.tool.authorizers import AllowAll
 
 from holdfast.core.database.database import SqliteDatabase
 from holdfast.core.event.log import EventLog
 from holdfast.core.scope import Scope
 from holdfast.core.session.todo import Todos
-from holdfast.core.tool.builtin.authorize import AllowAll, Denied
+from holdfast.core.tool.builtin.authorize import Denied
 from holdfast.core.tool.builtin.todowrite import FAILED, SEVERAL_IN_PROGRESS, TodowriteInput, todowrite_tool
 from holdfast.core.tool.registry import ToolRegistry
 from holdfast.core.tool.tool import ToolContext, ToolFailure

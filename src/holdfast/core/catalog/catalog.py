@@ -41,8 +41,9 @@ from holdfast.schema.live_event import CatalogUpdated
 from holdfast.schema.model import ModelRef
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from holdfast.core.catalog.boot import PluginBoot
     from holdfast.core.clock import Clock
     from holdfast.core.config.config import Config
     from holdfast.core.credential.store import CredentialStore
@@ -91,11 +92,10 @@ class Catalog:
         ids: Ids | None = None,
         batches: Batches | None = None,
         announce: Callable[[Record], None] | None = None,
-        boot: Callable[[], Awaitable[None] | None] | None = None,
+        boot: PluginBoot | None = None,
     ) -> None:
         """Without `models` there is only the snapshot that comes along, without `credentials` no stored one. `announce`
-        speaks for this Location; `boot` returns when its plugins are there, or
-        None when they are."""
+        sends live events of this Location. `boot` tells when its plugins are loaded."""
         self._take(config)
         self._environment = environment
         self._models = models or ModelsDev(None, environment)
@@ -182,12 +182,11 @@ class Catalog:
 
     async def ready(self) -> None:
         """The Location's plugins have said what they have to say, or had long enough."""
-        booting = self._boot() if self._boot is not None else None
-        if booting is None:
+        if self._boot is None or not self._boot.running:
             return
         try:
             async with asyncio.timeout(BOOT_SECONDS):
-                await booting
+                await self._boot.wait()
         except TimeoutError:
             log.warning("plugins took longer than %d s to start; going on without them", int(BOOT_SECONDS))
 

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 SOURCE = "https://models.opencode.ai"
 BUNDLED = Path(__file__).with_name("models.json")
 FRESH_SECONDS = 5 * 60
-REFRESH_SECONDS = 60 * 60
 TIMEOUT_SECONDS = 10.0
 ATTEMPTS = 3
 BACKOFF_SECONDS = 0.2
@@ -97,12 +96,6 @@ class ModelsDev:
             self._flight = asyncio.get_running_loop().create_task(refreshing, name="models.dev refresh")
             self._flight.add_done_callback(self._landed)
         return await asyncio.shield(self._flight)
-
-    async def keep_fresh(self) -> None:
-        """Until cancelled; whoever starts this owns its task."""
-        while True:
-            await self.refresh()
-            await self._sleep(REFRESH_SECONDS)
 
     def on_refresh(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Called after new data can be read; what is returned ends that."""

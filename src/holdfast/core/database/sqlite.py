@@ -48,6 +48,8 @@ class BusyWait:
     def __init__(self, limit: float = BUSY_SECONDS) -> None:
         self.limit = limit
         self.since: float | None = None
+        # Not the module's generator: this runs in threads beside programs that seed it and count on its numbers.
+        self._random = random.Random()
 
     def __call__(self, attempts: int) -> bool:
         now = time.monotonic()
@@ -55,7 +57,7 @@ class BusyWait:
             self.since = now
         if now - self.since > self.limit:
             return False
-        time.sleep(random.uniform(0.00015, 0.00045))
+        time.sleep(self._random.uniform(0.00015, 0.00045))
         return True
 
 

@@ -1,15 +1,16 @@
-"""Opening a Location: everything that a Session finds around it, built once and wired here, in the order in which the
-parts need each other. Nothing takes a Session id."""
+"""Opening a Location: its services, built once, in the order in which they depend on each other."""
 
 from __future__ import annotations
 
 import logging
+from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.core.agent.agents import Agents
 from holdfast.core.agent.builtin import builtin_agents
+from holdfast.core.catalog.boot import PluginBoot
 from holdfast.core.catalog.catalog import Catalog
 from holdfast.core.command.builtin import builtin_commands
 from holdfast.core.command.commands import Commands
@@ -31,14 +32,17 @@ from holdfast.core.location.settings import (
     snapshot_limits,
 )
 from holdfast.core.location.surface import Surface
-from holdfast.core.location.toolbox import register_tools
+from holdfast.core.location.terminals import Terminals
+from holdfast.core.location.toolbox import BuiltinTools
 from holdfast.core.permission.permission import Permissions
 from holdfast.core.plugin.external import Found, external_plugins
 from holdfast.core.plugin.host import Location as PluginLocation
 from holdfast.core.plugin.plugin import PluginProblem
 from holdfast.core.plugin.plugins import Plugins
+from holdfast.core.plugin.problems import PluginProblems
 from holdfast.core.plugin.request import RequestHooks
 from holdfast.core.plugin.terminal import TerminalHooks
+from holdfast.core.process.environment import child_environment
 from holdfast.core.process.process import Processes
 from holdfast.core.process.sandbox.sandbox import Sandbox
 from holdfast.core.process.sandbox.sandbox import Surroundings as SandboxSurroundings
@@ -47,6 +51,7 @@ from holdfast.core.runner.learned import LearnedLimits
 from holdfast.core.runner.runner import Runner
 from holdfast.core.runner.services import LocationState, ModelServices, PeopleRequests, RunnerServices, ToolServices
 from holdfast.core.scope import Scope
+from holdfast.core.search.search import Search, find_ripgrep
 from holdfast.core.snapshot.snapshot import Snapshots
 from holdfast.core.state import Batches, Phase
 from holdfast.core.tool.authorization import Authorization
@@ -55,7 +60,7 @@ from holdfast.schema.live_event import PluginAdded
 
 if TYPE_CHECKING:
     from holdfast.core.config.config import Config
-    from holdfast.core.location.commons import Commons
+    from holdfast.core.location.process_services import ProcessServices
     from holdfast.core.project.copies import ProjectCopies
     from holdfast.core.project.project import Project
     from holdfast.core.pty.ptys import Ptys
@@ -65,82 +70,91 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-async def open_location(commons: Commons, location: Location, project: Project) -> LocationServices:
-    directory, scope, batches = Path(location.directory), Scope(), Batches()
+async def open_location(process: ProcessServices, location: Location, project: Project) -> LocationServices:
+    """What is built before an error is closed again."""
+    async with AsyncExitStack() as stack:
+        return _open(process, location, project, stack)
+
+
+def _open(process: ProcessServices, location: Location, project: Project, opening: AsyncExitStack) -> LocationServices:
+    host, sessions, directory = process.host, process.sessions, Path(location.directory)
+    scope, batches, boot, problems = Scope(), Batches(), PluginBoot(), PluginProblems()
+    opening.callback(scope.close)
 
     def announce(payload: Record) -> None:
-        commons.log.announce(payload, location=location)
+        sessions.log.announce(payload, location=location)
 
-    def load() -> Config:
-        return load_config(
-            directory,
-            project.directory,
-            commons.environment,
-            commons.host_configuration,
-            trust=commons.trust,
-            owners=commons.owners,
-            watch=Watch(),
-        )
+    config = _config(process, location, project, batches)
 
-    config = LiveConfig(load, batches, lambda: commons.wake_pending(location))
-    agents, context = Agents(batches), SystemContextRegistry(commons.epochs.metrics)
-    commands = Commands(batches, skills=lambda: surface.skills.list())
+    # What people are asked.
+    agents = Agents(batches)
     permissions = Permissions(
-        log=commons.log,
-        database=commons.database,
-        ids=commons.ids,
-        clock=commons.clock,
+        log=sessions.log,
+        database=process.database,
+        ids=sessions.ids,
+        clock=sessions.clock,
         location=location,
         project=project,
         authority_of=agents.authority,
-        unattended=commons.unattended(),
-        wake=commons.wake,
-        ending=commons.ending,
+        unattended=host.unattended,
+        wake=process.wakeups.session,
+        ending=process.wakeups.ending,
     )
     questions = Questions(
-        log=commons.log,
-        database=commons.database,
-        ids=commons.ids,
-        clock=commons.clock,
+        log=sessions.log,
+        database=process.database,
+        ids=sessions.ids,
+        clock=sessions.clock,
         location=location,
-        unattended=commons.unattended(),
-        wake=commons.wake,
-        ending=commons.ending,
+        unattended=host.unattended,
+        wake=process.wakeups.session,
+        ending=process.wakeups.ending,
     )
     authorizer = Authorization(permissions)
-    hooks = RequestHooks(lambda id, message: plugins.diagnose(id, message))
-    terminal_hooks = TerminalHooks(lambda id, message: plugins.diagnose(id, message))
+
+    # What configuration changes, in one batch. The catalog holds the policy and follows the configuration first.
+    snapshots = Snapshots(
+        project, host.directories.data / "snapshot", host.environment, remembered(config, snapshot_limits)
+    )
+    opening.callback(snapshots.close)
     with batches.batch():
         catalog = Catalog(
             config.current,
-            commons.environment,
-            models=commons.models,
-            credentials=commons.credentials,
-            clock=commons.clock,
-            ids=commons.ids,
+            host.environment,
+            models=process.providers.models,
+            credentials=process.providers.credentials,
+            clock=sessions.clock,
+            ids=sessions.ids,
             batches=batches,
             announce=announce,
-            boot=lambda: plugins.booted() if plugins.booting else None,
+            boot=boot,
         )
-        # Policy lives in the catalog and hears of a new configuration before anyone else.
-        config.follow(lambda new: lambda: catalog.reconfigure(new), scope)
-        agents.state.transform(builtin_agents(commons.directories, directory), scope, phase=Phase.BUILTIN)
-        agents.follow(config, commons.environment, scope)
+        opening.push_async_callback(catalog.close)
+        config.follow(lambda new: partial(catalog.reconfigure, new), scope)
+        agents.state.transform(builtin_agents(host.directories, directory), scope, phase=Phase.BUILTIN)
+        agents.follow(config, host.environment, scope)
+        sandbox = _sandbox(process, directory, project, config)
+        processes = Processes(sandbox=process.tools.sandboxes, before_start=host.before_start)
+        search = Search(processes, child_environment(host.environment), find_ripgrep(host.environment))
+        context = SystemContextRegistry(sessions.epochs.metrics)
+        surface = Surface(process, location, project, config, context, processes, scope, batches)
+        commands = Commands(batches, skills=surface.skills.list)
         commands.state.transform(builtin_commands(project.directory), scope, phase=Phase.BUILTIN)
         commands.follow(config, scope)
-        processes = Processes(sandbox=commons.sandboxes, before_start=commons.before_start)
-        surface = Surface(commons, location, project, config, context, processes, scope, batches)
         tools = ToolRegistry(
-            commons.application_tools,
-            commons.outputs,
+            process.tools.application,
+            process.tools.outputs,
             limits=remembered(config, output_limits),
             images=remembered(config, image_limits),
             batches=batches,
         )
-        sandbox = _sandbox(commons, directory, project, config)
-        register_tools(
-            tools, commons, location, config, agents, surface, authorizer, questions, processes, sandbox, scope
+        builtin = BuiltinTools(
+            process, location, config, agents, surface, authorizer, questions, processes, sandbox, search
         )
+        builtin.register(tools, scope)
+
+    # Plugins, which may add to all of the above.
+    request_hooks, terminal_hooks = RequestHooks(problems.report), TerminalHooks(problems.report)
     plugins = Plugins(
         PluginLocation(
             agents=agents.state,
@@ -148,8 +162,8 @@ async def open_location(commons: Commons, location: Location, project: Project) 
             context=context,
             tools=tools,
             authorizer=authorizer,
-            requests=hooks,
-            events=commons.log.bus,
+            requests=request_hooks,
+            events=sessions.log.bus,
             catalog=catalog,
             integrations=catalog.integrations,
             references=surface.references,
@@ -158,38 +172,42 @@ async def open_location(commons: Commons, location: Location, project: Project) 
         ),
         batches,
         lambda id: announce(PluginAdded(id=id)),
+        problems=problems,
+        boot=boot,
     )
-    find_plugins = partial(external_plugins, environment=commons.environment)
+    find_plugins = partial(external_plugins, environment=host.environment)
     _start_plugins(plugins, find_plugins(config.current))
     config.follow(lambda new: partial(_start_plugins, plugins, find_plugins(new)), scope)
 
+    # What is made when it is first asked for.
     def open_copies() -> ProjectCopies:
         from holdfast.core.project.copies import ProjectCopies
 
-        return ProjectCopies(project, commons.environment, processes, commons.ids)
+        return ProjectCopies(project, host.environment, processes, sessions.ids)
 
-    def open_terminals() -> Ptys:
+    def open_ptys() -> Ptys:
         from holdfast.core.pty.ptys import Ptys
 
-        if commons.before_start is not None:
-            commons.before_start()
+        if host.before_start is not None:
+            host.before_start()
         settings = remembered(config, pty_settings)
-        return Ptys(location, commons.environment, ids=commons.ids, announce=announce, settings=settings)
+        return Ptys(location, host.environment, ids=sessions.ids, announce=announce, settings=settings)
 
-    snapshots = Snapshots(
-        project, commons.directories.data / "snapshot", commons.environment, remembered(config, snapshot_limits)
-    )
+    terminals = Terminals(location, Lazy(open_ptys), terminal_hooks, plugins)
 
+    # Closed in reverse: what asks people first, so that nobody waits for an answer; then what runs.
+    for close in (terminals, sandbox, processes, surface, plugins, questions, permissions):
+        opening.push_async_callback(close.close)
     runner = Runner(
         RunnerServices(
-            sessions=commons.sessions,
-            models=ModelServices(catalog, commons.transport, LearnedLimits(commons.clock), hooks),
+            sessions=sessions,
+            models=ModelServices(catalog, process.providers.transport, LearnedLimits(sessions.clock), request_hooks),
             tools=ToolServices(tools, authorizer, snapshots, PeopleRequests(permissions, questions)),
             here=LocationState(
                 location=location,
                 agents=agents,
                 context=surface,
-                settings=remembered(config, lambda current: session_settings(current, commons.environment)),
+                settings=remembered(config, partial(session_settings, environment=host.environment)),
                 refresh=config.refresh,
             ),
         )
@@ -207,35 +225,51 @@ async def open_location(commons: Commons, location: Location, project: Project) 
         surface=surface,
         plugins=plugins,
         snapshots=snapshots,
-        processes=processes,
         sandbox=sandbox,
-        terminals=Lazy(open_terminals),
-        terminal_hooks=terminal_hooks,
+        search=search,
+        terminals=terminals,
         copies=Lazy(open_copies),
         runner=runner,
-        scope=scope,
+        opened=opening.pop_all(),
     )
 
 
-def _sandbox(commons: Commons, directory: Path, project: Project, config: LiveConfig) -> Sandbox:
-    own = commons.directories
+def _config(process: ProcessServices, location: Location, project: Project, batches: Batches) -> LiveConfig:
+    host = process.host
+
+    def load() -> Config:
+        return load_config(
+            Path(location.directory),
+            project.directory,
+            host.environment,
+            host.configuration,
+            trust=host.trust,
+            owners=host.owners,
+            watch=Watch(),
+        )
+
+    return LiveConfig(load, batches, partial(process.wakeups.location, location))
+
+
+def _sandbox(process: ProcessServices, directory: Path, project: Project, config: LiveConfig) -> Sandbox:
+    host, own = process.host, process.host.directories
     for problem in sandbox_diagnostics(config.current):
         log.warning("%s: %s", problem.path, problem.message)
     return Sandbox(
-        commons.sandboxes,
-        remembered(config, lambda current: sandbox_settings(current, commons.sandbox)),
+        process.tools.sandboxes,
+        remembered(config, lambda current: sandbox_settings(current, host.sandbox)),
         SandboxSurroundings(
             directory=directory,
             root=project.directory if project.store is not None else None,
-            home=home_directory(commons.environment),
+            home=home_directory(host.environment),
             hidden=(own.config, own.data, own.state),
             readable=(own.tool_output, own.repos, own.plans, own.config / "skill", own.config / "skills"),
         ),
-        own_ports=commons.own_ports,
+        own_ports=lambda: host.own_ports,
         diagnostics=lambda: sandbox_diagnostics(config.current),
     )
 
 
 def _start_plugins(plugins: Plugins, found: Found) -> None:
-    """In the background; what is not named any more leaves."""
+    """In the background. Plugins that are not named any more are removed."""
     plugins.start(found.plugins, (PluginProblem(problem.path, problem.message) for problem in found.diagnostics))

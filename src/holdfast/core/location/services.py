@@ -1,4 +1,4 @@
-"""What a Location has of its own. Nothing here is keyed by a Session."""
+"""The services of one Location."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
+    from contextlib import AsyncExitStack
+
     from holdfast.core.agent.agents import Agents
     from holdfast.core.catalog.catalog import Catalog
     from holdfast.core.command.commands import Commands
     from holdfast.core.config.reload import LiveConfig
     from holdfast.core.lazy import Lazy
     from holdfast.core.location.surface import Surface
+    from holdfast.core.location.terminals import Terminals
     from holdfast.core.permission.permission import Permissions
     from holdfast.core.plugin.plugins import Plugins
-    from holdfast.core.plugin.terminal import TerminalHooks
-    from holdfast.core.process.process import Processes
     from holdfast.core.process.sandbox.sandbox import Sandbox
     from holdfast.core.project.copies import ProjectCopies
     from holdfast.core.project.project import Project
-    from holdfast.core.pty.ptys import Ptys
     from holdfast.core.question.question import Questions
     from holdfast.core.runner.runner import Runner
-    from holdfast.core.scope import Scope
+    from holdfast.core.search.search import Search
     from holdfast.core.snapshot.snapshot import Snapshots
     from holdfast.core.tool.registry import ToolRegistry
     from holdfast.schema.location import Location
@@ -42,38 +42,17 @@ class LocationServices(Frozen):
     surface: Surface
     plugins: Plugins
     snapshots: Snapshots
-    processes: Processes
     sandbox: Sandbox
-    terminals: Lazy[Ptys]
-    terminal_hooks: TerminalHooks
+    search: Search
+    terminals: Terminals
     copies: Lazy[ProjectCopies]
     runner: Runner
-    scope: Scope
-
-    @property
-    def ptys(self) -> Ptys:
-        return self.terminals()
-
-    async def pty_environment(self, cwd: str) -> dict[str, str]:
-        """What this Location's plugins add to the variables of a terminal that starts in `cwd`. Waits for plugins that
-        are still being loaded."""
-        await self.plugins.booted()
-        return await self.terminal_hooks.variables(self.location.directory, cwd)
+    opened: AsyncExitStack
 
     @property
     def busy(self) -> bool:
-        return self.terminals.made is not None and self.terminals.made.busy
+        """Whether something runs here that nobody need be looking at."""
+        return self.terminals.busy
 
     async def close(self) -> None:
-        """What asks people first, so that nobody waits for an answer; then what runs, then what was registered."""
-        await self.permissions.close()
-        await self.questions.close()
-        await self.plugins.close()
-        await self.surface.close()
-        await self.processes.close()
-        await self.sandbox.close()
-        if self.terminals.made is not None:
-            await self.terminals.made.close()
-        await self.catalog.close()
-        self.snapshots.close()
-        self.scope.close()
+        await self.opened.aclose()

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from holdfast.core.config.reload import LiveConfig
     from holdfast.core.context.registry import SystemContextRegistry
     from holdfast.core.context.system_context import SystemContext
-    from holdfast.core.location.commons import Commons
+    from holdfast.core.location.process_services import ProcessServices
     from holdfast.core.process.process import Processes
     from holdfast.core.project.project import Project
     from holdfast.core.reference.reference import Reference
@@ -56,7 +56,7 @@ REMEMBERED = 1_000
 class Surface:
     def __init__(
         self,
-        commons: Commons,
+        process: ProcessServices,
         location: Location,
         project: Project,
         config: LiveConfig,
@@ -65,31 +65,32 @@ class Surface:
         scope: Scope,
         batches: Batches,
     ) -> None:
-        self._commons = commons
+        self._process = process
+        host = process.host
         self._location = location
         self._project = project
         self._registry = registry
         self._directory = Path(location.directory)
-        self._home = home_directory(commons.environment)
+        self._home = home_directory(host.environment)
         self._instructions = InstructionFiles(
             self._directory,
             project.directory,
-            config_home(commons.environment),
-            commons.files,
-            commons.environment,
-            commons.owners,
+            config_home(host.environment),
+            process.context.files,
+            host.environment,
+            host.owners,
         )
         self._without_nested: set[str] = set()
         self._resolved: tuple[References, tuple[Reference, ...]] | None = None
         self.references: State[References] = State(References, batches)
         self._checkouts = Checkouts(
-            commons.directories.repos,
+            host.directories.repos,
             processes,
-            commons.environment,
-            updated=lambda: commons.log.announce(ReferenceUpdated(), location=location),
+            host.environment,
+            updated=lambda: process.sessions.log.announce(ReferenceUpdated(), location=location),
         )
         self.skill_sources: State[SkillSources] = State(lambda: SkillSources([CUSTOMIZE]), batches)
-        self.skills = Skills(lambda: self.skill_sources.value.list(), commons.skill_downloads)
+        self.skills = Skills(lambda: self.skill_sources.value.list(), process.context.skills)
         self._guidance = SkillGuidance(self.skills)
         self._take(config.current)
         self.references.transform(self._declare, scope, phase=Phase.CONFIG)
@@ -99,10 +100,10 @@ class Surface:
         registry.register("core/instructions", self._instructions.ambient, scope)
         registry.register("core/instructions-configured", lambda: self._configured.load(), scope)
         registry.register(
-            "core/instructions-remote", lambda: commons.remote_instructions.load(self._configured.urls()), scope
+            "core/instructions-remote", lambda: process.context.remote.load(self._configured.urls()), scope
         )
         self.nested = NestedInstructions(
-            commons.database, location, self._instructions, commons.clock, lambda: self._configured.find()
+            process.database, location, self._instructions, process.sessions.clock, lambda: self._configured.find()
         )
 
     async def context(self, session: Session, agent: Agent, resolved: ResolvedModel) -> SystemContext:
@@ -110,7 +111,7 @@ class Surface:
         return await compose(
             (
                 self._registry.load,
-                self._commons.application_context.load,
+                self._process.context.application.load,
                 lambda: model(resolved.ref),
                 lambda: self._guidance.context(agent.permissions, agent.fences),
                 self._references,
@@ -147,7 +148,7 @@ class Surface:
         """Worked out once for each set of references; which checkouts exist is looked at each time there are any."""
         draft = self.references.value
         if self._resolved is None or self._resolved[0] is not draft:
-            known = draft.resolve(self._commons.directories.repos)
+            known = draft.resolve(self._process.host.directories.repos)
             self._resolved = (draft, known)
         known = self._resolved[1]
         return known, reference_context(known) if known else EMPTY
@@ -158,7 +159,7 @@ class Surface:
         if discovered is not None:
             self.begin(context.session_id)
             if not record_with_call(discovered):
-                await self._commons.log.publish(discovered, location=self._location)
+                await self._process.sessions.log.publish(discovered, location=self._location)
 
     def _nested(self, session_id: str) -> SystemContext | Awaitable[SystemContext]:
         return EMPTY if session_id in self._without_nested else self._load_nested(session_id)
@@ -174,13 +175,13 @@ class Surface:
     def _take(self, config: Config) -> None:
         self._config = config
         zone = find_zone(config.latest("timezone"))
-        self._builtins = combine([environment(self._location, self._project), date(self._commons.clock, zone)])
+        self._builtins = combine([environment(self._location, self._project), date(self._process.sessions.clock, zone)])
         entries = [
             Entry(text, document.base, document.trusted)
             for document in config.documents()
             for text in document.data.get("instructions", ())
         ]
-        self._configured = ConfiguredInstructions(entries, self._instructions, self._commons.files, self._home)
+        self._configured = ConfiguredInstructions(entries, self._instructions, self._process.context.files, self._home)
 
     def _reload(self, config: Config) -> None:
         self._take(config)

@@ -1,15 +1,13 @@
-"""The tools that come along, made for one Location."""
+"""The built-in tools of a Location."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from holdfast.core.filesystem.location_files import LocationFiles
 from holdfast.core.location.settings import bash_settings, file_settings, remembered
 from holdfast.core.permission.rules import DENY_EVERYTHING, evaluate
-from holdfast.core.process.environment import child_environment
-from holdfast.core.search.search import Search, find_ripgrep
 from holdfast.core.tool.builtin.apply_patch import apply_patch_tool
 from holdfast.core.tool.builtin.bash import bash_tool
 from holdfast.core.tool.builtin.edit import edit_tool
@@ -31,12 +29,14 @@ if TYPE_CHECKING:
 
     from holdfast.core.agent.agents import Agents
     from holdfast.core.config.reload import LiveConfig
-    from holdfast.core.location.commons import Commons
+    from holdfast.core.location.process_services import ProcessServices
     from holdfast.core.location.surface import Surface
+    from holdfast.core.permission.rules import Authority
     from holdfast.core.process.process import Processes
     from holdfast.core.process.sandbox.sandbox import Sandbox
     from holdfast.core.question.question import Questions
     from holdfast.core.scope import Scope
+    from holdfast.core.search.search import Search
     from holdfast.core.tool.builtin.authorize import Authorizer
     from holdfast.core.tool.registry import ToolRegistry
     from holdfast.core.tool.tool import Tool
@@ -44,74 +44,95 @@ if TYPE_CHECKING:
     from holdfast.schema.permission import Effect
 
 
-def register_tools(
-    registry: ToolRegistry,
-    commons: Commons,
-    location: Location,
-    config: LiveConfig,
-    agents: Agents,
-    surface: Surface,
-    authorizer: Authorizer,
-    questions: Questions,
-    processes: Processes,
-    sandbox: Sandbox,
-    scope: Scope,
-) -> None:
-    directory = Path(location.directory)
-    managed = commons.outputs.is_managed
+class BuiltinTools:
+    """The tools of one Location that come with Holdfast."""
 
-    def edited(path: Path) -> None:
-        commons.log.announce(FileEdited(file=str(path)), location=location)
-
-    def references() -> dict[str, Path]:
-        return {reference.name: Path(reference.path) for reference in surface.known_references()}
-
-    def readable(agent: str, resource: str) -> Effect:
-        authority = agents.authority(agent) or DENY_EVERYTHING
-        return evaluate(authority.rules, "read", resource, authority.fences)
-
-    settings = remembered(config, file_settings)
-    files = LocationFiles(
-        directory,
-        settings=settings,
-        managed=managed,
-        references=references,
-        on_edit=edited,
-    )
-
-    def bash() -> Tool[Any, Any]:
-        return bash_tool(
-            files.paths,
-            processes,
-            authorizer,
-            host=commons.environment,
-            settings=commands,
-            store=commons.outputs,
-            sandbox=sandbox,
-            attended=commons.unattended() == "wait",
+    def __init__(
+        self,
+        process: ProcessServices,
+        location: Location,
+        config: LiveConfig,
+        agents: Agents,
+        surface: Surface,
+        authorizer: Authorizer,
+        questions: Questions,
+        processes: Processes,
+        sandbox: Sandbox,
+        search: Search,
+    ) -> None:
+        self._process = process
+        self._host = process.host
+        self._location = location
+        self._config = config
+        self._agents = agents
+        self._surface = surface
+        self._authorizer = authorizer
+        self._questions = questions
+        self._processes = processes
+        self._sandbox = sandbox
+        self._search = search
+        self._settings = remembered(config, file_settings)
+        self._commands = remembered(config, bash_settings)
+        self._files = LocationFiles(
+            Path(location.directory),
+            settings=self._settings,
+            managed=process.tools.outputs.is_managed,
+            references=self._references,
+            on_edit=self._edited,
         )
 
-    commands = remembered(config, bash_settings)
-    search = Search(processes, child_environment(commons.environment), find_ripgrep(commons.environment))
-    web = Fetcher(AddressPolicy(own_ports=commons.own_ports))
-    tools: dict[str, Tool[Any, Any]] = {
-        "read": read_tool(files, authorizer, on_read=surface.note_read),
-        "write": write_tool(files, authorizer),
-        "edit": edit_tool(files, authorizer),
-        "apply_patch": apply_patch_tool(files, authorizer),
-        "bash": bash(),
-        "glob": glob_tool(files.paths, search, authorizer, external_paths=lambda: settings().external_paths),
-        "grep": grep_tool(files.paths, search, authorizer, readable, external_paths=lambda: settings().external_paths),
-        "skill": skill_tool(surface.skills, authorizer),
-        "todowrite": todowrite_tool(commons.todos, authorizer),
-        "webfetch": webfetch_tool(web, authorizer, lambda agent: (agents.authority(agent) or DENY_EVERYTHING).rules),
-    }
-    if commons.unattended() == "wait":
-        tools["question"] = question_tool(questions, authorizer)
-    if backends := configured_backends(commons.environment):
-        tools["websearch"] = websearch_tool(Fetcher(), authorizer, backends)
-    registry.register(tools, scope)
-    _follow_sandbox(registry, sandbox, bash, config, scope)
+    def register(self, registry: ToolRegistry, scope: Scope) -> None:
+        registry.register(self._tools(), scope)
+        _follow_sandbox(registry, self._sandbox, self._bash, self._config, scope)
+
+    def _tools(self) -> dict[str, Tool[Any, Any]]:
+        host, files, search, authorizer = self._host, self._files, self._search, self._authorizer
+        web = Fetcher(AddressPolicy(own_ports=lambda: host.own_ports))
+        tools: dict[str, Tool[Any, Any]] = {
+            "read": read_tool(files, authorizer, on_read=self._surface.note_read),
+            "write": write_tool(files, authorizer),
+            "edit": edit_tool(files, authorizer),
+            "apply_patch": apply_patch_tool(files, authorizer),
+            "bash": self._bash(),
+            "glob": glob_tool(files.paths, search, authorizer, external_paths=self._external_paths),
+            "grep": grep_tool(files.paths, search, authorizer, self._readable, external_paths=self._external_paths),
+            "skill": skill_tool(self._surface.skills, authorizer),
+            "todowrite": todowrite_tool(self._process.tools.todos, authorizer),
+            "webfetch": webfetch_tool(web, authorizer, lambda agent: self._authority(agent).rules),
+        }
+        if host.unattended == "wait":
+            tools["question"] = question_tool(self._questions, authorizer)
+        if backends := configured_backends(host.environment):
+            tools["websearch"] = websearch_tool(Fetcher(), authorizer, backends)
+        return tools
+
+    def _bash(self) -> Tool[Any, Any]:
+        return bash_tool(
+            self._files.paths,
+            self._processes,
+            self._authorizer,
+            host=self._host.environment,
+            settings=self._commands,
+            store=self._process.tools.outputs,
+            sandbox=self._sandbox,
+            attended=self._host.unattended == "wait",
+        )
+
+    def _authority(self, agent: str) -> Authority:
+        return self._agents.authority(agent) or DENY_EVERYTHING
+
+    def _readable(self, agent: str, resource: str) -> Effect:
+        authority = self._authority(agent)
+        return evaluate(authority.rules, "read", resource, authority.fences)
+
+    def _external_paths(self) -> Literal["ask", "deny"]:
+        return self._settings().external_paths
+
+    def _references(self) -> dict[str, Path]:
+        return {reference.name: Path(reference.path) for reference in self._surface.known_references()}
+
+    def _edited(self, path: Path) -> None:
+        self._process.sessions.log.announce(FileEdited(file=str(path)), location=self._location)
 
 
 def _follow_sandbox(

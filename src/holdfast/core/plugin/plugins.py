@@ -13,9 +13,11 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
+from holdfast.core.catalog.boot import PluginBoot
 from holdfast.core.plugin.bounded import Patience
 from holdfast.core.plugin.host import Host
 from holdfast.core.plugin.plugin import Plugin, PluginBusy, PluginFailed, PluginProblem
+from holdfast.core.plugin.problems import PluginProblems
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
     from holdfast.core.state import Batches
 
 SETUP_SECONDS = 10.0
-MOST_PROBLEMS = 200
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +44,8 @@ class Plugins:
         batches: Batches,
         added: Callable[[str], None] | None = None,
         *,
+        problems: PluginProblems | None = None,
+        boot: PluginBoot | None = None,
         seconds: float = SETUP_SECONDS,
     ) -> None:
         """`added` is told of a plugin once all that it brings can be seen."""
@@ -54,10 +57,11 @@ class Plugins:
         self._loading: set[str] = set()
         self._outcomes: dict[str, asyncio.Future[None]] = {}
         self._loaded: dict[str, _Loaded] = {}
-        self._problems: list[PluginProblem] = []
+        self._problems = problems or PluginProblems()
         self._refused: tuple[PluginProblem, ...] = ()
         self._failed: tuple[PluginProblem, ...] = ()
-        self._boot: asyncio.Task[None] | None = None
+        self._boot = boot or PluginBoot()
+        self._latest: asyncio.Task[None] | None = None
         self._boots: set[asyncio.Task[None]] = set()
         self._patience = Patience()
 
@@ -66,7 +70,7 @@ class Plugins:
 
     def problems(self) -> tuple[PluginProblem, ...]:
         """Of the last loading, and what plugins did wrong since they were set up."""
-        return (*self._refused, *self._failed, *self._problems)
+        return (*self._refused, *self._failed, *self._problems.list())
 
     async def add(
         self, plugin: Plugin, options: Mapping[str, Any] | None = None, forget: Callable[[], None] | None = None
@@ -76,7 +80,7 @@ class Plugins:
         if id in self._loading:
             raise PluginBusy(f"plugin {id} is being loaded")
         self._loading.add(id)
-        host = Host(id, options or {}, self._location, self.diagnose)
+        host = Host(id, options or {}, self._location, self._problems.report)
         if forget is not None:
             host.on_close(forget)
         try:
@@ -99,7 +103,7 @@ class Plugins:
         if id in self._loading:
             raise PluginBusy(f"plugin {id} is being loaded")
         self._outcomes.pop(id, None)
-        self._forget_problems(id)
+        self._problems.forget(id)
         if (host := self._active.pop(id, None)) is not None:
             with self._batches.batch():
                 host.close()
@@ -115,21 +119,17 @@ class Plugins:
         self._refused = tuple(refused)
         wanted = tuple({external.name: external for external in found}.values())
         known = tuple(loaded.external for loaded in self._loaded.values())
-        if not self.booting and wanted == known and not self._failed:
+        if not self._boot.running and wanted == known and not self._failed:
             return
-        former = self._boot
-        self._boot = asyncio.get_running_loop().create_task(self._load_all(former, wanted), name="plugins")
-        self._boots.add(self._boot)
-        self._boot.add_done_callback(self._boots.discard)
+        loading = self._load_all(self._latest, wanted)
+        self._latest = asyncio.get_running_loop().create_task(loading, name="plugins")
+        self._boot.begin(self._latest)
+        self._boots.add(self._latest)
+        self._latest.add_done_callback(self._boots.discard)
 
     async def booted(self) -> None:
         """Until what `start` was given has been loaded, or has failed to. Never raises for a plugin."""
-        if self._boot is not None:
-            await asyncio.wait({self._boot})
-
-    @property
-    def booting(self) -> bool:
-        return self._boot is not None and not self._boot.done()
+        await self._boot.wait()
 
     async def close(self) -> None:
         boots = tuple(self._boots)  # one may still wait for the one before it
@@ -142,16 +142,6 @@ class Plugins:
                 self._active.popitem()[1].close()
         for outcome in self._outcomes.values():
             outcome.cancel()
-
-    def diagnose(self, id: str, message: str) -> None:
-        """What a plugin did wrong after it was set up."""
-        log.warning("plugin %s: %s", id, message)
-        if (problem := PluginProblem(id, message)) not in self._problems:
-            self._problems.append(problem)
-            del self._problems[:-MOST_PROBLEMS]
-
-    def _forget_problems(self, id: str) -> None:
-        self._problems = [problem for problem in self._problems if problem.id != id]
 
     async def _set_up(self, plugin: Plugin, host: Host) -> None:
         try:
@@ -174,7 +164,7 @@ class Plugins:
                     self._active[id] = former
                 raise PluginFailed(id, f"its registrations were refused: {error}") from error
         self._active[id] = host
-        self._forget_problems(id)
+        self._problems.forget(id)
         if former is not None:
             former.close()
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from holdfast.core.runner.runner import Runner
     from holdfast.core.session.ownership import Lease, Ownership
     from holdfast.core.session.store import SessionStore
+    from holdfast.core.session.wakeups import Wakeups
     from holdfast.schema.location import Location
 
 WAKES = 1_000
@@ -52,6 +53,7 @@ class Execution:
         locations: ServiceMap[LocationServices],
         ownership: Ownership,
         clock: Clock,
+        wakeups: Wakeups,
     ) -> None:
         self._clock = clock
         self._log = events
@@ -65,12 +67,21 @@ class Execution:
         self.closed = False
         """Whether everything was told to stop; nothing starts any more."""
         self._coordinator: RunCoordinator[str] = RunCoordinator(self._drain)
+        self._waking: set[asyncio.Task[list[str]]] = set()
         ownership.serve(self._obey)
+        wakeups.serve(self)
 
     def wake(self, session_id: str) -> None:
         """There may be something to do. Returns at once and cannot fail."""
         self._woken.add(session_id)
         self._coordinator.wake(session_id)
+
+    def wake_location(self, location: Location) -> None:
+        """Wake the Sessions of a Location whose input could not start, in the background."""
+        if not self.closed:
+            task = asyncio.get_running_loop().create_task(self.recover_wakes(location), name="holdfast-wake")
+            self._waking.add(task)
+            task.add_done_callback(self._waking.discard)
 
     async def run(self, session_id: str) -> None:
         """Continue from history even with nothing pending, or join what runs; shares its outcome."""
@@ -172,6 +183,10 @@ class Execution:
 
     async def close(self) -> None:
         self.closed = True
+        for task in (waking := tuple(self._waking)):
+            task.cancel()
+        if waking:
+            await asyncio.wait(waking)
         await self._coordinator.close()
         for session_id in list(self._compactions):
             self._give_up_compactions(session_id)

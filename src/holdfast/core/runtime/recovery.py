@@ -17,12 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from holdfast.core.database.database import Database
-    from holdfast.core.event.log import EventLog
+    from holdfast.core.runner.services import SessionServices
     from holdfast.core.runner.settings import RecoveryPolicy
     from holdfast.core.runtime.execution import Execution
     from holdfast.core.session.activity import Activity
-    from holdfast.core.session.ownership import Ownership
-    from holdfast.core.session.store import SessionStore
     from holdfast.schema.insight import InterruptedActivity
     from holdfast.schema.location import Location
 
@@ -34,18 +32,16 @@ class Recovery:
 
     def __init__(
         self,
-        log: EventLog,
+        services: SessionServices,
         database: Database,
-        store: SessionStore,
         execution: Execution,
-        ownership: Ownership,
         policy: Callable[[Location], Awaitable[RecoveryPolicy]],
     ) -> None:
-        self._log = log
+        self._log = services.log
         self._database = database
-        self._store = store
+        self._store = services.store
         self._execution = execution
-        self._ownership = ownership
+        self._ownership = services.ownership
         self._policy = policy
         self._continuing: set[asyncio.Task[None]] = set()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -20,8 +21,14 @@ from holdfast.core.credential.store import CredentialStore
 from holdfast.core.database.database import SqliteDatabase
 from holdfast.core.event.log import EventLog, Mismatch
 from holdfast.core.filesystem.ownership import Owners
-from holdfast.core.location.commons import Commons
 from holdfast.core.location.open import open_location
+from holdfast.core.location.process_services import (
+    ContextServices,
+    HostSettings,
+    ProcessServices,
+    ProviderServices,
+    SharedTools,
+)
 from holdfast.core.location.service_map import ServiceMap
 from holdfast.core.location.settings import image_limits, session_settings
 from holdfast.core.process.git import Git
@@ -46,6 +53,7 @@ from holdfast.core.session.projector import SESSION_PROJECTORS
 from holdfast.core.session.records import SessionRecords
 from holdfast.core.session.store import SessionStore
 from holdfast.core.session.todo import Todos
+from holdfast.core.session.wakeups import Wakeups
 from holdfast.core.skill.downloads import SkillDownloads
 from holdfast.core.tool.output import OutputStore
 from holdfast.core.tool.registry import ApplicationTools
@@ -58,9 +66,10 @@ from holdfast.schema.location import Location, LocationInfo, LocationProject
 from holdfast.schema.manifest import MANIFEST
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
     from types import TracebackType
 
-    from holdfast.core.config.trust import Trust
+    from holdfast.core.config.environment import Directories
     from holdfast.core.filesystem.image import ImageLimits
     from holdfast.core.location.services import LocationServices
     from holdfast.core.permission.permission import Unattended
@@ -97,9 +106,28 @@ def default_paths(environment: dict[str, str]) -> Paths:
     return Paths(Path(environment.get("HOLDFAST_DATA") or base / "holdfast"))
 
 
+class HostOptions(Frozen):
+    """What a host program decides for its runtime."""
+
+    unattended: Unattended = "wait"
+    """What happens when something needs a person: a server waits, a one-shot run denies."""
+    trust: bool = False
+    """Vouch for the configuration of every project that is opened; otherwise the user's own decisions count."""
+    config: dict[str, Any] | None = None
+    """A configuration document of the host, in the form of a configuration file."""
+    sandbox: Setting | None = None
+    """The mode in which commands run; None leaves it to the environment and the user's configuration."""
+    protect: bool = False
+    """Hide the secrets in this process's environment from its children. Only for a process that is the runtime's."""
+    titles: bool = True
+    """Give Sessions without a title one after their first exchange."""
+
+
 class Runtime:
-    """Use as `async with Runtime(...)`. Closing stops what runs at the nearest safe point, records it, and lets go of
-    everything; the next process goes on with it."""
+    """The composition root: builds everything that lives as long as the process. Use as `async with Runtime(...)`.
+
+    Closing stops what runs at the nearest safe point, records it, and closes everything in reverse order, whatever
+    fails; the next process goes on with what was stopped."""
 
     def __init__(
         self,
@@ -110,139 +138,100 @@ class Runtime:
         transport: Transport | None = None,
         clock: Clock | None = None,
         ids: Ids | None = None,
-        unattended: Unattended = "wait",
-        trust: bool = False,
-        config: dict[str, Any] | None = None,
-        protect: bool = False,
-        titles: bool = True,
-        sandbox: Setting | None = None,
+        options: HostOptions | None = None,
     ) -> None:
-        """`unattended` says what happens when something needs a person: a server waits, a one-shot run denies. `trust`
-        vouches for the configuration of every project that is opened; otherwise the user's own decisions count.
-        `config` is a document of the host program, in the form of a configuration file. `protect` hides the secrets in
-        this process's environment from its children; only for a process that is the runtime's alone. `sandbox` sets the
-        mode in which commands run; without it the environment and the user's configuration do."""
         self._environment = dict(os.environ) if environment is None else environment
+        self._options = options or HostOptions()
         self.paths = paths or default_paths(self._environment)
         self.directory = Path(canonical_directory(str((directory or Path.cwd()).absolute())))
         self._clock = clock or SystemClock()
         self._ids = ids or Ids(self._clock)
         self._transport = transport or self._default_transport()
-        self._unattended: Unattended = unattended
         self.trust_store = TrustStore(directories(self._environment).state)
-        self._protect = protect
-        self._host_configuration = [(Path(HOST_DOCUMENT), config)] if config else []
-        self._trust: Trust = TRUST_EVERYTHING if trust else self.trust_store
-        self._titled = titles
-        self._sandbox = sandbox_choice(sandbox or self._environment.get(SANDBOX))
+        self.own_ports: set[int] = set()
         self.application_tools = ApplicationTools()
         self.application_context = SystemContextRegistry()
 
     async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as stack:
+            self._build(stack)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.aclose()
+
+    def _build(self, stack: AsyncExitStack) -> None:
+        """Everything is closed in reverse: executions end first, while what they record with is still open."""
+        clock, ids, here = self._clock, self._ids, directories(self._environment).replace(data=self.paths.data)
+
+        # Storage and the Session model.
         self.database = SqliteDatabase(self.paths.database)
-        self.log = EventLog(self.database, MANIFEST, SESSION_PROJECTORS, self._ids)
+        stack.callback(self.database.close)
+        stack.push_async_callback(self._transport.close)
+        self.log = EventLog(self.database, MANIFEST, SESSION_PROJECTORS, ids)
         self.store = SessionStore(self.database)
-        attachments = Attachments(self._image_limits)
-        self._inbox = Inbox(self.log, self.store, self._ids, self._clock, attachments)
-        self._ownership = Ownership(self.database, self.log, self._ids, self._clock, self.paths.owners)
+        self._ownership = Ownership(self.database, self.log, ids, clock, self.paths.owners)
+        self._inbox = Inbox(self.log, self.store, ids, clock, Attachments(self._image_limits))
+        records = SessionRecords(self.log, self.store, ids, clock)
         self.metrics = Metrics()
-        self.epochs = Epochs(self.database, self._ids, self._clock, self.metrics)
-        records = SessionRecords(self.log, self.store, self._ids, self._clock)
-        self._titles = Titles(self.log, self.store, records, self._transport, self._clock, enabled=self._titled)
-        self.todos = Todos(self.log, self.database, self._clock)
-        here = directories(self._environment).replace(data=self.paths.data)
-        self.models = ModelsDev(here.cache, self._environment, announce=self.log.announce)
-        self.outputs = OutputStore(here.tool_output, self._ids, self._clock)
-        self.credentials = CredentialStore(self.paths.credentials, self._ids, self._clock)
-        anywhere = Fetcher()
-        self._remote = RemoteInstructions(
-            WebFetch(anywhere), here.cache / "instructions", self._environment, self._clock
-        )
-        self._downloads = SkillDownloads(here.cache, anywhere)
-        self.own_ports: set[int] = set()
-        self._sweeping = asyncio.get_running_loop().create_task(self.outputs.sweep_hourly(), name="holdfast-sweep")
-        self._session_services = SessionServices(
+        self.epochs = Epochs(self.database, ids, clock, self.metrics)
+        self.todos = Todos(self.log, self.database, clock)
+        self._titles = Titles(self.log, self.store, records, self._transport, clock, enabled=self._options.titles)
+        sessions = SessionServices(
             log=self.log,
             store=self.store,
             inbox=self._inbox,
             ownership=self._ownership,
             epochs=self.epochs,
             titles=self._titles,
-            ids=self._ids,
-            clock=self._clock,
+            ids=ids,
+            clock=clock,
         )
-        self._commons = Commons(
-            environment=self._environment,
-            directories=here,
+
+        # What Locations share.
+        wakeups = Wakeups()
+        self.credentials = CredentialStore(self.paths.credentials, ids, clock)
+        self.models = ModelsDev(here.cache, self._environment, announce=self.log.announce)
+        stack.push_async_callback(self.models.close)
+        fetcher = Fetcher()
+        skills = SkillDownloads(here.cache, fetcher)
+        stack.push_async_callback(skills.close)
+        remote = RemoteInstructions(WebFetch(fetcher), here.cache / "instructions", self._environment, clock)
+        stack.push_async_callback(remote.close)
+        self.outputs = OutputStore(here.tool_output, ids, clock)
+        stack.push_async_callback(self._end, self._start(self.outputs.sweep_hourly(), "holdfast-sweep"))
+        self._process = ProcessServices(
+            host=self._host_settings(here),
+            sessions=sessions,
             database=self.database,
-            log=self.log,
-            sessions=self._session_services,
-            epochs=self.epochs,
-            transport=self._transport,
-            ids=self._ids,
-            clock=self._clock,
-            credentials=self.credentials,
-            models=self.models,
-            outputs=self.outputs,
-            application_tools=self.application_tools,
-            application_context=self.application_context,
-            files=FileCache(),
-            remote_instructions=self._remote,
-            skill_downloads=self._downloads,
-            own_ports=lambda: self.own_ports,
-            todos=self.todos,
-            unattended=lambda: self._unattended,
-            owners=None if self._trust is TRUST_EVERYTHING else Owners.here(self._environment),
-            trust=self._trust,
-            wake_pending=self._wake_pending,
-            before_start=ProcessProtection().apply if self._protect else None,
-            host_configuration=self._host_configuration,
-            wake=lambda session_id: self.execution.wake(session_id),
-            ending=lambda: self.execution.closed,
-            sandboxes=Backends(self._environment),
-            sandbox=self._sandbox,
+            providers=ProviderServices(self.models, self.credentials, self._transport),
+            context=ContextServices(FileCache(), remote, skills, self.application_context),
+            tools=SharedTools(self.application_tools, self.outputs, self.todos, Backends(self._environment)),
+            wakeups=wakeups,
         )
-        self._waking: set[asyncio.Task[list[str]]] = set()
-        self._wakes = True
+        stack.push_async_callback(self.log.close)
+        stack.push_async_callback(self._ownership.close)
         self.locations: ServiceMap[LocationServices] = ServiceMap(self._build_services)
-        self.execution = Execution(self.log, self.store, self.locations, self._ownership, self._clock)
-        self.recovery = Recovery(
-            self.log, self.database, self.store, self.execution, self._ownership, self._recovery_policy
-        )
+        stack.push_async_callback(self.locations.close)
+        stack.push_async_callback(self._titles.close)
+
+        # Operations on Sessions.
+        self.execution = Execution(self.log, self.store, self.locations, self._ownership, clock, wakeups)
+        self.recovery = Recovery(sessions, self.database, self.execution, self._recovery_policy)
         self.sessions = Sessions(
-            log=self.log,
-            store=self.store,
-            inbox=self._inbox,
+            sessions,
             execution=self.execution,
             records=records,
-            reverts=Reverts(self.log, self.store, self.execution, self.locations, self._clock),
-            moves=Moves(self.log, self.store, self.execution, self.project, self._clock, Git(self._environment)),
+            reverts=Reverts(self.log, self.store, self.execution, self.locations, clock),
+            moves=Moves(self.log, self.store, self.execution, self.project, clock, Git(self._environment)),
             recovery=self.recovery,
-            waits=Waits(self.database, self.store, self.execution, self._ownership, self._clock),
-            ids=self._ids,
-            clock=self._clock,
+            waits=Waits(self.database, self.store, self.execution, self._ownership, clock),
         )
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        # Executions end first, while everything they record with is still open.
-        await self.recovery.close()
-        await self._end_waking()
-        await self.execution.close()
-        await self.sessions.close()
-        await self._titles.close()
-        await self.locations.close()
-        await self._ownership.close()
-        await self.log.close()
-        self._sweeping.cancel()
-        await asyncio.wait({self._sweeping})
-        await self._remote.close()
-        await self._downloads.close()
-        await self.models.close()
-        await self._transport.close()
-        self.database.close()
+        for part in (self.sessions, self.execution, self.recovery):
+            stack.push_async_callback(part.close)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -286,21 +275,6 @@ class Runtime:
                 failed[location] = error
         return failed
 
-    def _wake_pending(self, location: Location) -> None:
-        if not self._wakes:
-            return
-        waking = self.execution.recover_wakes(location)
-        task = asyncio.get_running_loop().create_task(waking, name="holdfast-wake")
-        self._waking.add(task)
-        task.add_done_callback(self._waking.discard)
-
-    async def _end_waking(self) -> None:
-        self._wakes = False
-        for task in (waking := tuple(self._waking)):
-            task.cancel()
-        if waking:
-            await asyncio.wait(waking)
-
     async def _recovery_policy(self, location: Location) -> RecoveryPolicy:
         async with self.locations.use(location) as services:
             return session_settings(services.config.current, self._environment).recovery
@@ -327,4 +301,25 @@ class Runtime:
         return SchemeTransport({"http": network, "https": network, SCHEME: offline})
 
     async def _build_services(self, location: Location) -> LocationServices:
-        return await open_location(self._commons, location, await self.project(location))
+        return await open_location(self._process, location, await self.project(location))
+
+    def _host_settings(self, here: Directories) -> HostSettings:
+        options, environment = self._options, self._environment
+        return HostSettings(
+            environment=environment,
+            directories=here,
+            configuration=[(Path(HOST_DOCUMENT), options.config)] if options.config else [],
+            unattended=options.unattended,
+            trust=TRUST_EVERYTHING if options.trust else self.trust_store,
+            owners=None if options.trust else Owners.here(environment),
+            sandbox=sandbox_choice(options.sandbox or environment.get(SANDBOX)),
+            before_start=ProcessProtection().apply if options.protect else None,
+            own_ports=self.own_ports,
+        )
+
+    def _start(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        return asyncio.get_running_loop().create_task(work, name=name)
+
+    async def _end(self, task: asyncio.Task[None]) -> None:
+        task.cancel()
+        await asyncio.wait({task})

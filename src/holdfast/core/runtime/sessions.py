@@ -29,22 +29,19 @@ from holdfast.schema.version import __version__
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine
 
-    from holdfast.core.clock import Clock, Ids
-    from holdfast.core.event.log import EventLog
     from holdfast.core.project.project import Project
+    from holdfast.core.runner.services import SessionServices
     from holdfast.core.runtime.execution import Execution
     from holdfast.core.runtime.moves import Moves
     from holdfast.core.runtime.recovery import Recovery
     from holdfast.core.runtime.reverts import Reverts
     from holdfast.core.runtime.waits import Waits
-    from holdfast.core.session.inbox import Inbox
     from holdfast.core.session.records import SessionRecords
     from holdfast.core.session.store import (
         Direction,
         Order,
         SessionAnchor,
         SessionFilter,
-        SessionStore,
         StoredMessage,
     )
     from holdfast.schema.event import EventEnvelope
@@ -60,30 +57,26 @@ T = TypeVar("T")
 class Sessions:
     def __init__(
         self,
+        services: SessionServices,
         *,
-        log: EventLog,
-        store: SessionStore,
-        inbox: Inbox,
         execution: Execution,
         records: SessionRecords,
         reverts: Reverts,
         moves: Moves,
         recovery: Recovery,
         waits: Waits,
-        ids: Ids,
-        clock: Clock,
     ) -> None:
-        self._log = log
-        self._store = store
-        self._inbox = inbox
+        self._log = services.log
+        self._store = services.store
+        self._inbox = services.inbox
         self._execution = execution
         self._records = records
         self._reverts = reverts
         self._moves = moves
         self._recovery = recovery
         self._waits = waits
-        self._ids = ids
-        self._clock = clock
+        self._ids = services.ids
+        self._clock = services.clock
         self._ongoing: set[asyncio.Task[Any]] = set()
 
     async def create(

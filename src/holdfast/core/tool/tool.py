@@ -51,10 +51,6 @@ class Tool(Frozen, Generic[In, Out], eq=False):
     looks_only: bool = False
     """It changes no file of the project, so that no tree has to be taken after it."""
 
-    def declaring(self, action: str) -> Tool[In, Out]:
-        """A copy with another permission action; registrations of this one keep theirs."""
-        return self.replace(action=action)
-
 
 class ToolOutput(Frozen):
     """What one execution gave, validated and projected. `structured` is for Session consumers; `content`, when there

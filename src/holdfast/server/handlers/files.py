@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import mimetypes
-import os
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,9 +12,7 @@ from holdfast.core.filesystem.descriptor import read_file
 from holdfast.core.filesystem.errors import PathError, TargetMissing
 from holdfast.core.filesystem.listing import list_directory
 from holdfast.core.filesystem.location_path import LocationPaths
-from holdfast.core.process.environment import child_environment
 from holdfast.core.search.glob import Glob
-from holdfast.core.search.search import Search, find_ripgrep
 from holdfast.protocol.files import FileEntry
 from holdfast.server.finder import best_matches
 from holdfast.server.types import RawBody
@@ -44,8 +41,7 @@ async def list(call: Call) -> Sequence[FileEntry]:
 async def find(call: Call) -> Sequence[FileEntry]:
     query: protocol.FindQuery = call.query
     async with call.services as services:
-        search = Search(services.processes, child_environment(os.environ), find_ripgrep(os.environ))
-        found = await search.files(_directory(call), Glob("**"), LOOKED_AT)
+        found = await services.search.files(_directory(call), Glob("**"), LOOKED_AT)
     return await asyncio.to_thread(best_matches, query.query, found.paths, query.type, query.limit or FOUND)
 
 

@@ -33,21 +33,6 @@ class Authorizer(Protocol):
         by the user is no failure of the tool and passes through as what it is."""
 
 
-class AllowAll:
-    """For hosts without permissions."""
-
-    async def allow(
-        self,
-        context: ToolContext,
-        action: str,
-        resources: Sequence[str],
-        *,
-        save: Sequence[str] = (),
-        metadata: Mapping[str, Any] | None = None,
-    ) -> None:
-        return None
-
-
 async def allow_outside(permissions: Authorizer, context: ToolContext, targets: Iterable[Target]) -> None:
     """The approvals that come before a tool's own: one for each directory outside the Location."""
     for boundary in dict.fromkeys(target.boundary for target in targets if target.boundary is not None):
