@@ -1,15 +1,15 @@
-"""What a Session asks of a person and waits for: permission requests and questions alike.
+"""Requests to a person: what permission requests and questions have in common.
 
-Asking and answering are durable events of the Session, so whoever has the database can answer, in whichever process.
+Requests and answers are durable events of the Session, so that any process on the database can answer.
 
 Invariants
-- A request is recorded, announced and watched, or it does not exist; a caller that goes away cannot split that.
+- A request is recorded, announced and watched, or it does not exist. Cancelling the caller cannot separate these.
 - A request is answered once: the commit of a second answer is refused.
-- Observers hear of an answer before the one who waits does: in the process that asked, and in the one that answered.
-- A request that nobody waits for any more is closed: its waiter was interrupted, or its Session moved. But a call
-  that waited when its process ended has started nothing: its request stays open, and is taken up when the call is
-  executed again, with the answer if there is one.
-- Whoever waited takes the answer once, durably, before it acts on it."""
+- Observers get an answer before the waiting caller does, in the process that asked and in the one that answered.
+- A request that nobody waits for is closed: its caller was interrupted, or its Session moved. The exception is a call
+  that waited when its process ended. It has started nothing, so its request stays open, and is used again when the
+  call is executed again.
+- The waiting caller takes the answer once, durably, before it acts on it."""
 
 from __future__ import annotations
 
@@ -50,15 +50,15 @@ log = logging.getLogger(__name__)
 
 
 class TooManyRequests(HoldfastError):
-    """As many requests of this Session wait as may."""
+    """The Session has as many open requests as are allowed."""
 
 
 class Unreachable(HoldfastError):
-    """Nobody here could answer: the Session has left this Location, or the Location's services were closed."""
+    """Nobody can answer here: the Session has moved to another Location, or this one was closed."""
 
 
 class DuplicateRequest(Conflict):
-    """A request has that id already."""
+    """A request with this id exists."""
 
     def __init__(self, request_id: str) -> None:
         super().__init__(f"a request {request_id} exists already", resource=request_id)
@@ -66,20 +66,21 @@ class DuplicateRequest(Conflict):
 
 
 class Kind(Frozen, Generic[R, A]):
-    """What permission requests and questions do not share."""
+    """How permission requests and questions differ."""
 
     name: str
     request: type[R]
     answer: type[A]
     asked: Callable[[R], Record]
-    """What observers hear of a request, and then of its answer."""
+    """The live event of a request."""
     answered: Callable[[R, A], Record]
-    cut: Callable[[R, int], Record]
-    """The durable answer, at a time, to a request that nobody waits for any more."""
-    gone: A
-    """How it reads when the Session was deleted meanwhile."""
+    """The live event of its answer."""
+    interrupted: Callable[[R, int], Record]
+    """The durable answer, at a time, to a request that nobody waits for."""
+    deleted: A
+    """The answer when the Session was deleted meanwhile."""
     call: Callable[[R], tuple[str, str] | None]
-    """The message and the tool call that ask."""
+    """The message id and the call id of the tool call that asks."""
     same: Callable[[R, R], bool]
     """Whether two requests of one call ask the same."""
 
@@ -93,12 +94,12 @@ class _Open(NamedTuple, Generic[R, A]):
     request: R
     answer: asyncio.Future[A]
     taken: bool
-    """Whether the answer need not be taken: nothing depends on it, or an earlier process has."""
+    """Whether the answer need not be taken: the request is not resumable, or an earlier process took it."""
 
 
 class Requests(Generic[R, A]):
-    """The requests of one kind at one Location. `wake` is called for a Session when a request of its was answered that
-    nobody here waits for; `ending` says that the process is being shut down."""
+    """The requests of one kind at one Location. `wake` is called with the Session of an answered request that no caller
+    here waits for; `ending` tells whether the process is shutting down."""
 
     def __init__(
         self,
@@ -124,8 +125,8 @@ class Requests(Generic[R, A]):
         self._closed = False
 
     async def wait(self, request: R, asked: Record) -> A:
-        """Ask, and return the answer. Cancelling the caller closes the request, which is recorded even so; in a
-        shutdown it stays open. What the same call asked before is not asked again."""
+        """Make a request and wait for its answer. Cancelling the caller closes the request, durably; in a shutdown it
+        stays open. A request that the same call made before is used again."""
         opening = self._own(self._open_or_known(request, asked))
         try:
             opened = await asyncio.shield(opening)
@@ -143,23 +144,23 @@ class Requests(Generic[R, A]):
         return answer
 
     async def settled(self, session_id: str) -> None:
-        """Until what was cut off in this Session is recorded as such."""
+        """Wait until all cancelled requests of this Session are recorded as closed."""
         while leaving := self._leaving.get(session_id):
             await asyncio.wait(set(leaving))
         self._leaving.pop(session_id, None)
 
     async def open(self, request: R, asked: Record) -> None:
-        """Ask, and leave it at that."""
+        """Make a request without waiting for its answer."""
         await self.detached(self._open(request, asked))
 
     async def settle(self, request: R, asked: Record, answered: Record, answer: A) -> None:
-        """Record a request that policy answers at once."""
+        """Record a request together with its answer."""
         await self.detached(self._settle(request, asked, answered, answer))
 
     async def answer(
         self, request: R, answered: Record, *, before: Sequence[Statement] = (), local: Sequence[Statement] = ()
     ) -> bool:
-        """Record an answer and tell observers; False when there was one already."""
+        """Record an answer and tell observers; False if the request has an answer."""
         watched = self._watched.get(request.id)
         if not await self._commit(answered, before, local):
             return False
@@ -171,14 +172,22 @@ class Requests(Generic[R, A]):
         return True
 
     async def find(self, session_id: str, request_id: str) -> Pending[R] | None:
-        """What waits under that id, unless it is another Session's or another Location's."""
+        """The open request with this id, if it belongs to this Session and this Location."""
         row = await self._look(request_id)
         if row is None or row.session_id != session_id or row.reply is not None or not row.here:
             return None
         return Pending(decoder(self._kind.request).decode(row.data), row.agent)
 
-    async def pending(self, session_id: str | None = None) -> list[Pending[R]]:
-        """What waits at this Location, oldest first; of one Session, or of all."""
+    async def list(self) -> tuple[R, ...]:
+        """The open requests of this Location, oldest first."""
+        return tuple(request for request, _ in await self.pending())
+
+    async def for_session(self, session_id: str) -> tuple[R, ...]:
+        """The open requests of a Session at this Location, oldest first."""
+        return tuple(request for request, _ in await self.pending(session_id))
+
+    async def pending(self, session_id: str | None = None) -> Sequence[Pending[R]]:
+        """The open requests with their agents, oldest first; of one Session, or of all."""
         rows = await self._database.fetch("request.open_of_location", self._place, into=_OpenRow)
         return [
             Pending(decoder(self._kind.request).decode(row.data), row.agent)
@@ -186,25 +195,25 @@ class Requests(Generic[R, A]):
             if row.kind == self._kind.name and session_id in (None, row.session_id)
         ]
 
-    async def abandon(self, session_id: str, lease: Publisher, keep: Collection[tuple[str, str]]) -> None:
-        """Close what earlier processes left open, but for the calls in `keep`. Fenced, so that it cannot close what a
-        newer owner has just asked."""
+    async def abandon(self, session_id: str, lease: Publisher, keep: Collection[tuple[str, str]] = ()) -> None:
+        """Close the requests that earlier processes left open, except those of the calls in `keep`. The commit is
+        fenced, so that it cannot close a request of a newer owner."""
         for request, _ in await self.pending(session_id):
             call = self._kind.call(request)
             if request.id in self._watched or (call is not None and call in keep):
                 continue
             try:
-                await lease.publish(self._kind.cut(request, self._clock.now()), location=self._location)
+                await lease.publish(self._kind.interrupted(request, self._clock.now()), location=self._location)
             except AlreadyAnswered:
                 continue
             await self._announce_stored_answer(request)
 
     async def detached(self, work: Coroutine[Any, Any, T]) -> T:
-        """Finish this even if the caller does not wait for it."""
+        """Run work to its end even if the caller is cancelled."""
         return await asyncio.shield(self._own(work))
 
     async def close(self) -> None:
-        """Close everything that was asked here and still waits; in a shutdown it stays open for the next process."""
+        """Close all open requests of this process; in a shutdown they stay open for the next process."""
         self._closed = True
         if self._ending():
             for _, watching in tuple(self._watched.values()):
@@ -215,9 +224,9 @@ class Requests(Generic[R, A]):
         while self._ongoing:
             for request, watching in tuple(self._watched.values()):
                 try:
-                    await self.answer(request, self._kind.cut(request, self._clock.now()))
+                    await self.answer(request, self._kind.interrupted(request, self._clock.now()))
                 except StorageError:
-                    watching.cancel()  # it cannot be recorded; the next drain will
+                    watching.cancel()  # it cannot be recorded now; the next drain records it
             if self._ongoing:
                 await asyncio.wait(self._ongoing, return_when=asyncio.FIRST_COMPLETED)
 
@@ -236,8 +245,8 @@ class Requests(Generic[R, A]):
         return _Open(request, given, taken)
 
     async def _known(self, request: R) -> tuple[R, A | None, bool] | None:
-        """The same request of the same call, if an earlier process asked it: itself, its answer, whether that was
-        taken."""
+        """The same request of the same call, if an earlier process made it: the request, its answer, and whether the
+        answer was taken."""
         call = self._kind.call(request)
         if call is None:
             return None
@@ -264,7 +273,7 @@ class Requests(Generic[R, A]):
         return watching
 
     async def _take(self, request: R) -> None:
-        """Whoever is second, in any process, does not act on it."""
+        """Only one process takes an answer; for the others the request is unreachable."""
         taken = RequestTaken(timestamp=self._clock.now(), session_id=request.session_id, request_id=request.id)
         try:
             await self._log.publish(taken, location=self._location)
@@ -290,7 +299,7 @@ class Requests(Generic[R, A]):
         await self._log.publish(*events, location=self._location, before=before)
 
     async def _watch(self, request: R) -> A:
-        """The signal is registered before the first look: an answer is seen by a look or by the flag."""
+        """The signal is registered before the first read, so that no answer is missed between the two."""
         try:
             with self._log.signals.follow(request.session_id) as dirty:
                 while True:
@@ -301,10 +310,10 @@ class Requests(Generic[R, A]):
                     if row.here:
                         await dirty.wait()
                     else:
-                        await self._commit(self._kind.cut(request, self._clock.now()))
+                        await self._commit(self._kind.interrupted(request, self._clock.now()))
         finally:
             del self._watched[request.id]
-        answer = (self._answer_of(row.reply) if row is not None else None) or self._kind.gone
+        answer = (self._answer_of(row.reply) if row is not None else None) or self._kind.deleted
         self._announce_answer(request, answer)
         return answer
 
@@ -312,7 +321,7 @@ class Requests(Generic[R, A]):
         await asyncio.wait({opening})
         if not opening.cancelled() and opening.exception() is None:
             request = opening.result().request
-            await self.answer(request, self._kind.cut(request, self._clock.now()))
+            await self.answer(request, self._kind.interrupted(request, self._clock.now()))
 
     async def _commit(
         self, answered: Record, before: Sequence[Statement] = (), local: Sequence[Statement] = ()
