@@ -23,7 +23,7 @@ from holdfast.core.permission.errors import (
     InvalidSave,
     PermissionNotFound,
 )
-from holdfast.core.permission.requests import Kind, Requests, TooManyRequests, Unreachable
+from holdfast.core.permission.requests import Requests, TooManyRequests, Unreachable
 from holdfast.core.session.errors import SessionNotFound
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.live_event import PermissionAskedLive, PermissionRepliedLive
@@ -77,6 +77,10 @@ class Asked(Frozen):
 
 
 class Permissions(Requests[PermissionRequest, PermissionAnswer]):
+    kind = "permission"
+    request_type = PermissionRequest
+    answer_type = PermissionAnswer
+    deleted = PermissionAnswer(reply="reject", cause="interrupted")
     saved_beats_narrower_ask = False
     """Whether a saved approval also covers what a narrower rule asks for."""
 
@@ -94,7 +98,7 @@ class Permissions(Requests[PermissionRequest, PermissionAnswer]):
         wake: Callable[[str], None] = lambda session_id: None,
         ending: Callable[[], bool] = lambda: False,
     ) -> None:
-        super().__init__(_PERMISSION, log, database, clock, location, wake, ending)
+        super().__init__(log, database, clock, location, wake, ending)
         self.saved = SavedApprovals(database, ids, clock, project)
         self.unattended: Unattended = unattended
         self._ids = ids
@@ -143,6 +147,23 @@ class Permissions(Requests[PermissionRequest, PermissionAnswer]):
         if found is None:
             raise PermissionNotFound(request_id)
         return found.request
+
+    # -- the kind of request -------------------------------------------------------------------------------------
+
+    def live_request(self, request: PermissionRequest) -> PermissionAskedLive:
+        return PermissionAskedLive(**{name: getattr(request, name) for name in PermissionRequest.__struct_fields__})
+
+    def live_answer(self, request: PermissionRequest, answer: PermissionAnswer) -> PermissionRepliedLive:
+        return PermissionRepliedLive(session_id=request.session_id, request_id=request.id, reply=answer.reply)
+
+    def interrupted(self, request: PermissionRequest) -> PermissionReplied:
+        return self._replied(request, "reject", "interrupted")
+
+    def call_of(self, request: PermissionRequest) -> tuple[str, str] | None:
+        return (request.source.message_id, request.source.call_id) if request.source else None
+
+    def same(self, one: PermissionRequest, other: PermissionRequest) -> bool:
+        return (one.action, one.resources) == (other.action, other.resources)
 
     # -- evaluation ----------------------------------------------------------------------------------------------
 
@@ -268,7 +289,7 @@ class Permissions(Requests[PermissionRequest, PermissionAnswer]):
         self,
         request: PermissionRequest,
         reply: Reply,
-        cause: Literal["sibling", "saved", "policy"] | None = None,
+        cause: Literal["sibling", "saved", "policy", "interrupted"] | None = None,
         *,
         message: str | None = None,
     ) -> PermissionReplied:
@@ -292,30 +313,3 @@ def _chosen(request: PermissionRequest, reply: Reply, save: Sequence[str] | None
     if strange := [pattern for pattern in chosen if reply != "always" or pattern not in offered]:
         raise InvalidSave(request.id, strange)
     return chosen
-
-
-def _live_asked(request: PermissionRequest) -> PermissionAskedLive:
-    return PermissionAskedLive(**{name: getattr(request, name) for name in PermissionRequest.__struct_fields__})
-
-
-def _live_replied(request: PermissionRequest, answer: PermissionAnswer) -> PermissionRepliedLive:
-    return PermissionRepliedLive(session_id=request.session_id, request_id=request.id, reply=answer.reply)
-
-
-def _interrupted(request: PermissionRequest, now: int) -> PermissionReplied:
-    return PermissionReplied(
-        timestamp=now, session_id=request.session_id, request_id=request.id, reply="reject", cause="interrupted"
-    )
-
-
-_PERMISSION = Kind(
-    name="permission",
-    request=PermissionRequest,
-    answer=PermissionAnswer,
-    asked=_live_asked,
-    answered=_live_replied,
-    interrupted=_interrupted,
-    deleted=PermissionAnswer(reply="reject", cause="interrupted"),
-    call=lambda request: (request.source.message_id, request.source.call_id) if request.source else None,
-    same=lambda one, other: (one.action, one.resources) == (other.action, other.resources),
-)

@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from holdfast.core.database.errors import StorageError
 from holdfast.core.database.unit import Statement
@@ -52,9 +53,17 @@ log = logging.getLogger(__name__)
 class TooManyRequests(HoldfastError):
     """The Session has as many open requests as are allowed."""
 
+    def __init__(self, session_id: str) -> None:
+        super().__init__(f"Session {session_id} already has {MOST_PENDING} open requests; answer some first")
+        self.session_id = session_id
+
 
 class Unreachable(HoldfastError):
     """Nobody can answer here: the Session has moved to another Location, or this one was closed."""
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(f"nobody can answer a request of Session {session_id} at this Location")
+        self.session_id = session_id
 
 
 class DuplicateRequest(Conflict):
@@ -63,26 +72,6 @@ class DuplicateRequest(Conflict):
     def __init__(self, request_id: str) -> None:
         super().__init__(f"a request {request_id} exists already", resource=request_id)
         self.request_id = request_id
-
-
-class Kind(Frozen, Generic[R, A]):
-    """How permission requests and questions differ."""
-
-    name: str
-    request: type[R]
-    answer: type[A]
-    asked: Callable[[R], Record]
-    """The live event of a request."""
-    answered: Callable[[R, A], Record]
-    """The live event of its answer."""
-    interrupted: Callable[[R, int], Record]
-    """The durable answer, at a time, to a request that nobody waits for."""
-    deleted: A
-    """The answer when the Session was deleted meanwhile."""
-    call: Callable[[R], tuple[str, str] | None]
-    """The message id and the call id of the tool call that asks."""
-    same: Callable[[R, R], bool]
-    """Whether two requests of one call ask the same."""
 
 
 class Pending(NamedTuple, Generic[R]):
@@ -97,13 +86,18 @@ class _Open(NamedTuple, Generic[R, A]):
     """Whether the answer need not be taken: the request is not resumable, or an earlier process took it."""
 
 
-class Requests(Generic[R, A]):
-    """The requests of one kind at one Location. `wake` is called with the Session of an answered request that no caller
-    here waits for; `ending` tells whether the process is shutting down."""
+class Requests(ABC, Generic[R, A]):
+    """The requests of one kind at one Location; a subclass defines the kind. `wake` is called with the Session of an
+    answered request that no caller here waits for. `ending` tells whether the process is shutting down."""
+
+    kind: ClassVar[str]
+    request_type: type[R]
+    answer_type: type[A]
+    deleted: A
+    """The answer when the Session was deleted meanwhile."""
 
     def __init__(
         self,
-        kind: Kind[R, A],
         log: EventLog,
         database: Database,
         clock: Clock,
@@ -113,7 +107,6 @@ class Requests(Generic[R, A]):
     ) -> None:
         self._wake = wake
         self._ending = ending
-        self._kind: Kind[R, A] = kind
         self._log = log
         self._database = database
         self._clock = clock
@@ -176,7 +169,7 @@ class Requests(Generic[R, A]):
         row = await self._look(request_id)
         if row is None or row.session_id != session_id or row.reply is not None or not row.here:
             return None
-        return Pending(decoder(self._kind.request).decode(row.data), row.agent)
+        return Pending(decoder(self.request_type).decode(row.data), row.agent)
 
     async def list(self) -> tuple[R, ...]:
         """The open requests of this Location, oldest first."""
@@ -190,20 +183,20 @@ class Requests(Generic[R, A]):
         """The open requests with their agents, oldest first; of one Session, or of all."""
         rows = await self._database.fetch("request.open_of_location", self._place, into=_OpenRow)
         return [
-            Pending(decoder(self._kind.request).decode(row.data), row.agent)
+            Pending(decoder(self.request_type).decode(row.data), row.agent)
             for row in rows
-            if row.kind == self._kind.name and session_id in (None, row.session_id)
+            if row.kind == self.kind and session_id in (None, row.session_id)
         ]
 
     async def abandon(self, session_id: str, lease: Publisher, keep: Collection[tuple[str, str]] = ()) -> None:
         """Close the requests that earlier processes left open, except those of the calls in `keep`. The commit is
         fenced, so that it cannot close a request of a newer owner."""
         for request, _ in await self.pending(session_id):
-            call = self._kind.call(request)
+            call = self.call_of(request)
             if request.id in self._watched or (call is not None and call in keep):
                 continue
             try:
-                await lease.publish(self._kind.interrupted(request, self._clock.now()), location=self._location)
+                await lease.publish(self.interrupted(request), location=self._location)
             except AlreadyAnswered:
                 continue
             await self._announce_stored_answer(request)
@@ -224,11 +217,33 @@ class Requests(Generic[R, A]):
         while self._ongoing:
             for request, watching in tuple(self._watched.values()):
                 try:
-                    await self.answer(request, self._kind.interrupted(request, self._clock.now()))
+                    await self.answer(request, self.interrupted(request))
                 except StorageError:
                     watching.cancel()  # it cannot be recorded now; the next drain records it
             if self._ongoing:
                 await asyncio.wait(self._ongoing, return_when=asyncio.FIRST_COMPLETED)
+
+    # -- the kind of request -------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def live_request(self, request: R) -> Record:
+        """The live event of a request."""
+
+    @abstractmethod
+    def live_answer(self, request: R, answer: A) -> Record:
+        """The live event of an answer."""
+
+    @abstractmethod
+    def interrupted(self, request: R) -> Record:
+        """The durable answer to a request that nobody waits for."""
+
+    @abstractmethod
+    def call_of(self, request: R) -> tuple[str, str] | None:
+        """The message id and the call id of the tool call that asks."""
+
+    @abstractmethod
+    def same(self, one: R, other: R) -> bool:
+        """Whether two requests of one call ask the same."""
 
     # -- details -------------------------------------------------------------------------------------------------
 
@@ -247,15 +262,15 @@ class Requests(Generic[R, A]):
     async def _known(self, request: R) -> tuple[R, A | None, bool] | None:
         """The same request of the same call, if an earlier process made it: the request, its answer, and whether the
         answer was taken."""
-        call = self._kind.call(request)
+        call = self.call_of(request)
         if call is None:
             return None
         key = {"session_id": request.session_id, "message_id": call[0], "call_id": call[1]}
         for row in await self._database.fetch("request.of_call", key, into=RequestRow):
-            if row.kind != self._kind.name or not row.resumable or row.id in self._watched:
+            if row.kind != self.kind or not row.resumable or row.id in self._watched:
                 continue
-            stored = decoder(self._kind.request).decode(row.data)
-            if self._kind.same(stored, request):
+            stored = decoder(self.request_type).decode(row.data)
+            if self.same(stored, request):
                 return stored, self._answer_of(row.reply), row.taken
         return None
 
@@ -264,7 +279,7 @@ class Requests(Generic[R, A]):
             raise Unreachable(request.session_id)
         await self._record(request, asked)
         watching = self._start_watching(request)
-        self._log.announce(self._kind.asked(request), location=self._location)
+        self._log.announce(self.live_request(request), location=self._location)
         return watching
 
     def _start_watching(self, request: R) -> asyncio.Task[A]:
@@ -282,12 +297,12 @@ class Requests(Generic[R, A]):
 
     async def _settle(self, request: R, asked: Record, answered: Record, answer: A) -> None:
         await self._record(request, asked, answered)
-        self._log.announce(self._kind.asked(request), location=self._location)
+        self._log.announce(self.live_request(request), location=self._location)
         self._announce_answer(request, answer)
 
     async def _record(self, request: R, *events: Record) -> None:
         of_session: dict[str, Value] = {"session_id": request.session_id}
-        full: dict[str, Value] = {**of_session, "kind": self._kind.name, "most": MOST_PENDING}
+        full: dict[str, Value] = {**of_session, "kind": self.kind, "most": MOST_PENDING}
         here = {**of_session, **self._place}
         elsewhere = partial(Unreachable, request.session_id)
         too_many = partial(TooManyRequests, request.session_id)
@@ -310,10 +325,10 @@ class Requests(Generic[R, A]):
                     if row.here:
                         await dirty.wait()
                     else:
-                        await self._commit(self._kind.interrupted(request, self._clock.now()))
+                        await self._commit(self.interrupted(request))
         finally:
             del self._watched[request.id]
-        answer = (self._answer_of(row.reply) if row is not None else None) or self._kind.deleted
+        answer = (self._answer_of(row.reply) if row is not None else None) or self.deleted
         self._announce_answer(request, answer)
         return answer
 
@@ -321,7 +336,7 @@ class Requests(Generic[R, A]):
         await asyncio.wait({opening})
         if not opening.cancelled() and opening.exception() is None:
             request = opening.result().request
-            await self.answer(request, self._kind.interrupted(request, self._clock.now()))
+            await self.answer(request, self.interrupted(request))
 
     async def _commit(
         self, answered: Record, before: Sequence[Statement] = (), local: Sequence[Statement] = ()
@@ -338,15 +353,15 @@ class Requests(Generic[R, A]):
             self._announce_answer(request, answer)
 
     def _announce_answer(self, request: R, answer: A) -> None:
-        self._log.announce(self._kind.answered(request, answer), location=self._location)
+        self._log.announce(self.live_answer(request, answer), location=self._location)
 
     async def _look(self, request_id: str) -> _LocatedRow | None:
-        key = {"id": request_id, "kind": self._kind.name, **self._place}
+        key = {"id": request_id, "kind": self.kind, **self._place}
         rows = await self._database.fetch("request.at_location", key, into=_LocatedRow)
         return rows[0] if rows else None
 
     def _answer_of(self, reply: str | None) -> A | None:
-        return None if reply is None else decoder(self._kind.answer).decode(reply)
+        return None if reply is None else decoder(self.answer_type).decode(reply)
 
     def _own(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.get_running_loop().create_task(work)
@@ -357,7 +372,7 @@ class Requests(Generic[R, A]):
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._ongoing.discard(task)
         if not task.cancelled() and isinstance(error := task.exception(), StorageError):
-            log.warning("a %s request of %s: %s", self._kind.name, self._location.directory, error)
+            log.warning("a %s request of %s: %s", self.kind, self._location.directory, error)
 
 
 class _OpenRow(Frozen):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from holdfast.core.permission.requests import Kind, Requests, TooManyRequests, Unreachable
+from holdfast.core.permission.requests import Requests, TooManyRequests, Unreachable
 from holdfast.core.question.errors import (
     NOBODY_TO_ASK,
     TOO_MANY_WAIT,
@@ -42,6 +42,11 @@ class QuestionAnswer(Record):
 class Questions(Requests[QuestionRequest, QuestionAnswer]):
     """Unless `unattended` is `wait`, no question is asked: there is nobody to answer it."""
 
+    kind = "question"
+    request_type = QuestionRequest
+    answer_type = QuestionAnswer
+    deleted = QuestionAnswer(rejected="interrupted")
+
     def __init__(
         self,
         *,
@@ -54,7 +59,7 @@ class Questions(Requests[QuestionRequest, QuestionAnswer]):
         wake: Callable[[str], None] = lambda session_id: None,
         ending: Callable[[], bool] = lambda: False,
     ) -> None:
-        super().__init__(_QUESTION, log, database, clock, location, wake, ending)
+        super().__init__(log, database, clock, location, wake, ending)
         self._ids = ids
         self.unattended: Unattended = unattended
 
@@ -94,6 +99,23 @@ class Questions(Requests[QuestionRequest, QuestionAnswer]):
         """Dismiss a question, which ends the turn that asked it."""
         await self.detached(self._reject(session_id, request_id))
 
+    def live_request(self, request: QuestionRequest) -> QuestionAskedLive:
+        return QuestionAskedLive(**{name: getattr(request, name) for name in QuestionRequest.__struct_fields__})
+
+    def live_answer(self, request: QuestionRequest, answer: QuestionAnswer) -> Record:
+        if answer.answers is None:
+            return QuestionRejectedLive(session_id=request.session_id, request_id=request.id)
+        return QuestionRepliedLive(session_id=request.session_id, request_id=request.id, answers=answer.answers)
+
+    def interrupted(self, request: QuestionRequest) -> QuestionRejected:
+        return self._rejected(request, "interrupted")
+
+    def call_of(self, request: QuestionRequest) -> tuple[str, str] | None:
+        return (request.tool.message_id, request.tool.call_id) if request.tool else None
+
+    def same(self, one: QuestionRequest, other: QuestionRequest) -> bool:
+        return one.questions == other.questions
+
     async def _reply(self, session_id: str, request_id: str, answers: tuple[Answer, ...]) -> None:
         request = await self._find(session_id, request_id)
         _check(request, answers)
@@ -105,9 +127,13 @@ class Questions(Requests[QuestionRequest, QuestionAnswer]):
 
     async def _reject(self, session_id: str, request_id: str) -> None:
         request = await self._find(session_id, request_id)
-        rejected = QuestionRejected(timestamp=self._clock.now(), session_id=session_id, request_id=request_id)
-        if not await self.answer(request, rejected):
+        if not await self.answer(request, self._rejected(request)):
             raise QuestionNotFound(request_id)
+
+    def _rejected(self, request: QuestionRequest, cause: Literal["interrupted"] | None = None) -> QuestionRejected:
+        return QuestionRejected(
+            timestamp=self._clock.now(), session_id=request.session_id, request_id=request.id, cause=cause
+        )
 
     async def _find(self, session_id: str, request_id: str) -> QuestionRequest:
         found = await self.find(session_id, request_id)
@@ -127,30 +153,3 @@ def _check(request: QuestionRequest, answers: tuple[Answer, ...]) -> None:
             raise InvalidAnswers(request.id, f"question {number} takes only what it offers")
         if any(len(text) > ANSWER_CHARACTERS for text in answer):
             raise InvalidAnswers(request.id, f"an answer has at most {ANSWER_CHARACTERS} characters")
-
-
-def _live_asked(request: QuestionRequest) -> QuestionAskedLive:
-    return QuestionAskedLive(**{name: getattr(request, name) for name in QuestionRequest.__struct_fields__})
-
-
-def _live_answered(request: QuestionRequest, answer: QuestionAnswer) -> Record:
-    if answer.answers is None:
-        return QuestionRejectedLive(session_id=request.session_id, request_id=request.id)
-    return QuestionRepliedLive(session_id=request.session_id, request_id=request.id, answers=answer.answers)
-
-
-def _interrupted(request: QuestionRequest, now: int) -> QuestionRejected:
-    return QuestionRejected(timestamp=now, session_id=request.session_id, request_id=request.id, cause="interrupted")
-
-
-_QUESTION = Kind(
-    name="question",
-    request=QuestionRequest,
-    answer=QuestionAnswer,
-    asked=_live_asked,
-    answered=_live_answered,
-    interrupted=_interrupted,
-    deleted=QuestionAnswer(rejected="interrupted"),
-    call=lambda request: (request.tool.message_id, request.tool.call_id) if request.tool else None,
-    same=lambda one, other: one.questions == other.questions,
-)
