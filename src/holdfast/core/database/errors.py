@@ -1,4 +1,4 @@
-"""What can go wrong with storage, as seen by everything above it.
+"""The errors of storage.
 
 StorageError
 ├── StorageBusy          another process kept the write lock for longer than the bound
@@ -31,7 +31,7 @@ class StorageBusy(StorageError):
 
 
 class StorageFull(StorageError):
-    """There is no room left for the database."""
+    """The disk, or the quota, is full."""
 
     def __init__(self, path: str) -> None:
         super().__init__(f"no space left to write {path}; nothing of this change was saved")
@@ -45,7 +45,7 @@ class StorageUnavailable(StorageError):
 
 
 class StorageCorrupt(StorageError):
-    """The database file is damaged, or no database."""
+    """The file is damaged, or not a database."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"{path} is not a healthy Holdfast database ({reason}); it was left as it is")

@@ -1,8 +1,8 @@
-"""Reading: a connection for short reads on the loop, and one named thread for everything else.
+"""Reads: a connection for short reads on the event loop, and a thread with its own connection for all others.
 
 Invariants
-- A read on the loop never waits for a lock: where SQLite would, the same read moves to the thread.
-- A read on the loop copies no large value: where one is met, the same read moves to the thread."""
+- A read on the loop never waits for a lock. If SQLite would wait, the read moves to the thread.
+- A read on the loop copies no large value. If it finds one, it moves to the thread."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ T = TypeVar("T", bound="msgspec.Struct")
 
 VALUE_BYTES = 256 * 1024
 """The largest value that is read on the loop, which takes about 0.1 ms."""
-# How long after a write SQLite is asked at every look, and how often it is asked in any case.
+# For this long after a write, each call of `version` asks SQLite; otherwise this often.
 RECENT_SECONDS = 1.0
 ASK_SECONDS = 0.15
 
@@ -77,7 +77,7 @@ class Reader:
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._fetch_far, name, params, into)
 
     def version(self) -> int:
-        """Changes whenever any process has committed. Cheap enough to be asked often.
+        """A number that changes when any process has committed. Cheap enough to be called often.
 
         SQLite is asked when the log was written to lately, and otherwise a few times a second: looking at the file's
         time costs a fraction of taking a read lock, but says nothing about when a commit can be read."""

@@ -29,7 +29,7 @@ class Statement(Frozen):
     error: Callable[[], HoldfastError] | None = None
     """Makes a new exception each time, so that no two callers share a traceback."""
     operational: bool = False
-    """Touches state that is no projection; a rebuild leaves it alone."""
+    """Changes state that is not a projection; a rebuild skips it."""
 
 
 class NewEvent(Frozen):
@@ -40,7 +40,7 @@ class NewEvent(Frozen):
     metadata: str | None
     projections: tuple[Statement, ...]
     seq: int | None = None
-    """Only in a rebuild, where the sequence is already known."""
+    """Set only in a rebuild, where the sequence is known."""
 
 
 class Fence(NamedTuple):
@@ -52,7 +52,7 @@ class Fence(NamedTuple):
 
 
 class Replay(NamedTuple):
-    """How a foreign event must fit: exactly next, or already there with the same content."""
+    """Conditions for an event from another log: it is the next one, or stored with the same content."""
 
     seq: int
     owner_id: str | None
@@ -69,11 +69,11 @@ class Unit(Frozen):
     fence: Fence | None = None
     replay: Replay | None = None
     rebuild: bool = False
-    """Reproject stored events (`NewEvent.seq` is set): foreign keys rest and nothing is appended."""
+    """Project stored events again (`NewEvent.seq` is set): without foreign keys, and nothing is appended."""
 
     @property
     def size(self) -> int:
-        """Of the events' data, which is about half of what is written."""
+        """Characters of the events' data, about half of what is written."""
         return sum(len(event.data) for event in self.events)
 
 

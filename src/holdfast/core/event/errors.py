@@ -1,6 +1,6 @@
-"""What the event log refuses.
+"""The errors of the event log.
 
-InvalidDurableEvent   an event that does not fit its definition, its aggregate, its place or its owner
+InvalidDurableEvent   an event does not fit its definition, aggregate, position or owner
 SubscriberOverflow    a live subscriber fell behind its buffer
 """
 
@@ -11,7 +11,7 @@ from holdfast.schema.exceptions import HoldfastError
 
 
 class SubscriberOverflow(HoldfastError):
-    """A live subscriber fell behind and was ended."""
+    """A live subscriber fell behind, and its subscription ended."""
 
     code = "EventV2.SubscriberOverflow"
 

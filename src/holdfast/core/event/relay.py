@@ -50,17 +50,17 @@ class Links(Protocol):
 
     @property
     def standing(self) -> bool:
-        """Whether there is any."""
+        """Whether any connection is open."""
 
     async def open(self) -> None:
-        """Called when the first observer comes; returns once the connections stand, or soon."""
+        """Called for the first observer. Returns when the connections are open, or after a short time."""
 
     async def close(self) -> None:
-        """Called when the last observer has gone."""
+        """Called after the last observer has left."""
 
 
 class _Unit(Frozen):
-    """What is announced together. A live event has neither `first` nor `last`."""
+    """Events that are announced together. A live event has neither `first` nor `last`."""
 
     announcements: Sequence[Announcement]
     first: int | None = None
@@ -79,7 +79,7 @@ class Relay:
         signals: Signals,
         restore: Callable[[str, Sequence[EventRow]], Awaitable[list[Announcement]]],
     ) -> None:
-        """`restore` makes announcements of stored rows, of those that observers may hear of."""
+        """`restore` makes announcements of those stored rows that observers get."""
         self._database = database
         self._bus = bus
         self._signals = signals
@@ -103,7 +103,7 @@ class Relay:
     async def observe(
         self, types: frozenset[str] | None = None, *, capacity: int = CAPACITY, aggregate_id: str | None = None
     ) -> AsyncIterator[Subscription]:
-        """Everything from now on, of all processes."""
+        """Subscribe to all events of all processes from now on."""
         with self._bus.subscribe(types, capacity=capacity, aggregate_id=aggregate_id) as subscription:
             self._observers += 1
             try:
@@ -129,7 +129,7 @@ class Relay:
             self._bus.announce(announcement)
 
     def receive(self, wire: bytes) -> None:
-        """An event that another process has announced. Raises msgspec.DecodeError for what is none."""
+        """Take an event that another process announced. Raises msgspec.DecodeError if it is not an event."""
         event: EventEnvelope = decoder(EventEnvelope).decode(wire)
         position = event.durable
         if position is not None:
@@ -184,7 +184,7 @@ class Relay:
     # -- order --------------------------------------------------------------------------------------------------
 
     def _take(self, aggregate_id: str, unit: _Unit) -> None:
-        """Announce a unit now if nothing is missing before it, else as soon as that was read."""
+        """Announce a unit now if nothing before it is missing, else after reading what is missing."""
         assert unit.first is not None
         heard = self._heard.get(aggregate_id)
         complete = unit.first == 0 or (heard is not None and unit.first == heard + 1)
@@ -223,7 +223,8 @@ class Relay:
             self._release_all()
 
     def _release_all(self) -> None:
-        """Announce what is held without what may be missing between: the database cannot be read, or nobody asks."""
+        """Announce all held units, even if events between them are missing: the database cannot be read, or nobody
+        observes."""
         held, self._held = self._held, {}
         for aggregate_id, units in held.items():
             for unit in units:
@@ -232,7 +233,7 @@ class Relay:
     # -- reading ------------------------------------------------------------------------------------------------
 
     def _changed(self) -> None:
-        """Some process has committed something."""
+        """A process has committed."""
         if self.links is None or not self.links.standing:
             self._look_now()
         elif self._grace is None:
@@ -258,7 +259,7 @@ class Relay:
             self._looking = None
 
     async def _announce_stored(self) -> None:
-        """Everything that was committed since the last look and not announced yet, with what is held in its place."""
+        """Announce everything committed since the last read, with held units in their places."""
         reached: dict[str, int] = {}
         for moved in await self._database.fetch("event.moved_since", {"position": self._position}, into=NewEvents):
             self._position = max(self._position, moved.position)

@@ -1,4 +1,4 @@
-"""Dirty signals: who follows an aggregate is told that it moved, never what moved.
+"""Dirty signals: followers of an aggregate are told that it has new events, not which.
 
 A signal is one sticky flag, so any number of commits while its holder is busy collapse into one wake. Commits of this
 process set it directly; those of others are found by asking the database for its version while anyone cares, or by the
@@ -41,7 +41,7 @@ class Signals:
         self._database = database
         self._flags: dict[str, set[Flag]] = {}
         self._heard: dict[str, int] = {}
-        """The last sequence of a followed aggregate of which its followers were told, where that is known."""
+        """The last sequence that the followers of an aggregate were told of, if known."""
         self._watchers: set[Callable[[], None]] = set()
         self._position: int | None = None
         self._version = -1
@@ -138,7 +138,7 @@ class Signals:
                 self._timer = asyncio.get_running_loop().call_later(POLL_SECONDS, self._poll)
 
     async def look(self) -> None:
-        """Ask the database what moved, and tell those whom it concerns."""
+        """Ask the database which aggregates have new events, and tell their followers."""
         try:
             moved = await self._moved()
         except StorageError:
@@ -150,7 +150,7 @@ class Signals:
             changed()
 
     async def _moved(self) -> dict[str, int]:
-        """What followers have not been told of yet."""
+        """Aggregates with events that their followers have not been told of, with their last sequences."""
         if self._position is None:
             # What happened between registering and now is unknown, so the first look tells everyone.
             (self._position,) = [

@@ -1,8 +1,8 @@
-"""The inbox: durably accepting prompts, and turning them into visible user messages at a safe boundary.
+"""The inbox: admits prompts durably, and promotes them to visible user messages at a safe boundary.
 
 Invariants
 - A receipt exists only for a synced commit, and one message id gives one input, however often it is sent.
-- No receipt is given for an input that was withdrawn: its id is spent.
+- A withdrawn input gives no receipt, and its id cannot be used again.
 - An input becomes exactly one user message: marking the row and adding the message are one commit."""
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Inbox:
         same receipt, whatever became of the files, unless the prompt was withdrawn.
 
         `wake` is kept beside it: should the process die before the wake, the next one knows that it was asked for.
-        `first` is what a new prompt decides by being there; it is one commit with it."""
+        `first` gives a staged revert that a new prompt commits, in the same commit."""
         prompt = Prompt(text=prompt.text, files=prompt.files or None, agents=prompt.agents or None)
         check_size(prompt, session_id)
         message_id = id or self._ids.message()
@@ -88,7 +88,7 @@ class Inbox:
             seq = await self._record(admitted, files, location, wanted, first)
         except MessageIdInUse as refused:
             known = await self._store.admission(message_id)
-            if known is None:  # the id belongs to a visible message of another kind
+            if known is None:  # the id belongs to a message of another kind
                 raise PromptConflict(session_id, message_id) from refused
             return await self._again(_same(known, session_id, prompt, delivery), wanted)
         return Admission(
@@ -108,7 +108,7 @@ class Inbox:
         wanted: tuple[Statement, ...],
         first: Callable[[], Awaitable[RevertDecision | None]],
     ) -> int:
-        """The sequence of the admission. A decision that someone else was faster with is made again."""
+        """Commit the admission and return its sequence. Starts again when the Session got events meanwhile."""
         limit: dict[str, Value] = {"session_id": admitted.session_id, "limit": PENDING_LIMIT}
         full = partial(InboxFull, admitted.session_id, PENDING_LIMIT)
         room = Statement("inbox.overfull", limit, found=False, error=full)
@@ -145,7 +145,7 @@ class Inbox:
         return receipt
 
     async def withdraw(self, session_id: str, message_id: str, location: Location) -> None:
-        """Take a pending input back. Again is fine; once it was promoted it is too late."""
+        """Withdraw a pending input. Withdrawing it again does nothing; a promoted input cannot be withdrawn."""
         withdrawn = InputWithdrawn(timestamp=self._clock.now(), session_id=session_id, message_id=message_id)
         try:
             await self._log.publish(withdrawn, location=location)
@@ -157,11 +157,11 @@ class Inbox:
                 raise
 
     async def hold_back(self, session_id: str) -> None:
-        """An interruption was asked for: what still waits starts only when someone says so."""
+        """Forget requested wakes, after an interruption: pending input starts only on a new wake or run."""
         await self._log.write(session_id, (), (Statement("inbox.forget_wakes", {"session_id": session_id}),))
 
     async def promote(self, session_id: str, boundary: Boundary, outbox: Publisher, location: Location) -> int:
-        """Make the inputs of this boundary visible; how many that were.
+        """Promote the inputs of this boundary; returns their number.
 
         A queue boundary takes one queued input first. Steers follow in the order of admission, up to the sequence
         reached before anything was promoted: one that arrives meanwhile waits for the next boundary."""
@@ -188,7 +188,7 @@ class Inbox:
                 now = await self._store.admission(item.id)
                 if now is None or now.promoted_seq is None:
                     raise
-                # Another promoter won; the input is visible, which is all that was wanted.
+                # Another process promoted it first; the input is visible.
         return promoted
 
 
@@ -199,7 +199,7 @@ def _same(known: Admission, session_id: str, prompt: Prompt, delivery: Delivery)
 
 
 def _prompted(item: Admission) -> Prompted:
-    """The promotion carries the time of admission: a message was written when the user sent it."""
+    """The promotion has the time of admission, which is when the user sent the message."""
     return Prompted(
         timestamp=item.time_created,
         session_id=item.session_id,

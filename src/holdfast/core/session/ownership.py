@@ -1,4 +1,4 @@
-"""Who may execute a Session, when several processes share one database.
+"""Leases: which process may execute a Session when several share one database.
 
 Invariants
 - Every commit made for a drain carries its lease's token and is refused, in the same transaction, once a newer one
@@ -107,7 +107,7 @@ class Lease:
         return future
 
     def _taken_or_not(self, before: tuple[Statement, ...], future: asyncio.Future[Committed]) -> None:
-        """A refused commit took nothing: the next one has to."""
+        """A refused commit did not take the lease, so the next one has to."""
         if future.cancelled() or future.exception() is not None:
             self._take = before
 
@@ -122,7 +122,7 @@ class Lease:
 
 
 class Ownership:
-    """This process's side of it: its identity, its leases, and what other owners ask of it."""
+    """The leases of this process, and the requests of other processes."""
 
     def __init__(self, database: Database, events: EventLog, ids: Ids, clock: Clock, folder: Path) -> None:
         self._database = database
@@ -160,7 +160,7 @@ class Ownership:
         return await self._prepare(session_id, dead=holder)
 
     def release(self, lease: Lease) -> None:
-        """Let go without waiting for the commit: the token stays, so nothing depends on when it lands."""
+        """Release the lease without waiting for the commit. The token stays, so it does not matter when it commits."""
         session_id = lease.fence.session_id
         if self._held.get(session_id) is lease:
             del self._held[session_id]
@@ -208,11 +208,11 @@ class Ownership:
             await asyncio.wait(self._obeying)
         if self._lock is not None:
             key = {"id": self.id}
-            farewell = tuple(Statement(name, key) for name in ("owner.drop_leases", "control.forget", "owner.forget"))
+            removal = tuple(Statement(name, key) for name in ("owner.drop_leases", "control.forget", "owner.forget"))
             try:
-                await self._database.submit(Unit(self.id, local=farewell))
+                await self._database.submit(Unit(self.id, local=removal))
             except StorageError:
-                log.debug("could not say farewell; the lock will tell", exc_info=True)
+                log.debug("could not remove the owner row; peers see the released lock", exc_info=True)
             os.close(self._lock)
             (self._folder / self.id).unlink(missing_ok=True)
             self._lock = None
@@ -289,7 +289,7 @@ class Ownership:
         return True
 
     async def until(self, met: Callable[[], Awaitable[bool]]) -> None:
-        """Look again whenever any process has committed something, and a few times a second."""
+        """Check again after each commit of any process, and a few times a second."""
         changed = asyncio.Event()
         with self._log.signals.watch(changed.set):
             while not await met():
@@ -331,7 +331,7 @@ class Ownership:
 
 
 def _locked(path: Path) -> bool:
-    """Whether a living process holds this lock. A free one is what a dead process left behind."""
+    """Whether a living process holds this lock. A free lock was left by a process that ended."""
     try:
         handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
