@@ -3,8 +3,8 @@
 Invariants
 - An event, its projections and its local writes are one transaction, or none of it happened.
 - Sequences of an aggregate are contiguous from 0; a tail delivers each once, in order.
-- Observers hear of an event only after its commit, in commit order, and always: cancelling a publisher cannot
-  separate the commit from the announcement, because that runs on the loop when the writer answers.
+- Observers get each event after its commit, in commit order. Cancelling a publisher does not prevent this: the
+  announcement runs on the loop when the writer answers.
 - A live event that is submitted between durable ones is announced between them."""
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ LIVE_MARK = b'{"live":true,'
 
 
 class Page(Frozen):
-    """Events in order, and the last sequence that was looked at, filtered rows included."""
+    """Events in order, and the last sequence that was read, including rows that were filtered out."""
 
     events: list[EventEnvelope]
     reached: int
@@ -86,8 +86,8 @@ class EventLog:
         local: Sequence[Statement] = (),
         fence: Fence | None = None,
     ) -> Committed:
-        """Append durable events of one aggregate as one commit and return once it is on disk, or announce one
-        live-only event."""
+        """Append durable events of one aggregate in one commit and return when it is synced, or announce one live-only
+        event."""
         if len(payloads) == 1 and not self._preparation.definition(payloads[0]).durable:
             if local or before:
                 raise InvalidDurableEvent(
@@ -109,9 +109,9 @@ class EventLog:
         local: Sequence[Statement] = (),
         fence: Fence | None = None,
     ) -> asyncio.Future[Committed]:
-        """Hand durable events over without waiting. Commits keep this order; awaiting a later one covers earlier
-        ones, but a failure shows only on its own future. Live events among them are announced in their place once the
-        commit has been made, and stored nowhere."""
+        """Queue durable events without waiting. They commit in this order, so awaiting a later future also covers
+        earlier ones; a failure is raised only by its own future. Live events among them are announced in their places
+        after the commit, and not stored."""
         durable = [payload for payload in payloads if self._preparation.definition(payload).durable]
         if not durable:
             raise InvalidDurableEvent("event", "a commit needs at least one durable event")
@@ -141,11 +141,11 @@ class EventLog:
     def write(
         self, aggregate_id: str, before: Sequence[Statement], local: Sequence[Statement], fence: Fence | None = None
     ) -> asyncio.Future[Committed]:
-        """Operational writes of an aggregate without an event. They keep the order of `submit`."""
+        """Queue operational writes of an aggregate without an event, in the order of `submit`."""
         return self._database.submit(Unit(aggregate_id, before=tuple(before), local=tuple(local), fence=fence))
 
     def announce(self, payload: Record, *, location: Location | None = None) -> None:
-        """Tell whoever listens now. Nothing is stored and no cursor moves."""
+        """Announce a live event to present observers. Nothing is stored."""
         if not self.bus.observed:
             return
         self.relay.live(self._live(payload, location))
@@ -158,14 +158,14 @@ class EventLog:
         return rows[0].seq if rows else -1
 
     async def page(self, aggregate_id: str, *, after: int = -1, limit: int = PAGE) -> Page:
-        """Public events after a sequence. Types this build does not know are passed over, never an error."""
+        """Public events after a sequence. Events of unknown types are skipped."""
         key: dict[str, Value] = {"aggregate_id": aggregate_id, "after": after, "limit": limit}
         rows = await self._database.fetch("event.page", key, into=EventRow)
         events = [row.envelope(aggregate_id) for row in rows if row.type in self._manifest.public_types]
         return Page(events, rows[-1].seq if rows else after, len(rows) < limit)
 
     async def history(self, aggregate_id: str, *, after: int = -1, limit: int = 50) -> tuple[list[EventEnvelope], bool]:
-        """A finite page of public events, filtered before paging, and whether more exist right now."""
+        """A page of public events, filtered before paging, and whether there are more."""
         rows = await self._database.fetch(
             "event.page_of_types",
             {"aggregate_id": aggregate_id, "after": after, "limit": limit + 1, "types": self._public_types},
@@ -231,8 +231,8 @@ class EventLog:
     async def replay(
         self, event: SerializedEvent, *, owner: str | None = None, strict: bool = False, publish: bool = False
     ) -> bool:
-        """Apply an event from elsewhere through the same projectors. False when it was there already or skipped.
-        Replay schedules nothing and runs no local writes."""
+        """Apply an event of another log with the same projectors. False if it was already stored, or skipped. Replay
+        runs no local writes and wakes nobody."""
         prepared = self._preparation.known(event)
         unit = Unit(aggregate_id=event.aggregate_id, events=(prepared.row,), replay=Replay(event.seq, owner, strict))
         observe = functools.partial(self._announce_committed, [prepared], None, event.metadata, quietly=not publish)
@@ -247,7 +247,7 @@ class EventLog:
         strict: bool = False,
         publish: bool = False,
     ) -> str | None:
-        """Replay a contiguous run of one aggregate's events, each its own commit; the aggregate's id, if any."""
+        """Replay contiguous events of one aggregate, one commit each. Returns the aggregate's id, or None."""
         if not events:
             return None
         first = events[0]
@@ -263,12 +263,12 @@ class EventLog:
         return first.aggregate_id
 
     async def claim(self, aggregate_id: str, owner: str) -> None:
-        """Who may replay into this aggregate. Local publishing does not ask."""
+        """Set the owner that may replay into this aggregate. It does not restrict local publishing."""
         claim = Statement("event.claim", {"aggregate_id": aggregate_id, "owner_id": owner})
         await self._database.submit(Unit(aggregate_id, local=(claim,)))
 
     async def remove(self, aggregate_id: str) -> None:
-        """Forget an aggregate's events and sequence. Projections are not touched."""
+        """Delete an aggregate's events and sequence, but not its projections."""
         key = {"aggregate_id": aggregate_id}
         unit = Unit(aggregate_id, local=(Statement("event.remove_all", key), Statement("event.remove_sequence", key)))
         await self._database.submit(unit)
