@@ -40,6 +40,7 @@ check: setup ## format, lint, types, layers, drift of generated code
 	@$(BIN)/mypy
 	@PYTHONPATH=src $(BIN)/lint-imports --no-logo
 	@$(BIN)/python -m holdfast.client.generate --check
+	@$(BIN)/python .ci/rules.py --check
 
 audit: setup ## known vulnerabilities of the locked dependencies, and a bill of materials in dist/
 	@mkdir -p dist
@@ -59,8 +60,9 @@ bench: setup ## ratios of one run: the event log against bare SQLite, streams ag
 	@$(BIN)/python benchmarks/settlement.py
 	@$(BIN)/python benchmarks/sandbox.py
 
-generate: setup ## write the generated client anew from the protocol
+generate: setup ## write the generated client anew from the protocol, and the index of the rules
 	@$(BIN)/python -m holdfast.client.generate
+	@$(BIN)/python .ci/rules.py
 
 prove: setup ## slow proofs: kill -9 at random points, two processes, long runs
 	@$(BIN)/python -m pytest -m prove

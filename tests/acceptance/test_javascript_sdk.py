@@ -50,7 +50,7 @@ def checks(
     return {line["check"]: line for line in lines}
 
 
-def test_the_sdk_works_unchanged(checks: dict[str, dict[str, Any]]) -> None:
+def test_the_official_javascript_sdk_works_unchanged(checks: dict[str, dict[str, Any]]) -> None:
     """API-003, API-035, API-100, API-101, API-111, API-115, API-116, API-117, API-122, API-124, API-130, API-133,
     API-134, API-140, API-150, API-202, API-210, API-221, API-223: every kind of operation, as the SDK itself sends and
     reads it: create, list with cursors, prompt, tool call, permission and question, interrupt, events, errors."""

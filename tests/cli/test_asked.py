@@ -128,7 +128,7 @@ def test_a_person_says_no_and_why(asking: Machine) -> None:
 
 
 @pytest.mark.parametrize("typed", ["n\n", "\x04"])
-def test_a_person_says_no(asking: Machine, typed: str) -> None:
+def test_a_declined_request_stops_the_turn(asking: Machine, typed: str) -> None:
     """The turn stops there; so does the end of input, which is no consent."""
     person = asking.at_terminal(*SCRIPTED)
     person.wait_for("your answer:")
@@ -155,7 +155,7 @@ def test_an_unclear_answer_is_asked_again(asking: Machine, typed: str) -> None:
     assert not (asking.project / "made.txt").exists()
 
 
-def test_what_was_typed_before_is_no_answer(holdfast: Machine, provider: Provider) -> None:
+def test_keys_typed_before_a_question_do_not_answer_it(holdfast: Machine, provider: Provider) -> None:
     """A key pressed while the model was busy must not approve what it asks for next."""
     arguments = '{"command": "touch made.txt", "description": "make a file"}'
     call = {"index": 0, "id": "c1", "type": "function", "function": {"name": "bash", "arguments": arguments}}

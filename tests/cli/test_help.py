@@ -14,7 +14,7 @@ HEAVY = ("asyncio", "msgspec", "rich", "apsw", "yaml", "aiohttp", "httpx2", "PIL
 
 
 def test_help_loads_click_only() -> None:
-    """DESIGN section 5: neither the runtime nor anything it stands on."""
+    """Neither the runtime nor anything it stands on."""
     program = f"""
 import sys
 from holdfast.cli.main import cli
@@ -31,7 +31,7 @@ print(*[name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_explains_itself(name: str) -> None:
+def test_every_command_has_a_help_text(name: str) -> None:
     """Also what it is part of."""
     result = CliRunner().invoke(cli, [name, "--help"], prog_name="holdfast")
 

@@ -27,7 +27,9 @@ def listed(here: Invoke, *options: str) -> list[str]:
     return [line.split()[0] for line in ran.out.splitlines()[1:]]
 
 
-def test_a_session_is_shown(here: Invoke, session: str, holdfast: Machine) -> None:
+def test_show_prints_a_session_with_its_messages_and_pending_input(
+    here: Invoke, session: str, holdfast: Machine
+) -> None:
     """SES-045: what is known, what is pending, what was said."""
     asyncio.run(admit(holdfast, session, "for later"))
     ran = here("sessions", "show", session)
@@ -48,7 +50,7 @@ async def admit(machine: Machine, session_id: str, text: str) -> None:
         await hf.sessions.prompt(session_id, prompt=PromptInput(text=text), resume=False)
 
 
-def test_a_session_is_renamed(here: Invoke, session: str) -> None:
+def test_rename_changes_the_title_in_the_list(here: Invoke, session: str) -> None:
     """SES-027: as the list shows."""
     assert here("sessions", "rename", session, "A", "good", "name").code == 0
 
@@ -141,7 +143,9 @@ def test_a_session_that_waits_for_nothing(here: Invoke, session: str) -> None:
     assert json.loads(here("sessions", "waits", session, "--json").out) == []
 
 
-def test_what_a_running_session_waits_for(holdfast: Machine, here: Invoke, provider: Provider) -> None:
+def test_show_says_what_a_session_of_another_process_waits_for(
+    holdfast: Machine, here: Invoke, provider: Provider
+) -> None:
     """SES-209: asked from another process than the one that executes it."""
     holdfast.use_provider(provider.url)
     provider.behave = provider.hang
@@ -198,7 +202,7 @@ def test_a_broken_turn_is_abandoned(here: Invoke, broken: str, holdfast: Machine
     assert holdfast.healthy()
 
 
-def test_what_is_answered_is_not_asked_again(here: Invoke, session: str, holdfast: Machine) -> None:
+def test_continuing_an_answered_session_makes_no_request(here: Invoke, session: str, holdfast: Machine) -> None:
     """SES-139: there is nothing to go on with, so no request is made."""
     before = holdfast.look(session)
     ran = here("sessions", "recover", session, "--continue")

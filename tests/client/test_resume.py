@@ -56,7 +56,7 @@ def collect_blocking(transport: BlockingTransport, patience: Patience) -> list[i
 GONE = failure(404, "SessionNotFoundError")
 
 
-async def test_it_reopens_after_the_last_sequence() -> None:
+async def test_a_resumed_stream_reopens_after_the_last_sequence() -> None:
     """API-314: after a break and after an end; what a server sends twice is passed over."""
     transport = FakeTransport(part(1, 2, error=LOST), part(), part(2, 3), LOST, part(5, error=LOST), GONE)
     seen, error = await collect(transport, after=0)
@@ -92,7 +92,7 @@ async def test_failures_in_a_row_are_bounded(last: FakeResponse | ClientError, k
     ],
     ids=["unknown", "unauthorized", "no stream", "malformed"],
 )
-async def test_what_cannot_pass_is_raised_at_once(answer: FakeResponse) -> None:
+async def test_an_error_that_cannot_pass_is_raised_at_once(answer: FakeResponse) -> None:
     """API-314: trying again would give the same."""
     transport = FakeTransport(answer)
     seen, _ = await collect(transport)

@@ -199,7 +199,7 @@ async def test_a_fact_of_the_application_is_in_the_system_context(project: Path)
 
 
 @pytest.mark.parametrize(("unattended", "settled"), [("deny", ToolError), ("allow", ToolCompleted)])
-async def test_nobody_is_asked_when_nobody_is_there(
+async def test_an_unattended_host_denies_or_allows_at_once(
     project: Path, tmp_path: Path, unattended: Unattended, settled: type
 ) -> None:
     """TOL-354, API-402: denied or allowed at once, as the host was told."""

@@ -52,7 +52,7 @@ async def test_a_prompt_is_answered_from_a_file(project: Path, data: Path) -> No
 
 
 async def test_an_admission_survives_its_cancelled_caller(project: Path, data: Path, model: ScriptedTransport) -> None:
-    """API-118, API-404, DESIGN section 7: whenever the caller goes away, the prompt is admitted, once."""
+    """API-118, API-404: whenever the caller goes away, the prompt is admitted, once."""
     ids = [f"msg_{turns:02}" for turns in range(1, 40)]
     async with host(project, data, model) as hf:
         session = await hf.sessions.create(model=ECHO)

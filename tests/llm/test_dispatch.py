@@ -39,7 +39,7 @@ def call(given: dict[str, Any], name: str = "weather", **more: Any) -> ev.ToolCa
     return ev.ToolCall("c1", name, given, **more)
 
 
-def test_a_tool_describes_itself() -> None:
+def test_the_definition_of_a_tool_comes_from_its_input_type() -> None:
     """LLM-174: the definition is what its input type says."""
     assert msgspec.to_builtins(TOOLS[0].definition) == {
         "name": "weather",
@@ -95,7 +95,7 @@ async def test_a_failure_is_an_error_and_a_result_that_says_so(given: ev.ToolCal
     )
 
 
-async def test_a_defect_travels_up() -> None:
+async def test_a_defect_in_a_tool_is_raised() -> None:
     """LLM-174"""
     with pytest.raises(RuntimeError, match="a defect"):
         await dispatch(call({"city": "Nowhere"}), TOOLS)
@@ -107,7 +107,7 @@ async def test_a_hosted_call_is_not_ours() -> None:
         await dispatch(call({"city": "Rome"}, provider_executed=True), TOOLS)
 
 
-def test_the_events_survive_json() -> None:
+def test_dispatch_events_survive_a_round_trip_through_json() -> None:
     """LLM-007, LLM-060"""
     events: list[ev.Event] = [
         ev.ToolErrorEvent("c1", "weather", "no such city", {"near": "Gibraltar"}),

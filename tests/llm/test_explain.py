@@ -60,7 +60,7 @@ def error(message: str, **more: object) -> bytes:
         (400, error("odd"), 'Provider request failed with HTTP 400: {"error":{"message":"odd"}}'),
     ],
 )
-async def test_a_failed_request(status: int, body: bytes, message: str) -> None:
+async def test_a_failed_request_is_explained(status: int, body: bytes, message: str) -> None:
     """LLM-417, LLM-419, LLM-420"""
     model = chat_model("gpt-9").replace(credential_fix=FIX)
     found = await failure(model, Played([body], status, {}))
@@ -85,7 +85,7 @@ async def test_an_error_inside_a_stream_is_explained_alike() -> None:
     assert batch[-1].message == f"openai did not accept the credential: bad key. {FIX}"  # type: ignore[union-attr]
 
 
-async def test_what_was_sent_does_not_come_back() -> None:
+async def test_an_explanation_does_not_repeat_what_was_sent() -> None:
     """LLM-339, LLM-417"""
     found = await failure(chat_model(), Played([error(f"the key {KEY} is bad")], 401, {}))
     assert KEY not in found.message

@@ -109,7 +109,7 @@ def test_at_the_finish_reasoning_closes_before_text() -> None:
     ]
 
 
-def test_there_is_one_end() -> None:
+def test_a_stream_has_exactly_one_finish() -> None:
     """LLM-065: whatever is repeated or comes late."""
     emit = Emitter()
     emit.finish("length", None)
@@ -127,7 +127,7 @@ def test_there_is_one_end() -> None:
     assert sum(isinstance(event, ev.ProviderError | ev.Finish) for event in events) == 1
 
 
-def test_a_call_in_pieces() -> None:
+def test_the_deltas_of_a_call_are_the_raw_text_of_its_arguments() -> None:
     """LLM-066: the deltas are the raw text of the arguments, and the name is the same on all."""
     emit = Emitter()
     call = emit.open_call("c", "f")

@@ -626,7 +626,7 @@ def test_a_body_is_what_the_vendor_describes(model: str) -> None:
 @pytest.mark.parametrize("model", MODELS)
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(additions=conversations())
-def test_any_conversation_is(model: str, additions: list[list[Message]]) -> None:
+def test_any_conversation_fits_the_official_request_types(model: str, additions: list[list[Message]]) -> None:
     """LLM-224, LLM-243, LLM-261, LLM-286, LLM-300"""
     for body in requests_of(MODELS[model], additions):
         assert complaints(protocol_of(MODELS[model]), body) == []

@@ -104,7 +104,7 @@ def test_a_request_with_everything_survives_json() -> None:
 
 @given(conversations())
 @settings(max_examples=50, deadline=None)
-def test_messages_survive_json(additions: list[list[Message]]) -> None:
+def test_messages_survive_a_round_trip_through_json(additions: list[list[Message]]) -> None:
     """LLM-007"""
     for added in additions:
         for message in added:

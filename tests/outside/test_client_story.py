@@ -155,7 +155,7 @@ def test_both_clients_have_the_same_operations() -> None:
     assert all(hasattr(holdfast, name) for name in holdfast.__all__)
 
 
-async def test_records_are_plain_values(world: World) -> None:
+async def test_client_records_are_compared_by_value_and_immutable(world: World) -> None:
     """API-320: compared by what they hold, and not to be changed."""
     async with world.host() as hf:
         session = await hf.sessions.create()

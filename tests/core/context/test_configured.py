@@ -59,7 +59,7 @@ async def test_entries_are_resolved_from_their_document_and_said_in_order(place:
         ("http://[broken", False),
     ],
 )
-def test_what_is_remote(text: str, remote: bool) -> None:
+def test_only_an_http_url_is_a_remote_instruction(text: str, remote: bool) -> None:
     """CTX-142: an http or https URL; everything else is a path."""
     assert is_remote(text) is remote
 
@@ -122,7 +122,7 @@ async def test_project_entries_can_be_turned_off(place: Place) -> None:
     assert service.urls() == ["https://a.example/"]
 
 
-async def test_what_is_ambient_is_not_said_twice(place: Place) -> None:
+async def test_a_configured_file_that_is_ambient_is_not_repeated(place: Place) -> None:
     """CTX-147: ambient comes first, by canonical identity."""
     ambient, other = place.write("AGENTS.md", "ambient"), place.write("other.md", "other")
     (place.root / "alias.md").symlink_to(ambient)
@@ -159,7 +159,7 @@ async def test_a_pattern_is_first_expanded_beside_the_loop(place: Place) -> None
     "text",
     ["a\0b", "\0*", "\ud800", "\ud800/*", "x" * 300, "x" * 300 + "/*", "y/" * 3000, "y/" * 3000 + "*", "**/" * 90],
 )
-async def test_what_no_file_can_be_called_is_absence(place: Place, text: str) -> None:
+async def test_a_configured_path_that_no_file_can_have_counts_as_absent(place: Place, text: str) -> None:
     """CTX-145: a project's configuration cannot keep a Session from starting."""
     x = place.write("x.md", "x")
     service = configured(place, Entry(text, place.root, False), Entry("x.md", place.root, False))

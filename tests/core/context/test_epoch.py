@@ -89,7 +89,7 @@ async def test_a_blocked_initialization_stores_nothing_and_can_be_repeated(drain
     assert (await drained.initialize(fact, lost)).baseline == "a is v0\n\nlost is back"
 
 
-async def test_whoever_began_first_is_kept(drained: Drained, metrics: Metrics) -> None:
+async def test_the_first_of_two_concurrent_baselines_is_kept(drained: Drained, metrics: Metrics) -> None:
     """CTX-093: initialize inserts only if absent; the loser gets what is stored, and it is counted."""
     first = await drained.initialize(Fact("core/a", "first"))
     second = await drained.initialize(Fact("core/a", "second"))

@@ -122,7 +122,7 @@ async def test_a_link_out_of_the_project_is_skipped_and_diagnosed(
 
 
 @pytest.mark.parametrize("where", ["global", "project", "directory"])
-async def test_what_cannot_be_looked_at_is_unavailable(place: Place, where: str) -> None:
+async def test_a_file_without_permission_makes_instructions_unavailable(place: Place, where: str) -> None:
     """CTX-135, CTX-136, CTX-056: permission denied, for a file or on the way to it; nothing is said to be gone."""
     own = place.config / "AGENTS.md"
     own.write_text("mine", encoding="utf-8")
@@ -159,7 +159,7 @@ async def test_only_regular_files_count(place: Place) -> None:
     assert await baseline(place.files().ambient()) == ""
 
 
-async def test_what_is_not_utf8_is_replaced(place: Place) -> None:
+async def test_invalid_utf8_in_instructions_is_replaced(place: Place) -> None:
     """CTX-136: neither content nor a directory's name makes it unavailable."""
     folder = Path(os.fsdecode(os.fsencode(place.root) + b"/b\xff"))
     folder.mkdir()

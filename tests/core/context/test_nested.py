@@ -128,7 +128,7 @@ async def test_discoveries_belong_to_a_location(
     assert await baseline(await Reading(drained, place, clock).load()) == instructions((lib, "lib"))
 
 
-async def test_what_is_said_elsewhere_is_left_to_it(place: Place, reading: Reading) -> None:
+async def test_nested_files_that_are_ambient_or_configured_are_left_out(place: Place, reading: Reading) -> None:
     """CTX-158, CTX-147: configured and ambient come first, by canonical identity."""
     lib = place.write("lib/AGENTS.md", "lib")
     await reading.read(lib.parent)
@@ -148,7 +148,9 @@ async def test_an_unreadable_discovery_is_unavailable(place: Place, reading: Rea
         assert await baseline(await reading.load()) is None
 
 
-async def test_there_is_a_limit(place: Place, reading: Reading, caplog: pytest.LogCaptureFixture) -> None:
+async def test_at_most_32_nested_instruction_files_are_recorded(
+    place: Place, reading: Reading, caplog: pytest.LogCaptureFixture
+) -> None:
     """CTX-159: nearest first within one read; beyond it nothing is recorded, and it is logged once."""
     for number in range(FILE_LIMIT - 1):
         await reading.read(place.write(f"many/{number}/AGENTS.md").parent)

@@ -168,7 +168,7 @@ async def test_plugin_text_follows_core_text(diagnosed: Told) -> None:
     assert initialize(await observe(await compose([registry.load]))).baseline == "zzz is v0\n\nIt is sunny"
 
 
-async def test_whatever_a_plugin_gives_to_wait_for_the_bound_holds(diagnosed: Told) -> None:
+async def test_waiting_for_a_plugin_is_bounded_whatever_it_returns(diagnosed: Told) -> None:
     """CTX-163: a future of its own, or something that only looks as if it could be awaited."""
 
     class Pretender:

@@ -139,7 +139,9 @@ async def test_a_new_text_is_told_after_the_interval(
     assert len(site.requests) == 2
 
 
-async def test_asking_is_shared(remote: RemoteInstructions, server: TestServer, site: Site) -> None:
+async def test_concurrent_observations_share_one_fetch(
+    remote: RemoteInstructions, server: TestServer, site: Site
+) -> None:
     """CTX-150: single flight, also when one of those who wait goes away."""
     site.gate = asyncio.Event()
     url = str(server.make_url("/x.md"))
@@ -170,7 +172,7 @@ async def test_asking_is_shared(remote: RemoteInstructions, server: TestServer, 
         (302, "unavailable"),
     ],
 )
-async def test_what_an_answer_means(
+async def test_a_confirmed_absence_is_told_and_an_outage_keeps_the_last_copy(
     remote: RemoteInstructions, server: TestServer, site: Site, clock: ManualClock, status: int, state: str
 ) -> None:
     """CTX-149, CTX-057, CTX-056: a confirmed absence is told; an outage is not, and keeps the last good copy."""
@@ -274,9 +276,7 @@ async def test_a_redirect_never_leads_to_less(tmp_path: Path, clock: ManualClock
     assert asked == ["https://start.example/x"]
 
 
-async def test_other_origins_get_no_validators_and_nobody_gets_the_credentials_shown(
-    tmp_path: Path, clock: ManualClock
-) -> None:
+async def test_validators_and_credentials_stay_with_their_origin(tmp_path: Path, clock: ManualClock) -> None:
     """CTX-151: what belongs to one origin is not sent to another; credentials are neither shown nor kept."""
     asked: list[tuple[str, dict[str, str]]] = []
 
@@ -319,7 +319,7 @@ async def test_a_removed_url_is_told(remote: RemoteInstructions, server: TestSer
     assert (await told(await load(remote), snapshot))[0] == module.REMOVED.format(url)
 
 
-async def test_closing_leaves_nothing_running(
+async def test_closing_ends_a_refresh_of_remote_instructions(
     hop: Hop, tmp_path: Path, server: TestServer, site: Site, clock: ManualClock
 ) -> None:
     """CTX-150: a refresh under way ends with the process's services."""

@@ -106,7 +106,7 @@ def test_spelling_in_the_store_is_no_change() -> None:
     assert fact.rendered == []
 
 
-def test_what_the_codec_does_not_keep_is_no_change() -> None:
+def test_a_difference_that_the_codec_drops_is_no_change() -> None:
     """CTX-016: a finer time, or a tuple for a list, equals what the codec would give back."""
     when = datetime(2026, 6, 3, 12, 0, 0, 123_456, tzinfo=UTC)
     for fact in (Fact("core/x", when, codec=IsoTime()), Fact("core/x", ("a", "b"), codec=JsonCodec(list[str]))):

@@ -202,7 +202,7 @@ def test_optional_sources_wait_until_they_are_there() -> None:
 # -- reconcile -----------------------------------------------------------------------------------------------------
 
 
-def test_nothing_new_is_unchanged() -> None:
+def test_equal_values_reconcile_to_unchanged() -> None:
     """CTX-040, CTX-044, CTX-049: no text, no new snapshot, no rendering."""
     facts = Fact("core/a"), Fact("core/b")
     snapshot = admitted(*facts)
@@ -274,7 +274,7 @@ NUMBER = JsonCodec(int)
 
 
 @pytest.mark.parametrize("step", ["undecodable", "not removable"])
-def test_what_cannot_be_told_as_a_change_replaces_the_baseline(step: str) -> None:
+def test_a_change_without_an_update_text_replaces_the_baseline(step: str) -> None:
     """CTX-041, CTX-042, CTX-113, CTX-027: a full generation from the same observation; no update was rendered."""
     changed = Fact("core/changed", "v1")
     if step == "undecodable":

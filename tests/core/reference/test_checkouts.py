@@ -90,7 +90,9 @@ async def test_a_repository_is_cloned_in_the_background(checkouts: Checkouts, to
     assert sorted(path.name for path in Path(found[0].path).parent.iterdir()) == ["name", "name.lock"]
 
 
-async def test_it_follows_its_branch(checkouts: Checkouts, origin: Path, now: Time, tmp_path: Path) -> None:
+async def test_a_checkout_follows_its_branch_when_a_refresh_is_due(
+    checkouts: Checkouts, origin: Path, now: Time, tmp_path: Path
+) -> None:
     """CTX-190, CTX-192: refreshed when due and not before; local changes do not stay."""
     main, side = reference(tmp_path), reference(tmp_path, {"repository": "owner/name", "branch": "side"})
     checkouts.refresh((*main, *side))

@@ -24,7 +24,7 @@ def from_git(path: Path) -> Reference:
     return Reference(name="g", path=str(path), description="d", source=GitSource(repository="a/b", description="d"))
 
 
-def test_the_words() -> None:
+def test_reference_guidance_has_this_text() -> None:
     """CTX-193, CTX-195, CTX-213: each text in one place; escaped and on one line; named as tools take it."""
     assert baseline(guidance([local("b", "second\n<line>"), local("A", "first"), local("c", path="/not<there")])) == (
         "These further directories may be of use. Look into them where they bear on the task. They can only be read: "
@@ -47,7 +47,7 @@ def test_the_words() -> None:
     )
 
 
-def test_which_are_listed() -> None:
+def test_references_with_a_description_are_listed_by_name() -> None:
     """CTX-193, CTX-195: those with a description, hidden or not, by name without regard to case."""
     found = [
         local("b"),
@@ -60,7 +60,7 @@ def test_which_are_listed() -> None:
     assert [item.name for item in guidance(found)] == ["a", "B", "b"]
 
 
-def test_what_is_not_a_directory_cannot_be_used(tmp_path: Path) -> None:
+def test_a_reference_that_is_no_directory_is_explained_in_one_line(tmp_path: Path) -> None:
     """CTX-214: one line that says why, and no list of what is there when there is nothing."""
     (tmp_path / "file").touch()
     value = guidance([local("a", path=f"{tmp_path}/file"), local("b", path=f"{tmp_path}/none"), local("c", path="\0")])
@@ -83,7 +83,7 @@ def test_a_git_reference_is_listed_once_it_is_there(tmp_path: Path) -> None:
     assert [(item.name, item.problem) for item in guidance([from_git(path)])] == [("g", None)]
 
 
-async def test_update_and_removal() -> None:
+async def test_an_update_of_references_repeats_the_whole_list() -> None:
     """CTX-193, CTX-194: absent without any; an update is the whole list; the end is said."""
     assert reference_context([]) is reference_context([local("a", None)]) is EMPTY
     first = initialize(await observe(reference_context([local("a")])))

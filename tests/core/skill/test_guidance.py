@@ -33,7 +33,7 @@ async def context(told: SkillGuidance, rules: Any) -> SystemContext:
     return given if isinstance(given, SystemContext) else await given
 
 
-def test_the_words() -> None:
+def test_skill_guidance_has_this_text() -> None:
     """CTX-180, CTX-181: each text is said in one place."""
     assert baseline((Listed(name="a", description="first"), Listed(name="b", description="second"))) == (
         "Skills are written instructions for particular kinds of work.\n"
@@ -87,7 +87,7 @@ def test_a_model_is_told_of_so_many_at_most() -> None:
         ([rule("*", "deny"), rule("b", "allow"), rule("b", "deny")], [], False),
     ],
 )
-def test_which_skills_an_agent_may_use(rules: list[Rule], shown: list[str], asked_for: bool) -> None:
+def test_an_agent_may_use_all_skills_that_are_not_denied(rules: list[Rule], shown: list[str], asked_for: bool) -> None:
     """CTX-179, CTX-182: all that are not denied; nothing at all only where everything is."""
     skills = [skill("a"), skill("b")]
     assert [item.name for item in permitted(skills, rules)] == shown
@@ -109,7 +109,7 @@ async def test_the_source_follows_what_is_on_disk(skills: Skills, sources: list[
     assert getattr(gone, "text", None) == texts.REMOVED
 
 
-async def test_it_is_absent_for_unknown_agents_and_where_all_is_denied(
+async def test_skill_guidance_is_absent_for_unknown_agents_and_where_all_is_denied(
     skills: Skills, sources: list[SkillSource], tmp_path: Path
 ) -> None:
     """CTX-182: absent, not empty."""

@@ -139,7 +139,7 @@ async def test_a_proxy_of_the_environment_is_not_used_past_the_policy(
         "http://example.com/" + "x" * 9000,
     ],
 )
-async def test_what_is_not_a_plain_http_address_is_refused(url: str, connections: list[tuple[Any, ...]]) -> None:
+async def test_an_address_that_is_not_plain_http_is_refused(url: str, connections: list[tuple[Any, ...]]) -> None:
     """TOL-256, TOL-263: before any traffic; credentials in an address too."""
     reason = await refusal(Fetcher(), url)
     assert "secret" not in reason
@@ -175,7 +175,9 @@ async def test_redirects_are_followed_five_times(site: Site) -> None:
         ("http://[broken/", "redirected to something that is not a URL"),
     ],
 )
-async def test_every_hop_is_checked(site: Site, connections: list[tuple[Any, ...]], target: str, reason: str) -> None:
+async def test_every_redirect_is_checked_before_a_socket_opens(
+    site: Site, connections: list[tuple[Any, ...]], target: str, reason: str
+) -> None:
     """TOL-263, TOL-320: a redirect to the metadata service opens no socket."""
     policy, _ = answering("127.0.0.1")
     start = site.redirect("/start", target)
@@ -274,7 +276,7 @@ async def test_an_endless_body_is_cut_off(site: Site) -> None:
         ("identity", b"packed text " * 50),
     ],
 )
-async def test_packed_bodies_are_unpacked(site: Site, encoding: str, packed: bytes) -> None:
+async def test_compressed_bodies_are_limited_by_their_unpacked_size(site: Site, encoding: str, packed: bytes) -> None:
     """TOL-264: the limit counts what comes out."""
     url = site.put("/", packed, Content_Encoding=encoding)
     assert await get(Fetcher(), url, limit=600) == b"packed text " * 50

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conftest import SHARED
+from tests.llm.cassettes import either_cassettes
 
 from holdfast.llm.errors import LLMError
 from holdfast.llm.model import Capabilities, Model
@@ -64,7 +65,7 @@ def test_azure_speaks_chat_when_told() -> None:
     assert sent(model)[0] == "https://contoso.openai.azure.com/openai/v1/chat/completions?api-version=2025-04-01"
 
 
-def test_azure_elsewhere() -> None:
+def test_azure_needs_a_resource_or_a_base_url() -> None:
     """LLM-313, LLM-043."""
     assert (
         sent(azure_model("d", "k", base_url="https://proxy/azure/"))[0]
@@ -74,7 +75,7 @@ def test_azure_elsewhere() -> None:
         azure_model("d", "k")
 
 
-def test_azure_without_a_key() -> None:
+def test_a_missing_azure_key_is_named() -> None:
     """LLM-341, LLM-313."""
     assert "AZURE_OPENAI_API_KEY" in missing(azure_model("d", None, resource="contoso"))
 
@@ -111,7 +112,7 @@ def test_azure_and_copilot_have_openai_defaults_but_no_verbosity(api: Any) -> No
         ("my-gpt-5", "chat"),
     ],
 )
-def test_copilot_chooses_by_model(id: str, api: str) -> None:
+def test_copilot_uses_responses_or_chat_by_model(id: str, api: str) -> None:
     """LLM-314."""
     assert copilot_endpoint(id) == api
     path = "responses" if api == "responses" else "chat/completions"
@@ -121,7 +122,7 @@ def test_copilot_chooses_by_model(id: str, api: str) -> None:
     )
 
 
-def test_copilot_as_told() -> None:
+def test_copilot_uses_the_endpoint_that_is_named() -> None:
     """LLM-314: an endpoint that is named wins; an address there must be."""
     assert sent(copilot_model("gpt-5", "k", "https://x", endpoint="chat"))[0] == "https://x/chat/completions"
     assert sent(copilot_model("gpt-4.1", "k", "https://x", endpoint="responses"))[0] == "https://x/responses"
@@ -148,7 +149,7 @@ def test_the_gateway_and_what_is_behind_it() -> None:
     assert "CLOUDFLARE_API_TOKEN or CF_AIG_TOKEN" in missing(cloudflare_gateway_model(id, None, account="acc"))
 
 
-def test_workers_ai() -> None:
+def test_workers_ai_is_reached_by_account_with_a_bearer_key() -> None:
     """LLM-315."""
     assert sent(workers_ai_model("@cf/openai/gpt-oss-20b", "k", account="acc")) == (
         "https://api.cloudflare.com/client/v4/accounts/acc/ai/v1/chat/completions",
@@ -157,12 +158,12 @@ def test_workers_ai() -> None:
     assert "CLOUDFLARE_API_KEY or CLOUDFLARE_WORKERS_AI_TOKEN" in missing(workers_ai_model("m", None, account="acc"))
 
 
-@pytest.mark.shared
+@either_cassettes
 @pytest.mark.parametrize("chunk", [1, 7, None])
-async def test_a_recorded_turn_through_the_gateway(chunk: int | None) -> None:
+async def test_a_recorded_turn_through_the_gateway(cassettes: Path, chunk: int | None) -> None:
     """LLM-315, LLM-317, LLM-087: the finish comes twice, with zeros for usage the second time."""
     name = "cloudflare-ai-gateway-workers-ai-llama-3-1-8b-text"
-    transport = CassetteTransport(load(SHARED / "cassettes" / "cloudflare-ai-gateway" / f"{name}.json"), chunk=chunk)
+    transport = CassetteTransport(load(cassettes / "cloudflare-ai-gateway" / f"{name}.json"), chunk=chunk)
     model = cloudflare_gateway_model(
         "workers-ai/@cf/meta/llama-3.1-8b-instruct", "t", account="{account}", gateway="{gateway}"
     )
@@ -176,12 +177,12 @@ async def test_a_recorded_turn_through_the_gateway(chunk: int | None) -> None:
     await transport.close()
 
 
-@pytest.mark.shared
+@either_cassettes
 @pytest.mark.parametrize("chunk", [1, 7, None])
-async def test_a_recorded_call_of_workers_ai(chunk: int | None) -> None:
+async def test_a_recorded_call_of_workers_ai(cassettes: Path, chunk: int | None) -> None:
     """LLM-315, LLM-317: reasoning that begins empty, then a call."""
     name = "cloudflare-workers-ai-gpt-oss-20b-tools-tool-call"
-    transport = CassetteTransport(load(SHARED / "cassettes" / "cloudflare-workers-ai" / f"{name}.json"), chunk=chunk)
+    transport = CassetteTransport(load(cassettes / "cloudflare-workers-ai" / f"{name}.json"), chunk=chunk)
     weather = ToolDefinition(
         name="get_weather",
         description="Get current weather for a city.",
@@ -208,7 +209,7 @@ async def test_a_recorded_call_of_workers_ai(chunk: int | None) -> None:
 # -- xAI ---------------------------------------------------------------------------------------------------------
 
 
-def test_xai() -> None:
+def test_xai_uses_responses_by_default_and_stores_nothing() -> None:
     """LLM-316: Responses by default, Chat on request. LLM-046: nothing is stored."""
     model = xai_model("grok-4", "k")
     assert sent(model) == ("https://api.x.ai/v1/responses", {**ACCEPT, "authorization": "Bearer k"})
@@ -220,7 +221,7 @@ def test_xai() -> None:
 # -- all of them -------------------------------------------------------------------------------------------------
 
 
-def test_the_vendor_is_named() -> None:
+def test_failures_of_a_gateway_name_provider_and_route() -> None:
     """LLM-310: by provider and route, and in what is refused."""
     model = cloudflare_gateway_model("m", "t", account="a")
     assert (model.provider, model.route.id) == ("cloudflare-ai-gateway", "cloudflare-ai-gateway")

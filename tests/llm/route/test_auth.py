@@ -45,7 +45,7 @@ async def test_auth_sees_the_final_address_headers_and_body() -> None:
     assert sent.headers["content-type"] == "application/json"
 
 
-def test_a_bearer_key() -> None:
+def test_a_key_is_sent_as_a_bearer_token() -> None:
     """LLM-240"""
     sent = http_request(prepare(chat_model(), make_request(prompt="x")))
     assert sent.headers["authorization"] == f"Bearer {KEY}"
@@ -69,7 +69,7 @@ def test_a_key_that_no_header_can_hold_is_refused_without_showing_it() -> None:
     assert "sk-1" not in str(caught.value)
 
 
-def test_the_headers_of_anthropic() -> None:
+def test_a_key_for_anthropic_is_sent_in_x_api_key() -> None:
     """LLM-220"""
     sent = http_request(prepare(claude(), make_request(prompt="x")))
     assert sent.url == "https://api.anthropic.com/v1/messages"

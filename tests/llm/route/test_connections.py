@@ -201,7 +201,7 @@ async def test_a_header_about_length_cannot_be_chosen(transport: NetworkTranspor
     assert caught.value.reason == "InvalidRequest"
 
 
-async def test_what_comes_unasked_closes_a_kept_connection(transport: NetworkTransport) -> None:
+async def test_unexpected_data_closes_a_kept_connection(transport: NetworkTransport) -> None:
     gone = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -336,7 +336,7 @@ def test_an_address_is_taken_apart_and_kept_as_it_was_signed(url: str, origin: O
         (Origin("http", "::80", 8080), "[::80]:8080", "[::80]:8080"),
     ],
 )
-def test_how_a_place_is_written(origin: Origin, place: str, authority: str) -> None:
+def test_the_host_header_omits_the_default_port(origin: Origin, place: str, authority: str) -> None:
     """LLM-360: for a proxy with its port, in a request without one that goes without saying."""
     assert (origin.place, origin.authority) == (place, authority)
 
@@ -393,7 +393,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-async def test_over_tls(
+async def test_tls_connects_when_one_of_several_addresses_answers(
     transport: NetworkTransport, authority: Authority, monkeypatch: pytest.MonkeyPatch, host: str
 ) -> None:
     """LLM-360: also where a name has several addresses and only one of them answers."""
@@ -448,7 +448,7 @@ class ForwardProxy:
             writer.close()
 
 
-async def test_through_a_proxy(
+async def test_a_proxy_tunnels_https_and_forwards_http(
     transport: NetworkTransport, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A plain address is asked for whole, a secure one through a tunnel that shows nothing but where it leads."""
@@ -494,7 +494,7 @@ async def test_a_kind_of_proxy_that_is_not_known(transport: NetworkTransport, mo
     assert "socks5 proxy" in caught.value.message
 
 
-def test_which_hosts_need_no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hosts_of_no_proxy_are_reached_directly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://p:1")
     monkeypatch.setenv("no_proxy", "internal.example,127.0.0.1")
     assert proxy_of(Origin("http", "api.example", 80)) == "http://p:1"

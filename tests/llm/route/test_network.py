@@ -262,7 +262,7 @@ async def test_the_inactivity_limit_between_bytes(transport: NetworkTransport) -
     assert error.usage.input == 3
 
 
-async def test_the_total_limit(transport: NetworkTransport) -> None:
+async def test_the_total_time_limit_ends_a_request(transport: NetworkTransport) -> None:
     """LLM-354"""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -278,7 +278,7 @@ async def test_the_total_limit(transport: NetworkTransport) -> None:
     assert is_timeout(error, "total")
 
 
-async def test_the_connect_limit(transport: NetworkTransport) -> None:
+async def test_the_connect_time_limit_is_retryable(transport: NetworkTransport) -> None:
     """LLM-354, LLM-352: a server whose queue is full does not answer, and that may pass."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
@@ -319,7 +319,7 @@ async def test_a_refused_connection_is_tried_again(transport: NetworkTransport) 
     assert caught.value.message.startswith(f"Cannot reach 127.0.0.1:{port}: the connection was refused.")
 
 
-async def test_an_unknown_host(transport: NetworkTransport) -> None:
+async def test_an_unknown_host_is_a_transport_error(transport: NetworkTransport) -> None:
     """LLM-352"""
     error = await failed(transport, chat_model(base_url="http://no-such-host.invalid/v1"))
     assert (error.reason, error.retryable) == ("Transport", True)

@@ -213,12 +213,12 @@ async def test_a_turn_is_one_frame_there_and_events_back(provider: Provider, tra
         ("http://h:1/x", "ws://h:1/x"),
     ],
 )
-async def test_the_address(url: str, expected: str) -> None:
+async def test_a_websocket_address_is_made_from_the_http_one(url: str, expected: str) -> None:
     """LLM-370."""
     assert address(url) == expected
 
 
-async def test_other_addresses_are_refused(transport: NetworkTransport) -> None:
+async def test_a_websocket_address_of_another_scheme_is_refused(transport: NetworkTransport) -> None:
     """LLM-370: here, before anything is opened."""
     strange = openai_model("gpt-4.1-mini", "sk", transport="websocket", base_url="ftp://example.org")
     with pytest.raises(LLMError, match="needs an http or https address") as caught:
@@ -274,7 +274,7 @@ async def test_a_socket_that_is_closed_too_early(
         assert f"{code} (because)" in caught.value.message
 
 
-async def test_a_connection_that_breaks(provider: Provider, transport: NetworkTransport) -> None:
+async def test_a_websocket_without_a_close_frame_fails(provider: Provider, transport: NetworkTransport) -> None:
     """LLM-372: without a close frame it is no normal end."""
 
     async def answer(socket: Socket, frame: Frame) -> None:
@@ -310,7 +310,7 @@ async def test_a_request_that_cannot_be_written(provider: Provider, transport: N
     assert (caught.value.reason, caught.value.kind) == ("Transport", "write")
 
 
-async def test_a_transport_without_sockets(provider: Provider) -> None:
+async def test_a_transport_without_websockets_is_a_transport_error(provider: Provider) -> None:
     """LLM-372."""
     with pytest.raises(LLMError, match="no WebSockets") as caught:
         await run(ScriptedTransport(), model(provider), ask(user("hi")))
@@ -584,7 +584,7 @@ async def test_a_provider_that_forgot_is_told_everything_again(
     assert len(provider.handshakes) == 2
 
 
-async def test_the_second_refusal_counts(provider: Provider, transport: NetworkTransport) -> None:
+async def test_a_repeated_connection_limit_error_ends_the_turn(provider: Provider, transport: NetworkTransport) -> None:
     forgot = {"type": "error", "error": {"code": "websocket_connection_limit_reached", "message": "x"}}
     provider.answers = [says(spoken("Hello")), says([forgot]), says([forgot])]
     first = await run(transport, model(provider), ask(user("hi")))
@@ -689,7 +689,7 @@ async def test_an_unexpected_frame_ends_an_idle_socket(provider: Provider, trans
     assert len(provider.handshakes) == 2
 
 
-async def test_sockets_are_let_go(
+async def test_idle_surplus_and_old_sockets_are_closed(
     provider: Provider, transport: NetworkTransport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """LLM-373: when unused for long, when too many, and when too old."""
@@ -782,7 +782,9 @@ async def test_leaving_with_the_last_events_keeps_the_socket(provider: Provider,
     ("limits", "said", "name"),
     [(Timeouts(first_byte=0.05), 0, "first-byte"), (Timeouts(idle=0.05, first_byte=5), 2, "inactivity")],
 )
-async def test_limits(provider: Provider, transport: NetworkTransport, limits: Timeouts, said: int, name: str) -> None:
+async def test_a_websocket_obeys_the_first_byte_and_idle_limits(
+    provider: Provider, transport: NetworkTransport, limits: Timeouts, said: int, name: str
+) -> None:
     """LLM-354."""
     provider.answers = [says(spoken("par")[:said])]
     with pytest.raises(LLMError, match=name) as caught:

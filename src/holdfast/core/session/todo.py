@@ -29,8 +29,8 @@ class Todos:
         return tuple(await self._database.fetch("todo.list", {"session_id": session_id}, into=Todo))
 
     async def replace(self, session_id: str, todos: Sequence[Todo]) -> None:
-        """Replace the list and return when it is stored; an empty list clears it. Cancelling the caller does not prevent
-        the announcement."""
+        """Replace the list and return when it is stored; an empty list clears it. Cancelling the caller does not
+        prevent the announcement."""
         replaced = TodosReplaced(timestamp=self._clock.now(), session_id=session_id, todos=tuple(todos))
         stored = self._log.submit(replaced)
 

@@ -60,7 +60,9 @@ class Outcome(NamedTuple):
     media: list[dict[str, Any]]
 
 
-class Workshop:
+class FileTools:
+    """The file tools of one directory; `recorder` holds what they asked for."""
+
     def __init__(self, root: Path, **settings: Any) -> None:
         self.root = root
         self.settings = FileSettings(**settings)
