@@ -43,7 +43,7 @@ from holdfast.schema import errors as wire
 class HoldfastError(Exception):
     """The root of all exceptions that Holdfast raises for others to catch."""
 
-    code: str | None
+    code: str | None = "HoldfastError"
     """The stable name of the failure: its tag on the wire, or else the name of the class. Of an LLMError it is the
     provider's own code, if there is one."""
 
@@ -58,9 +58,11 @@ class ApiError(HoldfastError):
 
     struct: ClassVar[type[wire.PublicError]] = wire.UnknownError
     """How the failure is sent. The exception has its fields as attributes."""
-    status: int
+    status: int = 500
 
     def __init_subclass__(cls, **options: Any) -> None:
+        if "struct" in cls.__dict__:
+            cls.code = cls.__dict__.get("code", cls.struct.__name__)
         super().__init_subclass__(**options)
         cls.status = cls.struct.status
 
@@ -90,7 +92,6 @@ def received(code: str, status: int, body: dict[str, Any]) -> ApiError:
 
 
 class InvalidRequest(ApiError):
-    code = "InvalidRequestError"
     struct = wire.InvalidRequestError
 
     def __init__(self, message: str, *, kind: str | None = None, field: str | None = None) -> None:
@@ -102,7 +103,6 @@ class InvalidRequest(ApiError):
 class InvalidCursor(ApiError):
     """A page cursor that does not fit this request."""
 
-    code = "InvalidCursorError"
     struct = wire.InvalidCursorError
 
     def __init__(self, message: str = "Invalid cursor") -> None:
@@ -123,22 +123,18 @@ class ProjectCopyFailed(ApiError):
 
 
 class Unauthorized(ApiError):
-    code = "UnauthorizedError"
     struct = wire.UnauthorizedError
 
 
 class Forbidden(ApiError):
-    code = "ForbiddenError"
     struct = wire.ForbiddenError
 
 
 class NotFound(ApiError):
-    code = "NotFoundError"
     struct: ClassVar[type[wire.PublicError]] = wire.NotFoundError
 
 
 class SessionNotFound(NotFound):
-    code = "SessionNotFoundError"
     struct = wire.SessionNotFoundError
 
     def __init__(self, session_id: str) -> None:
@@ -149,7 +145,6 @@ class SessionNotFound(NotFound):
 class MessageNotFound(NotFound):
     """No such message in that Session."""
 
-    code = "MessageNotFoundError"
     struct = wire.MessageNotFoundError
 
     def __init__(self, session_id: str, message_id: str) -> None:
@@ -159,7 +154,6 @@ class MessageNotFound(NotFound):
 
 
 class ProviderNotFound(NotFound):
-    code = "ProviderNotFoundError"
     struct = wire.ProviderNotFoundError
 
     def __init__(self, provider_id: str) -> None:
@@ -170,7 +164,6 @@ class ProviderNotFound(NotFound):
 class PermissionNotFound(NotFound):
     """No such request waits here: it is unknown, already answered, or of another Session."""
 
-    code = "PermissionNotFoundError"
     struct = wire.PermissionNotFoundError
 
     def __init__(self, request_id: str) -> None:
@@ -181,7 +174,6 @@ class PermissionNotFound(NotFound):
 class QuestionNotFound(NotFound):
     """No such question waits here: it is unknown, already answered, or of another Session."""
 
-    code = "QuestionNotFoundError"
     struct = wire.QuestionNotFoundError
 
     def __init__(self, request_id: str) -> None:
@@ -190,7 +182,6 @@ class QuestionNotFound(NotFound):
 
 
 class PtyNotFound(NotFound):
-    code = "PtyNotFoundError"
     struct = wire.PtyNotFoundError
 
     def __init__(self, pty_id: str) -> None:
@@ -199,12 +190,10 @@ class PtyNotFound(NotFound):
 
 
 class MethodNotAllowed(ApiError):
-    code = "MethodNotAllowedError"
     struct = wire.MethodNotAllowedError
 
 
 class Conflict(ApiError):
-    code = "ConflictError"
     struct = wire.ConflictError
 
     def __init__(self, message: str, *, resource: str | None = None) -> None:
@@ -213,12 +202,10 @@ class Conflict(ApiError):
 
 
 class UnsupportedMediaType(ApiError):
-    code = "UnsupportedMediaTypeError"
     struct = wire.UnsupportedMediaTypeError
 
 
 class ServerFailed(ApiError):
-    code = "UnknownError"
     struct = wire.UnknownError
 
     def __init__(self, message: str, *, ref: str | None = None) -> None:
@@ -227,7 +214,6 @@ class ServerFailed(ApiError):
 
 
 class ServiceUnavailable(ApiError):
-    code = "ServiceUnavailableError"
     struct = wire.ServiceUnavailableError
 
     def __init__(self, message: str, *, service: str | None = None) -> None:
@@ -235,9 +221,4 @@ class ServiceUnavailable(ApiError):
         self.service = service
 
 
-_KINDS: tuple[type[ApiError], ...] = (
-    *(InvalidRequest, InvalidCursor, ProjectCopyFailed, Unauthorized, Forbidden, NotFound, SessionNotFound),
-    *(MessageNotFound, ProviderNotFound, PermissionNotFound, QuestionNotFound, PtyNotFound, MethodNotAllowed),
-    *(Conflict, UnsupportedMediaType, ServerFailed, ServiceUnavailable),
-)
-_BY_CODE = {kind.code: kind for kind in _KINDS}
+_BY_CODE = {kind.code: kind for kind in (*ApiError.__subclasses__(), *NotFound.__subclasses__())}
