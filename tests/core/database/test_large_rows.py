@@ -88,7 +88,7 @@ async def test_finding_a_row_reads_no_neighbouring_row(disk: FaultyDisk, tmp_pat
             "inbox.next": {"session_id": session, "delivery": "steer", "cutoff": 9, "limit": 9},
             "inbox.overfull": {"session_id": session, "limit": 100},
             "attachment.list": {"session_id": session},
-            "request.open_of_session": {"session_id": session},
+            "request.surplus": {"session_id": session, "kind": "question", "most": 100},
             "context.get": {"session_id": session},
             "todo.list": {"session_id": session},
         }

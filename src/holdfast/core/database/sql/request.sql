@@ -21,10 +21,6 @@ order by seq
 -- name: request.get
 select session_id, id, kind, agent, data, reply, time_created from session_request where id = :id
 
--- name: request.open_of_session
-select session_id, id, kind, agent, data, reply, time_created
-from session_request where session_id = :session_id and reply is null order by seq
-
 -- name: request.open_of_location
 select request.session_id, request.kind, request.agent, request.data
 from session_request request join session on session.id = request.session_id
