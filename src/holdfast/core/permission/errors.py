@@ -71,7 +71,7 @@ class DeniedByPerson(TurnEnded):
     code = "PermissionV2.DeclinedError"
 
     def __init__(self, request_id: str) -> None:
-        super().__init__(f"The permission request {request_id} was declined")
+        super().__init__(f"The permission request {request_id} was denied")
         self.request_id = request_id
 
 
