@@ -5,13 +5,14 @@ from __future__ import annotations
 import socket
 import ssl
 
+import msgspec
 import pytest
 from tests.llm.support import KEY, Playback, Played, chat_model, failure, play, sse
 
+from holdfast.http.url import Origin
 from holdfast.llm.explain import host_of, network_cause, place, unreachable
 from holdfast.llm.request import make_request
 from holdfast.llm.route.auth import KeyAuth
-from holdfast.llm.route.dial import Origin
 from holdfast.llm.route.retry import NO_RETRY
 from holdfast.llm.stream import stream
 from holdfast.schema.codec import encode
@@ -132,6 +133,6 @@ def test_a_host_is_all_that_is_shown_of_an_address() -> None:
     proxied = Origin("https", "h.example", 443, proxy="http://user:secret@proxy.example:3128")
     assert place(proxied) == "h.example through the proxy proxy.example:3128"
     assert (
-        place(proxied.replace(proxy="user:secret@proxy.example:3128"))
+        place(msgspec.structs.replace(proxied, proxy="user:secret@proxy.example:3128"))
         == "h.example through the proxy proxy.example:3128"
     )

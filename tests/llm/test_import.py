@@ -87,7 +87,7 @@ PROTOCOLS = ("anthropic_messages", "bedrock_converse", "gemini", "openai_chat", 
         ("openai:openai_model('gpt-5', 'k')", "openai_responses"),
         ("openai:openai_model('gpt-4o', 'k', api='chat')", "openai_chat"),
         ("gateways:azure_model('gpt-5', 'k', resource='r')", "openai_responses"),
-        ("gateways:workers_ai_model('m', 'k', account='a')", "openai_chat"),
+        ("gateways:copilot_model('gpt-4.1', 'k', 'https://x')", "openai_chat"),
     ],
 )
 def test_only_the_protocol_in_use_is_imported(made: str, wanted: str) -> None:

@@ -124,7 +124,7 @@ def test_ids_names_and_metadata_count_towards_the_size_of_a_turn() -> None:
     hosted = ToolResult(type="json", value={"found": "x" * 200})
 
     def result(emit: Emitter) -> None:
-        emit.whole_call("c", "f", {}, hosted=True)
+        emit.add_call("c", "f", {}, hosted=True)
         emit.hosted_result("c", "f", hosted)
 
     for use in (
@@ -132,7 +132,7 @@ def test_ids_names_and_metadata_count_towards_the_size_of_a_turn() -> None:
         lambda emit: emit.open_text("t", large),
         lambda emit: emit.open_reasoning("r", large),
         lambda emit: emit.open_call("c", "f" * 200),
-        lambda emit: emit.whole_call("c", "f", {}, metadata=large),
+        lambda emit: emit.add_call("c", "f", {}, metadata=large),
         lambda emit: emit.finish("stop", None, large),
         result,
     ):

@@ -24,7 +24,7 @@ from tests.llm.support import KEY, PNG, WEATHER, conversations, requests_of
 from holdfast.llm.model import Capabilities, Model
 from holdfast.llm.providers.amazon import bedrock_capabilities, bedrock_route
 from holdfast.llm.providers.anthropic import anthropic_capabilities, anthropic_route
-from holdfast.llm.providers.gateways import azure_model, xai_model
+from holdfast.llm.providers.gateways import azure_model
 from holdfast.llm.providers.google import google_route
 from holdfast.llm.providers.openai import openai_model
 from holdfast.llm.providers.profiles import PROFILES
@@ -143,7 +143,7 @@ MODELS = {
     "responses-reasoning": openai_model("gpt-5.2", KEY),
     "responses-stored": openai_model("gpt-5.2", KEY, provider_options=STORED),
     "responses-azure": azure_model("gpt-5.2", KEY, resource="here"),
-    "responses-xai": xai_model("grok-4", KEY),
+    "responses-xai": openai_model("grok-4", KEY, base_url="https://api.x.ai/v1"),
     "claude": claude("claude-haiku-4-5"),
     "claude-native": claude("claude-opus-4-8"),
     "claude-blind": claude("claude-haiku-4-5").replace(capabilities=BLIND),

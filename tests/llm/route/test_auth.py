@@ -10,7 +10,7 @@ from tests.llm.support import HELLO_CHAT, KEY, Playback, chat_model, claude, col
 
 from holdfast.llm.errors import LLMError
 from holdfast.llm.request import HttpOverlay, make_request
-from holdfast.llm.route.auth import BothAuth, KeyAuth, NoAuth
+from holdfast.llm.route.auth import KeyAuth, NoAuth
 from holdfast.llm.stream import http_request, prepare
 
 pytestmark = pytest.mark.anyio
@@ -95,16 +95,8 @@ def test_no_credential_is_a_choice() -> None:
     assert "authorization" not in sent.headers
 
 
-def test_a_gateway_and_what_is_behind_it() -> None:
-    """LLM-339: both are secrets, also as base64."""
-    auth = BothAuth(KeyAuth("gateway-key", header="cf-aig-authorization"), KeyAuth("inner-key"))
-    assert auth.headers("u", {}, []) == {
-        "cf-aig-authorization": "Bearer gateway-key",
-        "authorization": "Bearer inner-key",
-    }
-    assert set(auth.secrets()) == {
-        "gateway-key",
-        "inner-key",
-        base64.b64encode(b"gateway-key").decode(),
-        base64.b64encode(b"inner-key").decode(),
-    }
+def test_a_key_in_a_header_of_its_own() -> None:
+    """LLM-339: it is a secret, also as base64."""
+    auth = KeyAuth("gateway-key", header="cf-aig-authorization")
+    assert auth.headers("u", {}, []) == {"cf-aig-authorization": "Bearer gateway-key"}
+    assert set(auth.secrets()) == {"gateway-key", base64.b64encode(b"gateway-key").decode()}

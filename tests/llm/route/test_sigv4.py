@@ -17,23 +17,25 @@ from holdfast.llm.errors import LLMError
 from holdfast.llm.model import Model
 from holdfast.llm.providers.amazon import bedrock_route
 from holdfast.llm.request import make_request
-from holdfast.llm.route.auth import BothAuth, KeyAuth, refresh
+from holdfast.llm.route.auth import BoundAuth, KeyAuth, refresh
+from holdfast.llm.route.aws_credentials import (
+    ContainerCredentials,
+    EnvironmentCredentials,
+    ProfileCredentials,
+    WebIdentityCredentials,
+    default_source,
+    fetch_url,
+)
 from holdfast.llm.route.network import NetworkTransport
 from holdfast.llm.route.sigv4 import (
     FRESH,
     MARGIN,
-    ContainerCredentials,
     Credentials,
     CredentialSource,
-    EnvironmentCredentials,
     FixedCredentials,
-    ProfileCredentials,
     SigV4Auth,
-    WebIdentityCredentials,
     authorization,
     canonical_request,
-    default_source,
-    fetch_url,
 )
 from holdfast.llm.stream import generate
 
@@ -269,9 +271,9 @@ async def test_a_failed_renewal_does_not_end_what_is_still_valid() -> None:
         await auth.refresh()
 
 
-async def test_one_of_two_credentials_is_refreshed() -> None:
+async def test_a_bound_credential_is_refreshed() -> None:
     clock = Clock()
-    auth = BothAuth(KeyAuth("gateway", "cf-aig-authorization"), signer(Rotating(clock), clock))
+    auth = BoundAuth(signer(Rotating(clock), clock), "https://h:443")
     await refresh(auth)
     await refresh(KeyAuth("key"))
     assert auth.secrets()[-1] == "secret1"

@@ -34,11 +34,11 @@ from holdfast.llm.request import (
     user,
 )
 from holdfast.llm.response import Response, fold
-from holdfast.llm.route import websocket
+from holdfast.llm.route import sockets as pool
 from holdfast.llm.route.network import NetworkTransport
 from holdfast.llm.route.retry import NO_RETRY, Retry
+from holdfast.llm.route.sockets import Place, Sockets, socket_address
 from holdfast.llm.route.transport import SchemeTransport, Timeouts, Transport
-from holdfast.llm.route.websocket import Place, Sockets, address
 from holdfast.llm.stream import stream
 
 pytestmark = pytest.mark.anyio
@@ -215,7 +215,7 @@ async def test_a_turn_is_one_frame_there_and_events_back(provider: Provider, tra
 )
 async def test_a_websocket_address_is_made_from_the_http_one(url: str, expected: str) -> None:
     """LLM-370."""
-    assert address(url) == expected
+    assert socket_address(url) == expected
 
 
 async def test_a_websocket_address_of_another_scheme_is_refused(transport: NetworkTransport) -> None:
@@ -295,7 +295,7 @@ def _abort(socket: Socket) -> None:
 
 async def test_a_request_that_cannot_be_written(provider: Provider, transport: NetworkTransport) -> None:
     """LLM-372."""
-    place = Place(address(f"{provider.url}/responses"), ())
+    place = Place(socket_address(f"{provider.url}/responses"), ())
     socket = await transport.sockets.take(place, NO_LIMITS)
     _abort(provider.sockets[0])
 
@@ -355,16 +355,34 @@ async def test_a_refused_handshake_falls_back_to_http(
     assert provider.bodies[0]["stream"] is True
 
 
+async def test_a_redirect_of_a_handshake_is_not_followed(transport: NetworkTransport) -> None:
+    """LLM-372: the handshake holds a credential."""
+    seen: list[str] = []
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        seen.append(request.path)
+        return web.Response(status=307, headers={"location": "/elsewhere"})
+
+    runner = web.ServerRunner(web.Server(handle))  # type: ignore[arg-type]
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    place = Place(f"ws://127.0.0.1:{runner.addresses[0][1]}/here", (("api-key", "secret"),))
+    with pytest.raises(LLMError, match="HTTP 307"):
+        await transport.sockets.take(place, NO_LIMITS)
+    await runner.cleanup()
+    assert seen == ["/here"]
+
+
 async def test_a_refusal_is_forgotten_in_time(provider: Provider, transport: NetworkTransport) -> None:
     """LLM-372, LLM-373: a failure before open is Transport `open`."""
     now = 0.0
-    sockets = Sockets(transport.session, lambda: now)
-    place = Place(address(f"{provider.url}/responses"), ())
+    sockets = Sockets(lambda: now)
+    place = Place(socket_address(f"{provider.url}/responses"), ())
     provider.refuse = 403
     with pytest.raises(LLMError, match="HTTP 403") as caught:
         await sockets.take(place, NO_LIMITS)
     assert (caught.value.reason, caught.value.kind) == ("Transport", "open")
-    provider.refuse, now = None, websocket.REFUSED_SECONDS - 1
+    provider.refuse, now = None, pool.REFUSED_SECONDS - 1
     with pytest.raises(LLMError, match="a short while ago"):
         await sockets.take(place, NO_LIMITS)
     now += 1
@@ -693,17 +711,17 @@ async def test_idle_surplus_and_old_sockets_are_closed(
     provider: Provider, transport: NetworkTransport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """LLM-373: when unused for long, when too many, and when too old."""
-    monkeypatch.setattr(websocket, "IDLE_SECONDS", 0.01)
+    monkeypatch.setattr(pool, "IDLE_SECONDS", 0.01)
     provider.answers = [says(spoken("Hello"))]
     await run(transport, model(provider), ask(user("hi")))
     await provider.gone(1)
-    monkeypatch.setattr(websocket, "IDLE_SECONDS", 60)
-    monkeypatch.setattr(websocket, "IDLE_LIMIT", 1)
+    monkeypatch.setattr(pool, "IDLE_SECONDS", 60)
+    monkeypatch.setattr(pool, "IDLE_LIMIT", 1)
     for session in ("ses_1", "ses_2"):
         provider.answers = [says(spoken("Hello"))]
         await run(transport, model(provider, headers={"x-session-id": session}), ask(user("hi")))
     await provider.gone(2)
-    monkeypatch.setattr(websocket, "AGE_SECONDS", 0)
+    monkeypatch.setattr(pool, "AGE_SECONDS", 0)
     provider.answers = [says(spoken("Hello"))]
     await run(transport, model(provider, headers={"x-session-id": "ses_2"}), ask(user("hi")))
     assert len(provider.handshakes) == 4

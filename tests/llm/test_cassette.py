@@ -10,15 +10,7 @@ from typing import Any
 
 import pytest
 from tests.llm.aws_frames import event
-from tests.llm.cassettes import either_cassettes
-
-from holdfast.llm.errors import LLMError
-from holdfast.llm.model import Model
-from holdfast.llm.protocols.openai_chat import OpenAIChat
-from holdfast.llm.providers.amazon import bedrock_route
-from holdfast.llm.request import NO_CACHE, Generation, make_request
-from holdfast.llm.route.auth import KeyAuth
-from holdfast.llm.route.cassette import (
+from tests.llm.cassette import (
     Cassette,
     CassetteError,
     CassetteTransport,
@@ -32,6 +24,14 @@ from holdfast.llm.route.cassette import (
     load,
     save,
 )
+from tests.llm.cassettes import either_cassettes
+
+from holdfast.llm.errors import LLMError
+from holdfast.llm.model import Model
+from holdfast.llm.protocols.openai_chat import OpenAIChat
+from holdfast.llm.providers.amazon import bedrock_route
+from holdfast.llm.request import NO_CACHE, Generation, make_request
+from holdfast.llm.route.auth import KeyAuth
 from holdfast.llm.route.route import Route
 from holdfast.llm.route.transport import HttpRequest
 from holdfast.llm.stream import generate
