@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.acceptance.conftest import npm_package
 
 SDK = "@opencode-ai/sdk"
 VERSION = "1.19.3"
@@ -21,19 +21,7 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 
 @pytest.fixture(scope="module")
 def modules() -> Path:
-    """A node_modules folder with the SDK, outside the source tree and kept between runs."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "holdfast" / "acceptance"
-    place = cache / f"sdk-{VERSION}"
-    if not place.is_dir():
-        if shutil.which("npm") is None:
-            pytest.skip("npm is not installed")
-        fresh = cache / f"installing-{os.getpid()}"
-        fresh.mkdir(parents=True)
-        command = ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(fresh), f"{SDK}@{VERSION}"]
-        installed = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-        assert installed.returncode == 0, installed.stderr
-        fresh.rename(place)
-    return place / "node_modules"
+    return npm_package(SDK, VERSION)
 
 
 @pytest.fixture

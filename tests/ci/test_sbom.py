@@ -22,7 +22,7 @@ def test_every_locked_package_is_in_the_bill_of_materials() -> None:
     assert (made["bomFormat"], made["specVersion"], made["metadata"]["component"]["name"]) == (
         "CycloneDX",
         "1.6",
-        "holdfast",
+        "holdfast-runtime",
     )
     assert [component["purl"] for component in made["components"]] == locked
     assert set(made["dependencies"][0]["dependsOn"]) <= set(locked)

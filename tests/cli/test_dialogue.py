@@ -25,7 +25,7 @@ class Typed(Terminal):
     async def ask(self, prompt: str) -> str | None:
         return self._lines.pop(0) if self._lines else None
 
-    def forget_typed(self) -> None:
+    def discard_typed(self) -> None:
         pass
 
 

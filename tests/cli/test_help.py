@@ -8,6 +8,7 @@ import sys
 import pytest
 from click.testing import CliRunner
 
+from holdfast import __version__
 from holdfast.cli.main import COMMANDS, cli
 
 HEAVY = ("asyncio", "msgspec", "rich", "apsw", "yaml", "aiohttp", "httpx2", "PIL", "holdfast.core", "holdfast.client")
@@ -45,3 +46,10 @@ def test_an_unknown_command_is_said() -> None:
 
     assert result.exit_code == 2
     assert "nonsense" in result.output
+
+
+def test_the_package_runs_as_a_module() -> None:
+    """`python -m holdfast` is the same program as `holdfast`."""
+    ran = subprocess.run([sys.executable, "-m", "holdfast", "--version"], capture_output=True, text=True, check=True)
+
+    assert ran.stdout == f"holdfast, version {__version__}\n"

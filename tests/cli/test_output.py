@@ -12,7 +12,6 @@ from holdfast.cli.output import brief, heading, one_line, print_json, print_tabl
 from holdfast.cli.screen import Screen
 from holdfast.schema.codec import encode
 from holdfast.schema.model import ModelRef
-from holdfast.schema.session_message import AssistantMessage, TextPart, Time
 from holdfast.schema.typed_event import LiveEvent
 
 
@@ -77,14 +76,9 @@ class Tty(io.StringIO):
 def test_an_answer_cannot_steer_the_terminal(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, shown: str) -> None:
     """What is piped on stays as it was said."""
     monkeypatch.setattr(sys, "stdout", stream)
-    message = AssistantMessage(
-        id="msg_1",
-        time=Time(created=0),
-        agent="build",
-        model=ModelRef(id="m", provider_id="p"),
-        content=(TextPart(id="t", text="a\x1b[2Jb"),),
-    )
-    Screen(quiet=True).complete(message)
+    text = {"assistantMessageID": "msg_1", "textID": "t", "text": "a\x1b[2Jb"}
+    event = LiveEvent(id="evt_1", type="session.next.text.ended", data=msgspec.Raw(encode(text)))
+    Screen(quiet=True).show(event, text)
 
     assert stream.getvalue() == shown
 

@@ -147,5 +147,5 @@ def test_a_server_that_ends_in_mid_answer_is_named(
     ran = finish(process)
 
     assert ran.code == 1
-    assert "the server went away" in ran.complaint
+    assert "The server ended before the answer was complete" in ran.complaint
     assert holdfast.healthy()

@@ -148,7 +148,7 @@ async def test_a_page_of_a_declared_origin_may_write(project: Path, origins: Ite
 
 def test_an_empty_password_is_refused(project: Path) -> None:
     """API-040: it would be asked for, and everybody knows it."""
-    with pytest.raises(ValueError, match="empty password"):
+    with pytest.raises(ValueError, match="the password is empty"):
         asgi(host(project), password="")
 
 

@@ -178,7 +178,7 @@ def test_a_call_that_would_wait_for_itself_is_refused(project: Path) -> None:
         exchange(hf)
 
     assert len(failures) == 1
-    assert "wait for itself" in failures[0]
+    assert "would never return" in failures[0]
 
 
 def test_ctrl_c_leaves_the_call_and_not_the_host(project: Path) -> None:
@@ -305,7 +305,7 @@ def test_a_host_that_is_not_open_says_so(project: Path) -> None:
     with pytest.raises(ClientError, match="not open"):
         hf.health.get()
     with hf:
-        with pytest.raises(RuntimeError, match="open already"):
+        with pytest.raises(RuntimeError, match="already open"):
             hf.__enter__()
         assert hf.health.get().healthy
     with pytest.raises(ClientError, match="not open"):

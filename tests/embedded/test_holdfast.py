@@ -212,7 +212,7 @@ async def test_a_host_that_is_not_open_says_so(project: Path, data: Path) -> Non
 async def test_a_host_is_not_opened_twice_at_once(project: Path, data: Path) -> None:
     """API-402: the second attempt is refused, and the first goes on."""
     async with host(project, data) as hf:
-        with pytest.raises(RuntimeError, match="open already"):
+        with pytest.raises(RuntimeError, match="already open"):
             await hf.__aenter__()
         assert (await hf.health.get()).healthy
 

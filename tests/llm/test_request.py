@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from tests.llm.support import KEY, PNG, WEATHER, body, chat_model, claude, conversations, lowered
 
 from holdfast.llm import event as ev
-from holdfast.llm.errors import Diagnostics, LLMError
+from holdfast.llm.errors import Answered, Diagnostics, LLMError
 from holdfast.llm.model import Model
 from holdfast.llm.request import (
     CacheHint,
@@ -172,13 +172,15 @@ def test_an_error_survives_json() -> None:
         kind="k",
         classification="c",
         retryable=True,
-        retry_after_ms=12,
-        status=429,
-        code="x",
         parameter="p",
         usage=ev.Usage(input=5, cache_read=2),
         tokens=(1, 2),
-        diagnostics=Diagnostics(url="u", rate_limit={"limit": {"requests": "1"}}),
+        answered=Answered(
+            status=429,
+            code="x",
+            retry_after_ms=12,
+            diagnostics=Diagnostics(url="u", rate_limit={"limit": {"requests": "1"}}),
+        ),
     )
     copy = LLMError.decode(decode_any(encode(error.encode())))
     assert vars(copy) == vars(error)

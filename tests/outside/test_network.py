@@ -341,7 +341,7 @@ def test_a_run_talks_to_the_server_though_a_stranger_has_a_port_like_it(holdfast
             listener.accept()
 
     assert (ran.code, ran.out) == (0, "one\n")
-    assert "through http://" in ran.err
+    assert "using the server at http://" in ran.err
     assert server.process.poll() is None
 
 

@@ -261,7 +261,7 @@ def test_sighup_has_a_server_read_everything_again(holdfast: Machine, serve: Cal
     server.process.send_signal(signal.SIGTERM)
     ran = finish(server.process)
     assert ran.code == 0
-    assert ("configuration read again" in ran.err, "configuration not taken over" in ran.err) == (True, True)
+    assert ("configuration reloaded" in ran.err, "configuration not reloaded" in ran.err) == (True, True)
 
 
 def test_the_end_of_its_terminal_ends_a_server(holdfast: Machine) -> None:

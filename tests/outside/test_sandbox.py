@@ -38,7 +38,7 @@ ATTEMPTS = Path(__file__).with_name("sandbox_attempts.py")
 BACKENDS = ["namespaces", "landlock", pytest.param("bubblewrap", marks=pytest.mark.acceptance)]
 WITH_MOUNTS = ["namespaces", pytest.param("bubblewrap", marks=pytest.mark.acceptance)]
 KNOWN_GAPS = {"landlock": {"change the mode of a file outside"}}
-"""What docs/sandbox.md says a back end does not prevent."""
+"""What docs/how-to/sandbox.md says a back end does not prevent."""
 
 
 @pytest.fixture
@@ -466,7 +466,7 @@ def test_serve_with_sandbox_confines_commands(machine: Machine, use: Callable[[s
     assert process.stdout is not None
     assert "listening on" in process.stdout.readline()
     ran = command(machine, "echo x > new; exit 1")
-    assert "through http://" in ran.err
+    assert "using the server at http://" in ran.err
     _, messages = machine.look(ran.session)
     assert "It ran in a sandbox: read-only (namespaces, network off)." in read(messages)[0]
     assert not (machine.project / "new").exists()
@@ -541,7 +541,7 @@ async def _ask(machine: Machine, mode: Any) -> None:
 
 # -- the documentation -----------------------------------------------------------------------------------------------
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "sandbox.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "how-to" / "sandbox.md"
 
 
 def blocks(language: str) -> list[str]:

@@ -227,15 +227,15 @@ def test_a_terminal_asks_once_whether_to_trust_a_project(holdfast: Machine, prov
     holdfast.configure(provider={"mock": entry})
     person = holdfast.at_terminal("run", "--model", "demo/echo", "hello")
     person.wait_for("configures the provider mock at 127.0.0.1")
-    person.wait_for("trust it? [y/N]")
+    person.wait_for("trust them? [y/N]")
     person.type("n\n")
     assert "are ignored" in person.leave().err or "is ignored" in person.shown
     again = holdfast.at_terminal("run", "--model", "demo/echo", "hello").leave()
-    assert "trust it?" not in again.err
+    assert "trust them?" not in again.err
     entry["name"] = "changed"
     holdfast.configure(model="mock/m", provider={"mock": entry})
     person = holdfast.at_terminal("run", "hello")
-    person.wait_for("trust it? [y/N]")
+    person.wait_for("trust them? [y/N]")
     person.type("y\n")
     ran = person.leave()
     assert (ran.code, ran.out) == (0, "fine\n")

@@ -59,6 +59,18 @@ class Diagnostics(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel
     rate_limit: dict[str, dict[str, str]] | None = None
 
 
+class Answered(msgspec.Struct, frozen=True):
+    """What the provider answered where it should have succeeded."""
+
+    status: int | None = None
+    code: str | None = None
+    retry_after_ms: int | None = None
+    raw: str | None = None
+    diagnostics: Diagnostics | None = None
+    said: str = ""
+    """The provider's own words, in short; not kept with the error."""
+
+
 class LLMError(HoldfastError):
     def __init__(
         self,
@@ -68,32 +80,27 @@ class LLMError(HoldfastError):
         kind: str | None = None,
         classification: str | None = None,
         retryable: bool = False,
-        retry_after_ms: int | None = None,
-        status: int | None = None,
-        code: str | None = None,
         parameter: str | None = None,
-        raw: str | None = None,
         usage: Usage | None = None,
         tokens: tuple[int, ...] = (),
-        diagnostics: Diagnostics | None = None,
-        said: str = "",
+        answered: Answered | None = None,
     ) -> None:
+        answered = answered or Answered()
         super().__init__(message)
         self.reason = reason
         self.message = message
         self.kind = kind
         self.classification = classification
         self.retryable = retryable
-        self.retry_after_ms = retry_after_ms
-        self.status = status
-        self.code = code
         self.parameter = parameter
-        self.raw = raw
         self.usage = usage
         self.tokens = tokens
-        self.diagnostics = diagnostics
-        self.said = said
-        """The provider's own words, in short; not kept with the error."""
+        self.status = answered.status
+        self.code = answered.code
+        self.retry_after_ms = answered.retry_after_ms
+        self.raw = answered.raw
+        self.diagnostics = answered.diagnostics
+        self.said = answered.said
 
     def reword(self, message: str) -> None:
         self.message = message
@@ -134,13 +141,15 @@ class LLMError(HoldfastError):
             kind=fields.get("kind"),
             classification=fields.get("classification"),
             retryable=bool(fields.get("retryable")),
-            retry_after_ms=fields.get("retryAfterMs"),
-            status=fields.get("status"),
-            code=fields.get("code"),
             parameter=fields.get("parameter"),
             tokens=tuple(fields.get("tokens") or ()),
             usage=msgspec.convert(fields["usage"], Usage) if fields.get("usage") else None,
-            diagnostics=msgspec.convert(diagnostics, Diagnostics) if diagnostics else None,
+            answered=Answered(
+                status=fields.get("status"),
+                code=fields.get("code"),
+                retry_after_ms=fields.get("retryAfterMs"),
+                diagnostics=msgspec.convert(diagnostics, Diagnostics) if diagnostics else None,
+            ),
         )
 
 
@@ -153,7 +162,7 @@ def invalid_output(message: str, frame: bytes | str = b"") -> LLMError:
     head = frame[: BODY_LIMIT + 1]
     raw = redact(_cut(head.decode("utf-8", "replace") if isinstance(head, bytes) else head, BODY_LIMIT))
     shown = excerpt(raw)
-    return LLMError("InvalidProviderOutput", f"{message}{': ' if shown else ''}{shown}", raw=raw)
+    return LLMError("InvalidProviderOutput", f"{message}{': ' if shown else ''}{shown}", answered=Answered(raw=raw))
 
 
 # -- classification ------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import ssl
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from holdfast.llm.errors import MODEL_NOT_FOUND, LLMError
+from holdfast.llm.errors import MODEL_NOT_FOUND, Answered, LLMError
 
 if TYPE_CHECKING:
     from holdfast.http.url import Origin
@@ -31,9 +31,8 @@ def reported(event: ProviderError, model: Model) -> LLMError:
         kind="invalid" if event.reason == "Authentication" else None,
         classification=event.classification,
         retryable=event.retryable,
-        retry_after_ms=event.retry_after_ms,
-        code=event.code,
         usage=event.usage,
+        answered=Answered(code=event.code, retry_after_ms=event.retry_after_ms),
     )
     explain(error, model)
     return error

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from holdfast.llm.errors import (
+    Answered,
     LLMError,
     classify,
     excerpt,
@@ -357,6 +358,5 @@ def _error_in_success(body: dict[str, object], text: str) -> LLMError:
         kind=verdict.kind,
         classification=verdict.classification,
         retryable=verdict.retryable,
-        status=200,
-        said=excerpt(spoken(body) or text),
+        answered=Answered(status=200, said=excerpt(spoken(body) or text)),
     )

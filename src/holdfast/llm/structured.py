@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 import msgspec
 
 from holdfast.llm import event as ev
-from holdfast.llm.errors import LLMError, excerpt, invalid_output
+from holdfast.llm.errors import Answered, LLMError, excerpt, invalid_output
 from holdfast.llm.json_schema import violation
 from holdfast.llm.model import deep_merge
 from holdfast.llm.request import Message, Request, ToolChoice, ToolDefinition, tool_result, user
@@ -200,9 +200,8 @@ async def _round(transport: Transport, model: Model, request: Request, retry: Re
             error.message,
             classification=error.classification,
             retryable=error.retryable,
-            retry_after_ms=error.retry_after_ms,
-            code=error.code,
             usage=response.usage,
+            answered=Answered(code=error.code, retry_after_ms=error.retry_after_ms),
         )
     return Round(response, tuple(events))
 

@@ -1,11 +1,19 @@
-"""The configuration of a Location: what was read, what is wrong with it, and reading it again."""
+"""The configuration of a Location: what was read, what is wrong with it, reading it again, and the sandbox."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from holdfast.protocol.endpoint import Endpoint, Envelope, LocationQuery
 from holdfast.protocol.scope import at_location
-from holdfast.schema.configuration import ConfigDirectory, ConfigDocument, ConfigReport
+from holdfast.schema.configuration import ConfigDirectory, ConfigDocument, ConfigReport, SandboxInfo
 from holdfast.schema.errors import ConflictError
+
+
+class SandboxQuery(LocationQuery):
+    probe: bool | None = None
+    """Whether to look for a back end even if the sandbox is off."""
+
 
 ENDPOINTS: tuple[Endpoint, ...] = tuple(
     map(
@@ -37,6 +45,18 @@ ENDPOINTS: tuple[Endpoint, ...] = tuple(
             ),
             Endpoint(
                 group="config",
+                name="effective",
+                operation="holdfast.config.effective",
+                method="GET",
+                path="/api/config/effective",
+                summary="The configuration files of a Location, merged into one object, without secrets.",
+                query=LocationQuery,
+                envelope=Envelope.DATA,
+                success=dict[str, Any],
+                extension=True,
+            ),
+            Endpoint(
+                group="config",
                 name="reload",
                 operation="holdfast.config.reload",
                 method="POST",
@@ -46,6 +66,18 @@ ENDPOINTS: tuple[Endpoint, ...] = tuple(
                 envelope=Envelope.DATA,
                 success=ConfigReport,
                 errors=(ConflictError,),
+                extension=True,
+            ),
+            Endpoint(
+                group="sandbox",
+                name="get",
+                operation="holdfast.sandbox.get",
+                method="GET",
+                path="/api/sandbox",
+                summary="How the commands of a Location's agents are confined, and what this machine can enforce.",
+                query=SandboxQuery,
+                envelope=Envelope.DATA,
+                success=SandboxInfo,
                 extension=True,
             ),
         ),

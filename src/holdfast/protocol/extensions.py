@@ -30,6 +30,11 @@ class MovePayload(Record):
     move_changes: bool | None = None
 
 
+class InterruptedQuery(Record):
+    directory: str | None = None
+    """Only Sessions of this directory."""
+
+
 class RecoverPayload(Record):
     decision: Literal["continue", "abandon"]
 
@@ -188,6 +193,7 @@ _OF_INSTANCE = (
         operation="holdfast.session.interrupted",
         method="GET",
         path="/api/session/interrupted",
+        query=InterruptedQuery,
         summary="What sessions owe and no process works on: how far it came, since when, and what comes of it.",
         envelope=Envelope.DATA,
         success=list[InterruptedActivity],

@@ -13,7 +13,8 @@ HoldfastError                   `code` names the failure, the text explains it
 │   │   ├── ProviderNotFound    `provider_id`
 │   │   ├── PermissionNotFound  `request_id`
 │   │   ├── QuestionNotFound    `request_id`
-│   │   └── PtyNotFound         `pty_id`
+│   │   ├── PtyNotFound         `pty_id`
+│   │   └── CommandNotFound     `command`
 │   ├── MethodNotAllowed 405
 │   ├── Conflict 409            `resource`
 │   ├── UnsupportedMediaType 415
@@ -92,6 +93,8 @@ def received(code: str, status: int, body: dict[str, Any]) -> ApiError:
 
 
 class InvalidRequest(ApiError):
+    """The request is not valid: `kind` names the part of it, `field` the field."""
+
     struct = wire.InvalidRequestError
 
     def __init__(self, message: str, *, kind: str | None = None, field: str | None = None) -> None:
@@ -110,6 +113,8 @@ class InvalidCursor(ApiError):
 
 
 class ProjectCopyFailed(ApiError):
+    """A copy of a project could not be made, removed or refreshed."""
+
     code = "ProjectCopyError"
     struct = wire.InvalidRequestError  # for its status: the answer has another form than all others
 
@@ -123,18 +128,26 @@ class ProjectCopyFailed(ApiError):
 
 
 class Unauthorized(ApiError):
+    """Credentials are missing or wrong."""
+
     struct = wire.UnauthorizedError
 
 
 class Forbidden(ApiError):
+    """The request is not permitted, whatever the credentials are."""
+
     struct = wire.ForbiddenError
 
 
 class NotFound(ApiError):
+    """Something that the request names does not exist."""
+
     struct: ClassVar[type[wire.PublicError]] = wire.NotFoundError
 
 
 class SessionNotFound(NotFound):
+    """No such Session."""
+
     struct = wire.SessionNotFoundError
 
     def __init__(self, session_id: str) -> None:
@@ -154,6 +167,8 @@ class MessageNotFound(NotFound):
 
 
 class ProviderNotFound(NotFound):
+    """No such provider."""
+
     struct = wire.ProviderNotFoundError
 
     def __init__(self, provider_id: str) -> None:
@@ -182,6 +197,8 @@ class QuestionNotFound(NotFound):
 
 
 class PtyNotFound(NotFound):
+    """No such terminal in this Location."""
+
     struct = wire.PtyNotFoundError
 
     def __init__(self, pty_id: str) -> None:
@@ -189,11 +206,25 @@ class PtyNotFound(NotFound):
         self.pty_id = pty_id
 
 
+class CommandNotFound(NotFound):
+    """No such command; nothing was admitted."""
+
+    struct = wire.CommandNotFoundError
+
+    def __init__(self, command: str) -> None:
+        super().__init__(f"Command not found: {command}")
+        self.command = command
+
+
 class MethodNotAllowed(ApiError):
+    """The path exists, but not with this method."""
+
     struct = wire.MethodNotAllowedError
 
 
 class Conflict(ApiError):
+    """The operation does not fit the present state of `resource`."""
+
     struct = wire.ConflictError
 
     def __init__(self, message: str, *, resource: str | None = None) -> None:
@@ -202,10 +233,14 @@ class Conflict(ApiError):
 
 
 class UnsupportedMediaType(ApiError):
+    """The body of the request is not JSON."""
+
     struct = wire.UnsupportedMediaTypeError
 
 
 class ServerFailed(ApiError):
+    """The server failed unexpectedly; `ref` finds the failure in its log."""
+
     struct = wire.UnknownError
 
     def __init__(self, message: str, *, ref: str | None = None) -> None:
@@ -214,6 +249,8 @@ class ServerFailed(ApiError):
 
 
 class ServiceUnavailable(ApiError):
+    """The operation is not possible now: `service` tells what is missing."""
+
     struct = wire.ServiceUnavailableError
 
     def __init__(self, message: str, *, service: str | None = None) -> None:

@@ -107,12 +107,14 @@ async def test_a_bad_address_fails_before_anyone_is_asked(url: str) -> None:
     assert (approvals.asked, connections) == ([], [])
 
 
-async def test_approval_names_the_address_as_given(site: Site) -> None:
+async def test_approval_names_the_address_that_is_requested(site: Site) -> None:
     """TOL-256, TOL-364: action, resource, what may be saved, and the input."""
     approvals = Approvals()
-    url = site.put("/page", "x") + "#part"
-    await fetched(made(site, approvals), url=url, format="text")
-    assert approvals.asked == [("webfetch", (url,), (f"{site.base}/*",), {"url": url, "format": "text", "timeout": 30})]
+    url = site.put("/page", "x")
+    given = url.replace("http:", "HTTP:").replace("/page", "/other/../page#part")
+    await fetched(made(site, approvals), url=given, format="text")
+    shown = {"url": given, "format": "text", "timeout": 30}
+    assert approvals.asked == [("webfetch", (url,), (f"{site.base}/*",), shown)]
 
 
 async def test_a_host_that_is_a_pattern_cannot_be_approved_for_good(site: Site) -> None:

@@ -34,10 +34,10 @@ UNAVAILABLE: Final = Unavailable.UNAVAILABLE
 class Codec(Protocol[T]):
     """How a value is stored. Make one per type and keep it: decoded values are remembered per codec."""
 
-    def encode(self, value: T) -> bytes:
+    def encode(self, value: T, /) -> bytes:
         """Plain JSON."""
 
-    def decode(self, data: bytes | msgspec.Raw) -> T:
+    def decode(self, data: bytes | msgspec.Raw, /) -> T:
         """Raises msgspec.DecodeError or ValueError when the stored JSON is not such a value."""
 
 

@@ -12,6 +12,7 @@ import msgspec
 from holdfast.llm.errors import (
     BODY_LIMIT,
     EXCERPT,
+    Answered,
     Diagnostics,
     LLMError,
     classify,
@@ -88,12 +89,14 @@ async def _failure(request: HttpRequest, response: HttpResponse, secrets: tuple[
         kind=verdict.kind,
         classification=verdict.classification,
         retryable=verdict.retryable,
-        retry_after_ms=retry_after(response.headers, body, now, limited=verdict.reason == "RateLimit"),
-        status=response.status,
-        code=code,
         tokens=verdict.tokens,
-        diagnostics=diagnostics,
-        said=excerpt(spoken(body), secrets) or detail,
+        answered=Answered(
+            status=response.status,
+            code=code,
+            retry_after_ms=retry_after(response.headers, body, now, limited=verdict.reason == "RateLimit"),
+            diagnostics=diagnostics,
+            said=excerpt(spoken(body), secrets) or detail,
+        ),
     )
 
 

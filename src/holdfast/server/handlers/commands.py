@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from holdfast.core.command.expansion import CommandExpansion
+from holdfast.core.session.prompt_input import normalise
+from holdfast.schema.prompt import PromptInput
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from holdfast.core.command.command import Command
+    from holdfast.protocol.sessions import CommandPayload
+    from holdfast.schema.prompt import Admission
     from holdfast.server.types import Call
 
 
@@ -15,3 +21,21 @@ async def list(call: Call) -> Sequence[Command]:
     async with call.services as services:
         await services.catalog.ready()
         return await services.commands.callable()
+
+
+async def command(call: Call) -> Admission:
+    assert call.session is not None
+    payload: CommandPayload = call.payload
+    async with call.services as services:
+        await services.catalog.ready()
+        expansion = CommandExpansion(services.commands, services.agents, services.tools)
+        expanded = await call.while_connected(expansion.expand(call.session, payload.command, payload.arguments or ""))
+    files = (*(payload.files or ()), *expanded.files)
+    prompt = PromptInput(text=expanded.text, files=files, agents=payload.agents or ())
+    return await call.runtime.sessions.prompt(
+        call.session.id,
+        normalise(prompt),
+        id=payload.id,
+        delivery=payload.delivery or "steer",
+        resume=payload.resume is not False,
+    )

@@ -68,12 +68,12 @@ def webfetch_tool(
             return names_host(rules_of(context.agent), url)
 
         try:
-            parse_url(given.url)
-            await allow(given.url)
+            url = parse_url(given.url).text  # rules match what is requested, however it was written
+            await allow(url)
             budget = Budget(given.timeout)
             for agent in (BROWSER, PLAIN_AGENT):
                 async with fetcher.open(
-                    given.url, headers=_headers(agent, given.format), budget=budget, exempt=exempt, crossing=allow
+                    url, headers=_headers(agent, given.format), budget=budget, exempt=exempt, crossing=allow
                 ) as response:
                     if agent is BROWSER and _challenged(response):
                         continue
