@@ -32,13 +32,17 @@ class Acme:
             Source(
                 key=host.context.namespace + "fact",
                 codec=JsonCodec(str),
-                load=lambda: "sunny",
+                load=weather,
                 baseline=lambda value: f"The weather is {value}.",
                 update=lambda _, value: f"The weather is now {value}.",
                 removed=lambda _: "The weather is no longer known.",
             )
         )
         host.request.transform(hook)
+
+
+async def weather():
+    return "sunny"
 
 
 def hook(request):

@@ -13,7 +13,7 @@ from tests.core.database.conftest import FaultyDisk
 from tests.core.event.samples import ENSURE_PROJECT, SES, record
 
 from holdfast.core.clock import Ids
-from holdfast.core.context.epoch import Epochs, Seen
+from holdfast.core.context.epoch import Epochs, SourceState
 from holdfast.core.context.errors import ContextContention, ContextSnapshotDecodeError, InitializationBlocked
 from holdfast.core.context.metrics import Metrics
 from holdfast.core.context.source import UNAVAILABLE, JsonCodec
@@ -369,22 +369,22 @@ async def test_outages_and_removals_are_noted_once(drained: Drained, clock: Manu
     a.lose()
     since = clock.now()
     epoch = await drained.prepare(epoch, a, gone)
-    assert epoch.observed == {"core/a": Seen(state="unavailable", since=since)}
+    assert epoch.observed == {"core/a": SourceState(state="unavailable", since=since)}
     commits = drained.lease.commits
     clock.advance(1000)
     assert await drained.prepare(epoch, a, gone) is epoch
     assert drained.lease.commits == commits
     epoch = await drained.prepare(epoch, a)
     assert epoch.observed == {
-        "core/gone": Seen(state="removed", since=since + 1000),
-        "core/a": Seen(state="unavailable", since=since),
+        "core/gone": SourceState(state="removed", since=since + 1000),
+        "core/a": SourceState(state="unavailable", since=since),
     }
     a.value = "v0"
     epoch = await drained.prepare(epoch, a)
     assert (
         dict((await drained.load()).observed)
         == dict(epoch.observed)
-        == {"core/gone": Seen(state="removed", since=since + 1000)}
+        == {"core/gone": SourceState(state="removed", since=since + 1000)}
     )
     compaction = await compact(drained)
     assert (await drained.prepare(epoch, a, compaction_seq=compaction)).observed == {}

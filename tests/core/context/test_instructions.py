@@ -11,7 +11,7 @@ from tests.core.context.places import Place, baseline, forbidden, instructions, 
 
 from holdfast.core.context import file_cache
 from holdfast.core.context import instructions as module
-from holdfast.core.context.file_cache import FILE_LIMIT
+from holdfast.core.context.file_cache import FILE_BYTES_LIMIT
 from holdfast.core.context.system_context import initialize, observe
 from holdfast.core.project.project import find_project
 
@@ -170,9 +170,9 @@ async def test_invalid_utf8_in_instructions_is_replaced(place: Place) -> None:
 
 async def test_a_file_beyond_the_limit_is_left_out(place: Place, caplog: pytest.LogCaptureFixture) -> None:
     """CTX-136: what cannot be used is diagnosed, and the rest stands."""
-    root = place.write("AGENTS.md", "x" * FILE_LIMIT)
-    place.write("packages/core/AGENTS.md", "x" * (FILE_LIMIT + 1))
-    assert await baseline(place.files().ambient()) == instructions((root, "x" * FILE_LIMIT))
+    root = place.write("AGENTS.md", "x" * FILE_BYTES_LIMIT)
+    place.write("packages/core/AGENTS.md", "x" * (FILE_BYTES_LIMIT + 1))
+    assert await baseline(place.files().ambient()) == instructions((root, "x" * FILE_BYTES_LIMIT))
     assert "too large" in caplog.text
 
 

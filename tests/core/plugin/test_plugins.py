@@ -10,7 +10,7 @@ import pytest
 from tests.core.plugin.conftest import Surroundings, adding, plugin
 
 from holdfast.core.agent.draft import AgentDraft
-from holdfast.core.context.source import JsonCodec, Source
+from holdfast.core.context.source import JsonCodec, Source, constant
 from holdfast.core.credential.integrations import Variable
 from holdfast.core.event.bus import Announcement
 from holdfast.core.event.errors import SubscriberOverflow
@@ -35,7 +35,7 @@ def source(key: str) -> Source[str]:
     return Source(
         key=key,
         codec=JsonCodec(str),
-        load=lambda: "now",
+        load=constant("now"),
         baseline=str,
         update=lambda _, new: new,
         removed=lambda _: "gone",

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.context.system_context import EMPTY, initialize, observe, reconcile
+from holdfast.core.context.system_context import initialize, observe, reconcile
 from holdfast.core.reference import guidance as texts
-from holdfast.core.reference.failure import remember_failure
+from holdfast.core.reference.failure import store_failure
 from holdfast.core.reference.guidance import baseline, guidance, reference_context
 from holdfast.core.reference.reference import GitSource, LocalSource, Reference
 
@@ -77,7 +77,7 @@ def test_a_git_reference_is_listed_once_it_is_there(tmp_path: Path) -> None:
     """CTX-195, CTX-214: not before its checkout exists; a failure is told until then."""
     path = tmp_path / "name"
     assert guidance([from_git(path)]) == ()
-    remember_failure(path, "its host is unknown")
+    store_failure(path, "its host is unknown")
     assert baseline(guidance([from_git(path)])).splitlines()[1:] == ["- g: a/b is not available: its host is unknown"]
     path.mkdir()
     assert [(item.name, item.problem) for item in guidance([from_git(path)])] == [("g", None)]
@@ -85,10 +85,14 @@ def test_a_git_reference_is_listed_once_it_is_there(tmp_path: Path) -> None:
 
 async def test_an_update_of_references_repeats_the_whole_list() -> None:
     """CTX-193, CTX-194: absent without any; an update is the whole list; the end is said."""
-    assert reference_context([]) is reference_context([local("a", None)]) is EMPTY
-    first = initialize(await observe(reference_context([local("a")])))
-    both = [local("a"), local("b")]
-    changed = reconcile(await observe(reference_context(both)), first.snapshot)
+    declared = [local("a", None)]
+    context = reference_context(lambda: declared)
+    assert await observe(context) == ()
+    declared[:] = [local("a")]
+    first = initialize(await observe(context))
+    both = declared[:] = [local("a"), local("b")]
+    changed = reconcile(await observe(context), first.snapshot)
     assert getattr(changed, "text", None) == f"{texts.CHANGED}\n{baseline(guidance(both))}"
-    gone = reconcile(await observe(EMPTY), first.snapshot)
+    declared.clear()
+    gone = reconcile(await observe(context), first.snapshot)
     assert getattr(gone, "text", None) == texts.REMOVED

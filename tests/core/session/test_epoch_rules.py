@@ -140,7 +140,7 @@ async def test_parts_stand_in_one_order_whoever_is_slow(
         await services.config.reload()
         with Scope() as scope:
             services.opened.callback(scope.close)
-            services.surface._registry.register("core/aaa", Fact("core/slow", "late").context, scope)
+            services.context._registry.register("core/aaa", Fact("core/slow", "late").context, scope)
             play(model, calling(("read", {"path": "deep/file.txt"})))
             await say(runtime, session.id, "read it")
             await say(runtime, session.id, "and now")

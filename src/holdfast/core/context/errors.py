@@ -9,13 +9,10 @@ ContextError
 ├── InitializationBlocked        a first baseline would be incomplete
 ├── ContextSnapshotDecodeError   the stored snapshot is damaged
 └── ContextContention            the epoch kept changing under a turn
-Refused
-└── EpochChanged                 another process changed the epoch first (internal)
 """
 
 from __future__ import annotations
 
-from holdfast.core.database.errors import Refused
 from holdfast.schema.exceptions import HoldfastError, ServiceUnavailable
 
 
@@ -89,7 +86,3 @@ class ContextContention(ContextError, ServiceUnavailable):
         message = f"the context epoch of {session_id} was changed by someone else while a turn prepared it"
         super().__init__(message, service="context")
         self.session_id = session_id
-
-
-class EpochChanged(Refused):
-    """Another process changed the epoch first."""

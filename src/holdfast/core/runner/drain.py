@@ -174,7 +174,7 @@ class Drain:
             ends=ends,
             because=because,
         )
-        services.here.context.begin(self._session_id)
+        services.here.context.invalidate(self._session_id)
         await services.tools.requests.abandon(self._session_id, lease, keep)
 
     async def _waiting_calls(self, left: Activity) -> list[ResumableCall]:

@@ -14,4 +14,4 @@ if TYPE_CHECKING:
 async def list(call: Call) -> Sequence[Reference]:
     async with call.services as services:
         await services.catalog.ready()
-        return services.surface.known_references()
+        return services.context.references.list()

@@ -14,4 +14,4 @@ if TYPE_CHECKING:
 async def list(call: Call) -> Sequence[Skill]:
     async with call.services as services:
         await services.catalog.ready()
-        return await services.surface.skills.list()
+        return await services.context.skills.list()
