@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from enum import IntEnum
 from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
 
+from holdfast.schema.exceptions import HoldfastError
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class Draft(Protocol):
 D = TypeVar("D", bound=Draft)
 
 
-class ReentrantChange(RuntimeError):
+class ReentrantChange(HoldfastError, RuntimeError):
     """A transform tried to change the state that is being rebuilt with it."""
 
 

@@ -17,16 +17,15 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote
 
-from holdfast.core.pty.errors import PtyError, PtyExited, PtyNotFound, TooManyPtys
+from holdfast.core.pty.errors import PtyExited, PtyNotFound
 from holdfast.core.pty.output import pieces
 from holdfast.core.pty.terminal import Behind, End, TerminalReplay
 from holdfast.core.pty.variables import check_variables
-from holdfast.schema import errors as public
 from holdfast.schema.codec import encode
+from holdfast.schema.exceptions import ApiError, Forbidden, InvalidRequest
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.pattern import pattern
 from holdfast.schema.pty import PtyTicket
-from holdfast.server.errors import PublicFailure
 from holdfast.server.head import read_head
 from holdfast.server.pty_environment import no_overlay
 from holdfast.server.reply import failed
@@ -134,7 +133,7 @@ class PtyServer:
 
     async def connect_token(self, call: Call) -> PtyTicket:
         if call.headers.get("x-opencode-ticket") != "1" or not self._access.trusts_page(call.headers):
-            raise PublicFailure(public.ForbiddenError(message=NO_TICKET))
+            raise Forbidden(NO_TICKET)
         async with self._ptys(call) as ptys:
             ptys.get(call.params.pty_id)
         assert call.location is not None
@@ -143,18 +142,18 @@ class PtyServer:
 
     async def connect(self, call: Call) -> bool:
         """Reached without an upgrade."""
-        raise PublicFailure(public.InvalidRequestError(message=WEBSOCKET_ONLY))
+        raise InvalidRequest(WEBSOCKET_ONLY)
 
     async def upgrade(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one WebSocket, or refuse it before there is one."""
         await receive()
         try:
             asked = self._asked(scope)
-        except _Refused:
+        except _Unauthorized:
             await _refuse(scope, send, Content(403, b""))
             return
-        except PublicFailure as failure:
-            await _refuse(scope, send, failed(failure.error))
+        except ApiError as failure:
+            await _refuse(scope, send, failed(failure.public()))
             return
         # A terminal keeps its Location open, so where none is open there is none; a stranger's try builds nothing.
         if asked is None or asked.location not in self._locations:
@@ -191,7 +190,7 @@ class PtyServer:
             del self._sockets[task]
 
     def _asked(self, scope: Scope) -> _Asked | None:
-        """None when the path leads to no terminal. Raises PublicFailure, and _Refused before anything is looked up for
+        """None when the path leads to no terminal. Raises ApiError, and _Unauthorized before anything is looked up for
         somebody who may not even know whether it exists."""
         head = read_head(scope)
         headers, query = head.headers, head.query
@@ -204,9 +203,9 @@ class PtyServer:
             return None
         pty_id = unquote(match[1])
         if not self._access.authorizes(query, headers) and not self._tickets.holds(ticket, pty_id):
-            raise _Refused
+            raise _Unauthorized
         if self._access.credentials is None and not self._access.trusts_page(headers):
-            raise _Refused
+            raise _Unauthorized
         return _Asked(pty_id, self._locate(query, headers), ticket, _cursor(query.get("cursor")), headers)
 
     def _admits(self, asked: _Asked) -> bool:
@@ -231,17 +230,10 @@ class PtyServer:
 
     @asynccontextmanager
     async def _services(self, call: Call) -> AsyncIterator[HasTerminals]:
-        """Of the request's Location; what goes wrong with its terminals becomes a public error."""
+        """Of the request's Location."""
         assert call.location is not None
         async with self._locations.use(call.location) as services:
-            try:
-                yield services
-            except PtyNotFound as error:
-                raise PublicFailure(public.PtyNotFoundError(message=str(error), pty_id=error.pty_id)) from error
-            except TooManyPtys as error:
-                raise PublicFailure(public.ServiceUnavailableError(message=str(error), service="pty")) from error
-            except PtyError as error:
-                raise PublicFailure(public.InvalidRequestError(message=str(error), kind="Payload")) from error
+            yield services
 
 
 class _Asked(Frozen):
@@ -252,8 +244,8 @@ class _Asked(Frozen):
     headers: Mapping[str, str]
 
 
-class _Refused(Exception):
-    """The upgrade is refused without a word about what it asked for."""
+class _Unauthorized(Exception):
+    """The upgrade is rejected. The answer does not tell whether the terminal exists."""
 
 
 class _Close(Frozen):

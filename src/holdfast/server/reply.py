@@ -11,8 +11,8 @@ from holdfast.server.types import Content, HistoryOf, PageOf, RawBody
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from holdfast.schema.errors import ProjectCopyError, PublicError
     from holdfast.schema.location import LocationInfo
-    from holdfast.server.errors import PublicAnswer
     from holdfast.server.types import Headers, Send
 
 JSON = "application/json"
@@ -42,7 +42,7 @@ def enclose(envelope: Envelope, result: Any, location: LocationInfo | None) -> C
             return Content(200, encode(result))
 
 
-def failed(error: PublicAnswer) -> Content:
+def failed(error: PublicError | ProjectCopyError) -> Content:
     challenge: Headers = [(b"www-authenticate", b'Basic realm="Secure Area"')] if error.status == 401 else []
     return Content(error.status, encode(error), JSON, challenge)
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from holdfast.core.filesystem.descriptor import file_identity, open_parent, require_content, stat_entry, sync_directory
 from holdfast.core.filesystem.errors import FileError, StaleContent, TargetExists, TargetMissing
 from holdfast.core.filesystem.staged import TEMPORARY, StagedFile
+from holdfast.schema.exceptions import HoldfastError
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class Change(Frozen):
     """The file whose mode a new file gets."""
 
 
-class ChangesFailed(Exception):
+class ChangesFailed(HoldfastError):
     """One change failed. `remaining` are those that could not be taken back; normally none."""
 
     def __init__(self, target: Target, cause: FileError | OSError, remaining: Sequence[Target]) -> None:

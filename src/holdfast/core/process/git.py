@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from holdfast.core.filesystem.canonical import contains
 from holdfast.core.process.process import Capture, ProcessError, Processes
 from holdfast.core.process.which import is_program
+from holdfast.schema.exceptions import HoldfastError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -86,7 +87,7 @@ NETWORK_VARIABLES = (
 NETWORK_PREFIXES = ("GIT_PROXY", "GIT_SSH", "GIT_SSL")
 
 
-class GitFailed(Exception):
+class GitFailed(HoldfastError):
     """What git said."""
 
 

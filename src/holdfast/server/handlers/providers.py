@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.schema.errors import ProviderNotFoundError
-from holdfast.server.errors import PublicFailure
+from holdfast.schema.exceptions import ProviderNotFound
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,5 +25,5 @@ async def get(call: Call) -> ProviderInfo:
         await services.catalog.ready()
         found = services.catalog.provider(id)
     if found is None:
-        raise PublicFailure(ProviderNotFoundError(message=f"Provider not found: {id[:200]}", provider_id=id))
+        raise ProviderNotFound(id)
     return found

@@ -29,8 +29,8 @@ class Authorizer(Protocol):
         save: Sequence[str] = (),
         metadata: Mapping[str, Any] | None = None,
     ) -> None:
-        """Wait until every resource is allowed; raise `Denied` if one is not. A decline by the user without a message
-        is not a tool failure: its exception passes through and stops the turn."""
+        """Wait until every resource is allowed; raise `Denied` if one is not. A denial by a person without feedback is
+        not a tool failure: DeniedByPerson passes through and stops the turn."""
 
 
 async def allow_outside(permissions: Authorizer, context: ToolContext, targets: Iterable[Target]) -> None:
