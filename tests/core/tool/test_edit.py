@@ -17,7 +17,7 @@ from tests.core.tool.cases.edits import EDITS, Edit
 
 from holdfast.core.tool.builtin import edit
 from holdfast.core.tool.builtin.edit import EMPTY, SAME, STALE
-from holdfast.core.tool.builtin.replacement import Mismatch, replace
+from holdfast.core.tool.builtin.replacement import TextNotMatched, replace
 from holdfast.core.tool.tool import ToolFailure
 
 pytestmark = pytest.mark.anyio
@@ -202,7 +202,7 @@ async def test_a_file_above_ten_mebibytes_is_not_edited(tools: FileTools) -> Non
 @pytest.mark.parametrize("old", ["a" * 3000 + "b", "a\n" * 3000 + "b\n", " a\n" * 3000 + "b", "a\nx\nb"])
 def test_matching_takes_linear_time(old: str) -> None:
     """TOL-176: repetition in file and text; a quadratic search would take minutes here."""
-    with pytest.raises(Mismatch):
+    with pytest.raises(TextNotMatched):
         replace("a\n" * 150_000 + "a" * 300_000, old, "x")
 
 

@@ -1,15 +1,15 @@
-"""What can go wrong with a file, as expected failures.
+"""Expected failures of file operations.
 
 FileError
-├── PathError          the path leads where this Location has no authority, or nowhere
-├── TargetMissing      nothing is there
-├── TargetExists       an exclusive creation found something there
-├── StaleContent       the bytes are not the expected ones
-├── WrongKind          a directory, pipe, socket or device stands there
-├── ReadOnlyFile       its mode forbids writing
-├── FileTooLarge       more bytes than the caller takes
-├── NotText            the bytes are in no encoding that could be written back
-└── Unencodable        new text has a character that the file's encoding has not
+├── PathError          the path is malformed, or leads where this Location has no access
+├── TargetMissing      the file does not exist
+├── TargetExists       a file to be created already exists
+├── StaleContent       the file does not have the expected content
+├── WrongKind          the path is a directory, pipe, socket or device
+├── ReadOnlyFile       the file's mode forbids writing
+├── FileTooLarge       the file is larger than the caller's limit
+├── NotText            the content is in no encoding that can be written back exactly
+└── Unencodable        new text has a character that the file's encoding lacks
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ PATH_REASONS: dict[PathReason, str] = {
 
 
 class FileError(HoldfastError):
-    """The message is a clause that fits behind a tool's own words."""
+    """The message is a clause that a tool appends to its own message."""
 
 
 class PathError(FileError):
@@ -92,7 +92,7 @@ class FileTooLarge(FileError):
 
 
 class NotText(FileError):
-    """The message is the caller's: a whole sentence where it stands alone."""
+    """The caller chooses the message; a full sentence if it is shown alone."""
 
 
 class Unencodable(FileError):

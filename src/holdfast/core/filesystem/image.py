@@ -40,11 +40,11 @@ class ImageLimits(Frozen):
 
 
 class ImageError(HoldfastError):
-    """The image is broken, or does not fit; the message says which."""
+    """The image cannot be decoded, or exceeds the limits; the message says which."""
 
 
 class ImageBroken(ImageError):
-    """Its bytes begin like an image and are none."""
+    """The data has an image header but cannot be decoded."""
 
 
 def image_type(head: bytes) -> str | None:

@@ -35,7 +35,7 @@ class Change(Frozen):
 
 
 class ChangesFailed(HoldfastError):
-    """One change failed. `remaining` are those that could not be taken back; normally none."""
+    """One change failed. `remaining` are the targets that could not be restored; normally none."""
 
     def __init__(self, target: Target, cause: FileError | OSError, remaining: Sequence[Target]) -> None:
         super().__init__(str(cause))

@@ -88,7 +88,7 @@ NETWORK_PREFIXES = ("GIT_PROXY", "GIT_SSH", "GIT_SSL")
 
 
 class GitFailed(HoldfastError):
-    """What git said."""
+    """git failed; the message is git's."""
 
 
 class Git:

@@ -56,7 +56,7 @@ Cause = Literal["exit", "timeout", "enough", "storm", "closed", "cancelled"]
 
 
 class ProcessError(HoldfastError):
-    """A process could not be started, or ended in a way its caller cannot use."""
+    """A process could not be started."""
 
     def __init__(
         self,

@@ -16,7 +16,7 @@ MOST_ALTERNATIVES = 256
 
 
 class InvalidGlob(HoldfastError):
-    """The message is a clause about what is wrong with it."""
+    """The message is a clause that says what is wrong with the glob."""
 
 
 class Glob:

@@ -37,11 +37,11 @@ FALLBACK = "holdfast.core.search.fallback"
 
 
 class InvalidPattern(HoldfastError):
-    """The engine cannot read the expression; the message is the engine's."""
+    """The engine cannot parse the regular expression; the message is the engine's."""
 
 
 class SearchFailed(HoldfastError):
-    """The engine could not search at all."""
+    """The engine could not search."""
 
 
 class FileResults(NamedTuple):

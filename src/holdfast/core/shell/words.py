@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Unclear(Exception):
-    """The text is not in the part of the shell language that all shells read alike."""
+    """The text is not in the part of the shell language that all shells parse alike."""
 
 
 class Cursor:

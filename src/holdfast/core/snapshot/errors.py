@@ -11,7 +11,7 @@ Step = Literal["capture", "apply", "reset"]
 
 
 class SnapshotError(HoldfastError):
-    """git could not do it; the files are as they were, except that a restore may have come half way."""
+    """git failed. Files are unchanged, except that a restore may be incomplete."""
 
     code = "Snapshot.Error"
 
@@ -22,7 +22,7 @@ class SnapshotError(HoldfastError):
 
 
 class TransferError(HoldfastError):
-    """Changes could not be carried over. Before `reset` the source is untouched; at `reset` they exist twice."""
+    """Changes could not be moved. Before `reset` the source is unchanged; at `reset` they exist in both places."""
 
     def __init__(self, step: Step, directory: str, reason: str) -> None:
         super().__init__(f"{step}, {directory}: {reason}")

@@ -33,7 +33,7 @@ class SnapshotLimits(Frozen):
 
 
 class TooMuch(Exception):
-    """The project is too large for snapshots; the text says in what way, and which setting changes it."""
+    """The project exceeds a limit for snapshots; the message names the limit and its setting."""
 
 
 def files_too_large(worktree: Path, changed: Iterable[str], limits: SnapshotLimits) -> list[str]:

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 NULL_HINT = "null is not allowed here; leave an optional key out instead"
 
 
-class Mismatch(ValueError):
-    """A value that does not fit, and where."""
+class SchemaMismatch(ValueError):
+    """A value does not match its schema; the message says where."""
 
 
-class Unencodable(Mismatch):
-    """A value that has no JSON form at all."""
+class NotJson(SchemaMismatch):
+    """A value cannot be represented as JSON."""
 
 
 class JsonSchema(Frozen, eq=False):
@@ -35,9 +35,9 @@ class JsonSchema(Frozen, eq=False):
 class JsonCodec(Frozen):
     schema: dict[str, Any]
     decode: Callable[[Any], Any]
-    """Converts a JSON value to the type; raises `Mismatch`."""
+    """Converts a JSON value to the type; raises `SchemaMismatch`."""
     encode: Callable[[Any], Any]
-    """Converts an executor's return value to JSON that fits the schema; raises `Mismatch`."""
+    """Converts an executor's return value to JSON that fits the schema; raises `SchemaMismatch`."""
 
 
 def codec_of(kind: Any) -> JsonCodec:
@@ -50,11 +50,11 @@ def codec_of(kind: Any) -> JsonCodec:
 
 
 def json_value(value: Any) -> Any:
-    """Convert to dict, list, str, int, float, bool or None; raises `Unencodable`."""
+    """Convert to dict, list, str, int, float, bool or None; raises `NotJson`."""
     try:
         return msgspec.to_builtins(value, str_keys=True, enc_hook=_encode_pydantic)
     except (TypeError, ValueError, RecursionError) as error:
-        raise Unencodable(str(error)) from error
+        raise NotJson(str(error)) from error
 
 
 def _of_type(kind: Any) -> JsonCodec:
@@ -64,7 +64,7 @@ def _of_type(kind: Any) -> JsonCodec:
         try:
             return msgspec.convert(value, kind, strict=True, str_keys=True)
         except msgspec.ValidationError as error:
-            raise Mismatch(_hinted(str(error), null="got `null`" in str(error))) from error
+            raise SchemaMismatch(_hinted(str(error), null="got `null`" in str(error))) from error
 
     # msgspec constructors do not validate, so the return value is decoded again to check it.
     return JsonCodec(schema, decode, lambda value: json_value(decode(json_value(value))))
@@ -73,7 +73,7 @@ def _of_type(kind: Any) -> JsonCodec:
 def _of_schema(schema: dict[str, Any]) -> JsonCodec:
     def decode(value: Any) -> Any:
         if (wrong := violation(schema, value)) is not None:
-            raise Mismatch(_hinted(wrong, null=wrong.endswith("got null")))
+            raise SchemaMismatch(_hinted(wrong, null=wrong.endswith("got null")))
         return value
 
     return JsonCodec(schema, decode, lambda value: decode(json_value(value)))
@@ -87,7 +87,7 @@ def _of_pydantic(kind: Any) -> JsonCodec:
         try:
             return kind.model_validate_json(encode(value), strict=True)
         except ValueError as error:
-            raise Mismatch(_pydantic_message(error)) from error
+            raise SchemaMismatch(_pydantic_message(error)) from error
 
     def to_json(value: Any) -> Any:
         return json_value(value if isinstance(value, kind) else decode(json_value(value)))

@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 
 class OutputNotSaved(HoldfastError):
-    """Why an output could not be kept. For operators; the model sees only that it was not."""
+    """A tool output could not be encoded or written. Only logged; the model is told that output was lost."""
 
     def __init__(self, operation: Literal["encode", "write"], cause: Exception) -> None:
         super().__init__(f"Failed to {operation} tool output: {cause}")

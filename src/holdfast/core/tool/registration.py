@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from holdfast.core.tool.codec import Mismatch, Unencodable, codec_of, json_value
+from holdfast.core.tool.codec import NotJson, SchemaMismatch, codec_of, json_value
 from holdfast.core.tool.output import OutputNotSaved
 from holdfast.core.tool.preview import pretty
 from holdfast.core.tool.tool import CallOutput, Tool, ToolContext, ToolFailure
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 
 class RegistrationError(HoldfastError):
-    """A tool that cannot be offered under this name. Nothing of the same call was registered."""
+    """A tool cannot be registered under this name. No tool of the same call was registered."""
 
     def __init__(self, name: str, message: str) -> None:
         super().__init__(message)
@@ -71,14 +71,14 @@ class Registration:
         propagate."""
         try:
             given = self._input.decode(arguments)
-        except Mismatch as error:
+        except SchemaMismatch as error:
             raise ToolFailure(INVALID_INPUT.format(detail=error)) from error
         result = await self._tool.execute(given, context)
         try:
             value = self._output.encode(result)
-        except Unencodable:
+        except NotJson:
             value = result  # the tool's `content` may still turn it into text
-        except Mismatch as error:
+        except SchemaMismatch as error:
             raise ToolFailure(INVALID_OUTPUT.format(detail=error)) from error
         return self._project(given, value)
 
@@ -98,9 +98,9 @@ class Registration:
         structured = self._tool.structured(given, value)
         try:
             return self._structured.encode(structured) if self._structured is not None else json_value(structured)
-        except Unencodable:
+        except NotJson:
             return structured
-        except Mismatch as error:
+        except SchemaMismatch as error:
             raise ToolFailure(INVALID_OUTPUT.format(detail=error)) from error
 
     def _storable(self, structured: Any, content: tuple[ToolContent, ...]) -> Any:

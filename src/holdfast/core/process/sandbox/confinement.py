@@ -21,7 +21,7 @@ SANDBOX = "HOLDFAST_SANDBOX"
 
 
 class InvalidSandbox(HoldfastError, ValueError):
-    """A mode that does not exist."""
+    """An unknown sandbox mode."""
 
     def __init__(self, given: str) -> None:
         super().__init__(f"there is no sandbox mode {given!r}; the modes are {', '.join(SETTINGS)}")

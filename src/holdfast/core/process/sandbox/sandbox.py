@@ -34,7 +34,7 @@ WHOLE_DISK = "the project directory is /, so nothing could be protected"
 
 
 class SandboxRefused(HoldfastError):
-    """The user requires a sandbox, and there is none."""
+    """The user requires a sandbox, but none is available."""
 
 
 class SandboxDecision(Frozen):

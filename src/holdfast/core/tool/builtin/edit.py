@@ -14,7 +14,7 @@ from holdfast.core.filesystem.location_path import Target
 from holdfast.core.filesystem.mutation import MAX_FILE_BYTES
 from holdfast.core.filesystem.text import decode
 from holdfast.core.tool.builtin.authorize import Authorizer, allow_outside, file_failures, narrowest_first
-from holdfast.core.tool.builtin.replacement import Mismatch, replace
+from holdfast.core.tool.builtin.replacement import TextNotMatched, replace
 from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.record import Record
@@ -85,7 +85,7 @@ def _prepare(target: Target, given: EditInput) -> _Edit:
         raise NotText("it is not valid UTF-8")
     try:
         replaced = replace(text.content, given.old_string, given.new_string, every=given.replace_all)
-    except Mismatch as mismatch:
+    except TextNotMatched as mismatch:
         raise ToolFailure(str(mismatch)) from None
     after = text.encode(replaced.content)
     if after == before:

@@ -21,7 +21,7 @@ MAX_BLANKS = 10
 
 
 class HunkError(Exception):
-    """A chunk does not fit the file; the message says which lines."""
+    """A chunk was not found in the file; the message quotes its lines."""
 
 
 def apply_chunks(content: str, chunks: Sequence[Chunk], path: str) -> str:

@@ -25,7 +25,7 @@ LineSign = Literal[" ", "-", "+"]
 
 
 class PatchError(Exception):
-    """The text is no patch; the message says where."""
+    """The text is not a valid patch; the message quotes the invalid line."""
 
 
 class PatchLine(Frozen):

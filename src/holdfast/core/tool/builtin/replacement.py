@@ -40,8 +40,8 @@ MIN_SIMILARITY = 0.8
 MAX_GROWTH = 2
 
 
-class Mismatch(Exception):
-    """The text to replace is not there, or not there once; the message says how to do better."""
+class TextNotMatched(Exception):
+    """The text to replace was not found, or found more than once; the message tells the model what to change."""
 
 
 class Replaced(Frozen):
@@ -65,11 +65,11 @@ def replace(content: str, old: str, new: str, *, every: bool = False) -> Replace
     old, new = to_lf(old), to_lf(new)
     spots = list(_exact(view.text, old))
     if len(spots) > 1 and not every:
-        raise Mismatch(SEVERAL.format(count=len(spots)))
+        raise TextNotMatched(SEVERAL.format(count=len(spots)))
     if spots:
         return Replaced(view.splice([(spot, spot + len(old), new) for spot in spots]), len(spots), None)
     if every:
-        raise Mismatch(NOT_FOUND)
+        raise TextNotMatched(NOT_FOUND)
     way, region = _loosely(view, old, new)
     return Replaced(view.splice([view.span(region, ends=old.endswith("\n"))]), 1, way)
 
@@ -143,10 +143,10 @@ def _loosely(view: View, old: str, new: str) -> tuple[str, Region]:
             regions = find(index, lines, wanted, new)
             if len(regions) > 1:
                 listed = ", ".join(str(region.first + 1) for region in regions[:MAX_LISTED])
-                raise Mismatch(AMBIGUOUS.format(way=way, lines=listed))
+                raise TextNotMatched(AMBIGUOUS.format(way=way, lines=listed))
             if regions and regions[0].end - regions[0].first <= MAX_GROWTH * len(wanted):
                 return way, regions[0]
-    raise Mismatch(NOT_FOUND + _closest(lines, wanted))
+    raise TextNotMatched(NOT_FOUND + _closest(lines, wanted))
 
 
 def _lines(text: str) -> list[str]:
