@@ -1,6 +1,7 @@
-"""The configuration file as types. Its JSON Schema, its validation and the names it knows all come from here.
+"""The configuration file as types. The JSON Schema, the validation and the known names are derived from them.
 
-Annotations are values here, not texts: the first document would have to wait until each of them is compiled."""
+This module does not postpone the evaluation of annotations: msgspec would have to compile each of them when the first
+document is read."""
 
 from typing import Annotated, Any, Literal, dataclass_transform
 
@@ -17,33 +18,33 @@ Color = Annotated[str, Meta(pattern="^(#[0-9a-fA-F]{6}|primary|secondary|accent|
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 class Section(msgspec.Struct, metaclass=RecordMeta, frozen=True, omit_defaults=True):
-    """A part of the file. Everything may be left out, and `null` is the same as leaving it out."""
+    """A part of the file. `null` is the same as a missing key."""
 
 
-class Rule(Section):
-    """Of all rules that match, the last one decides."""
+class RuleConfig(Section):
+    """The last matching rule decides."""
 
     action: str
     resource: str
     effect: Literal["allow", "deny", "ask"]
 
 
-class Statement(Section):
+class PolicyConfig(Section):
     effect: Literal["allow", "deny"]
     action: Literal["provider.use"]
     resource: str
 
 
-class Request(Section):
+class RequestConfig(Section):
     headers: Text | None = None
     body: dict[str, Any] | None = None
 
 
-class Agent(Section):
+class AgentConfig(Section):
     model: str | None = None
     """`provider/model`."""
     variant: str | None = None
-    request: Request | None = None
+    request: RequestConfig | None = None
     system: str | None = None
     description: str | None = None
     mode: Literal["primary", "subagent", "all"] | None = None
@@ -51,10 +52,10 @@ class Agent(Section):
     color: Color | None = None
     steps: PositiveInt | None = None
     disabled: bool | None = None
-    permissions: list[Rule] | None = None
+    permissions: list[RuleConfig] | None = None
 
 
-class Command(Section):
+class CommandConfig(Section):
     template: str
     description: str | None = None
     agent: str | None = None
@@ -63,8 +64,8 @@ class Command(Section):
     subtask: bool | None = None
 
 
-class Reference(Section):
-    """A folder, or a repository; in its short form only a string."""
+class ReferenceConfig(Section):
+    """A folder or a repository. The short form is a string."""
 
     path: str | None = None
     repository: str | None = None
@@ -77,25 +78,25 @@ class Reference(Section):
             raise ValueError("needs either a path or a repository")
 
 
-class Plugin(Section):
+class PluginConfig(Section):
     package: str
     options: dict[str, Any] | None = None
 
 
-class AiSdkApi(Section, tag_field="type", tag="aisdk"):
-    """Named by the package that another runtime would load; here it chooses a protocol."""
+class AiSdkApiConfig(Section, tag_field="type", tag="aisdk"):
+    """Named by an AI SDK package, which selects the protocol."""
 
     package: str
     url: str | None = None
     settings: dict[str, Any] | None = None
 
 
-class NativeApi(Section, tag_field="type", tag="native"):
+class NativeApiConfig(Section, tag_field="type", tag="native"):
     url: str | None = None
     settings: dict[str, Any] | None = None
 
 
-class ModelApi(Section):
+class ModelApiConfig(Section):
     id: str | None = None
     type: Literal["aisdk", "native"] | None = None
     package: str | None = None
@@ -103,73 +104,73 @@ class ModelApi(Section):
     settings: dict[str, Any] | None = None
 
 
-class Capabilities(Section):
+class CapabilitiesConfig(Section):
     tools: bool | None = None
     input: list[str] | None = None
     output: list[str] | None = None
 
 
-class ModelRequest(Request):
+class ModelRequestConfig(RequestConfig):
     variant: str | None = None
 
 
-class Variant(Request):
+class VariantConfig(RequestConfig):
     id: str
 
 
-class Tier(Section):
+class TierConfig(Section):
     type: Literal["context"]
     size: NonNegativeInt
 
 
-class CachePrice(Section):
+class CachePriceConfig(Section):
     read: float | None = None
     write: float | None = None
 
 
-class Cost(Section):
+class CostConfig(Section):
     """Dollars per million tokens."""
 
     input: float
     output: float
-    cache: CachePrice | None = None
-    tier: Tier | None = None
+    cache: CachePriceConfig | None = None
+    tier: TierConfig | None = None
 
 
-class Limit(Section):
+class LimitConfig(Section):
     context: NonNegativeInt | None = None
     input: NonNegativeInt | None = None
     output: NonNegativeInt | None = None
 
 
-class Model(Section):
+class ModelConfig(Section):
     family: str | None = None
     name: str | None = None
-    api: ModelApi | None = None
-    capabilities: Capabilities | None = None
-    request: ModelRequest | None = None
-    variants: list[Variant] | None = None
-    cost: Cost | list[Cost] | None = None
+    api: ModelApiConfig | None = None
+    capabilities: CapabilitiesConfig | None = None
+    request: ModelRequestConfig | None = None
+    variants: list[VariantConfig] | None = None
+    cost: CostConfig | list[CostConfig] | None = None
     disabled: bool | None = None
-    limit: Limit | None = None
+    limit: LimitConfig | None = None
 
 
-class Provider(Section):
+class ProviderConfig(Section):
     name: str | None = None
     env: list[str] | None = None
-    api: AiSdkApi | NativeApi | None = None
-    request: Request | None = None
-    models: dict[str, Model] | None = None
+    api: AiSdkApiConfig | NativeApiConfig | None = None
+    request: RequestConfig | None = None
+    models: dict[str, ModelConfig] | None = None
 
 
-class Timeouts(Section):
+class TimeoutsConfig(Section):
     """Milliseconds."""
 
     startup: PositiveInt | None = None
     request: PositiveInt | None = None
 
 
-class OAuth(Section):
+class OAuthConfig(Section):
     client_id: str | None = None
     client_secret: str | None = None
     scope: str | None = None
@@ -177,76 +178,76 @@ class OAuth(Section):
     redirect_uri: str | None = None
 
 
-class LocalServer(Section, tag_field="type", tag="local"):
+class LocalServerConfig(Section, tag_field="type", tag="local"):
     command: Annotated[list[str], Meta(min_length=1)]
     cwd: str | None = None
     environment: Text | None = None
     disabled: bool | None = None
-    timeout: Timeouts | None = None
+    timeout: TimeoutsConfig | None = None
 
 
-class RemoteServer(Section, tag_field="type", tag="remote"):
+class RemoteServerConfig(Section, tag_field="type", tag="remote"):
     url: str
     headers: Text | None = None
-    oauth: OAuth | bool | None = None
-    """False: do not try."""
+    oauth: OAuthConfig | bool | None = None
+    """False disables OAuth."""
     disabled: bool | None = None
-    timeout: Timeouts | None = None
+    timeout: TimeoutsConfig | None = None
 
 
-class ServerSwitch(Section):
-    """A server that another file describes."""
+class ServerSwitchConfig(Section):
+    """Changes a server that another file defines."""
 
     disabled: bool | None = None
-    timeout: Timeouts | None = None
+    timeout: TimeoutsConfig | None = None
 
 
-class Mcp(Section):
-    timeout: Timeouts | None = None
-    servers: dict[str, LocalServer | RemoteServer] | None = None
+class McpConfig(Section):
+    timeout: TimeoutsConfig | None = None
+    servers: dict[str, LocalServerConfig | RemoteServerConfig] | None = None
 
 
-class Keep(Section):
+class KeepConfig(Section):
     tokens: NonNegativeInt | None = None
 
 
-class Compaction(Section):
+class CompactionConfig(Section):
     auto: bool | None = None
     prune: bool | None = None
-    keep: Keep | None = None
+    keep: KeepConfig | None = None
     buffer: NonNegativeInt | None = None
 
 
-class Image(Section):
+class ImageConfig(Section):
     auto_resize: bool | None = None
     max_width: PositiveInt | None = None
     max_height: PositiveInt | None = None
     max_base64_bytes: PositiveInt | None = None
 
 
-class Attachments(Section):
-    image: Image | None = None
+class AttachmentsConfig(Section):
+    image: ImageConfig | None = None
 
 
-class ToolOutput(Section):
+class ToolOutputConfig(Section):
     max_lines: PositiveInt | None = None
     max_bytes: PositiveInt | None = None
 
 
-class Watcher(Section):
+class WatcherConfig(Section):
     ignore: list[str] | None = None
 
 
-class Enterprise(Section):
+class EnterpriseConfig(Section):
     url: str | None = None
 
 
-class Experimental(Section):
-    policies: list[Statement] | None = None
+class ExperimentalConfig(Section):
+    policies: list[PolicyConfig] | None = None
 
 
-class Answer(Section):
-    """Limits on one answer of a provider (LLM-390)."""
+class AnswerConfig(Section):
+    """Limits of one provider response (LLM-390)."""
 
     part_bytes: PositiveInt | None = None
     argument_bytes: PositiveInt | None = None
@@ -257,53 +258,54 @@ class Answer(Section):
     inflation: PositiveInt | None = None
 
 
-class Retry(Section):
-    """How long a turn is tried again while its provider is overloaded or out of reach (LLM-411)."""
+class RetryConfig(Section):
+    """How long a turn is retried while its provider is overloaded or unreachable (LLM-411)."""
 
     total_seconds: Annotated[int, Meta(ge=0, le=86_400)] | None = None
-    """From the first attempt to the beginning of the last one; 0 is one attempt."""
+    """From the first attempt to the start of the last one; 0 means one attempt."""
     delay_seconds: Annotated[int, Meta(ge=1, le=3_600)] | None = None
-    """The longest wait between two attempts where the provider asks for none."""
+    """The longest delay between two attempts if the provider does not ask for one."""
 
 
-class SnapshotLimits(Section):
-    """Limits on the snapshots of a project (SES-222)."""
+class SnapshotConfig(Section):
+    """Limits of a project's snapshots (SES-222)."""
 
     file_bytes: PositiveInt | None = None
     files: PositiveInt | None = None
 
 
-class Sandbox(Section):
-    """How commands of agents are confined. Counts in the user's own configuration only."""
+class SandboxConfig(Section):
+    """How agents' commands are confined. Only the user's own configuration may set this."""
 
     mode: Literal["off", "read-only", "workspace"] | None = None
     network: Literal["off", "proxy", "on"] | None = None
     required: bool | None = None
-    """Refuse commands that cannot be confined, instead of running them without a sandbox."""
+    """Refuse commands that cannot be confined instead of running them without a sandbox."""
     writable: list[str] | None = None
-    """Further directories that commands may write in `workspace` mode."""
+    """More directories that commands may write in `workspace` mode."""
     hosts: list[str] | None = None
-    """What `network: proxy` may reach: `*` is every public host; `name`, `name:port`, `*.name` may also be private."""
+    """Hosts that `network: proxy` may reach. `*` is every public host; `name`, `name:port` and `*.name` may also be
+    private."""
 
 
-class Holdfast(Section):
-    """What only this runtime knows."""
+class HoldfastConfig(Section):
+    """Settings of this runtime that OpenCode does not have."""
 
-    sandbox: Literal["off", "read-only", "workspace"] | Sandbox | None = None
+    sandbox: Literal["off", "read-only", "workspace"] | SandboxConfig | None = None
 
     recovery: Literal["ask", "continue", "abandon"] | None = None
-    """What happens at start to turns that broke off with their process."""
+    """What happens at start to turns that ended with their process."""
     titles: bool | None = None
     turns: PositiveInt | None = None
-    """A cap on turns without new input, for agents without `steps`."""
+    """The largest number of turns without new input, for agents without `steps`."""
     running_calls: PositiveInt | None = None
     calls: PositiveInt | None = None
     repeated_calls: PositiveInt | None = None
-    answer: Answer | None = None
-    retry: Retry | None = None
-    snapshot: SnapshotLimits | None = None
+    answer: AnswerConfig | None = None
+    retry: RetryConfig | None = None
+    snapshot: SnapshotConfig | None = None
     environment: list[str] | None = None
-    """Variables of the host that commands get beyond the usual ones."""
+    """Host variables that commands get besides the usual ones."""
     external_paths: Literal["ask", "deny"] | None = None
     line_endings: Literal["as_given", "as_before"] | None = None
     stale_guard: bool | None = None
@@ -321,31 +323,31 @@ class ConfigFile(Section, rename={"schema": "$schema"}):
     default_agent: str | None = None
     autoupdate: bool | Literal["notify"] | None = None
     share: Literal["manual", "auto", "disabled"] | None = None
-    enterprise: Enterprise | None = None
+    enterprise: EnterpriseConfig | None = None
     username: str | None = None
     timezone: str | None = None
-    permissions: list[Rule] | None = None
-    agents: dict[str, Agent] | None = None
+    permissions: list[RuleConfig] | None = None
+    agents: dict[str, AgentConfig] | None = None
     snapshots: bool | None = None
-    watcher: Watcher | None = None
+    watcher: WatcherConfig | None = None
     formatter: bool | dict[str, Any] | None = None
     lsp: bool | dict[str, Any] | None = None
-    attachments: Attachments | None = None
-    tool_output: ToolOutput | None = None
+    attachments: AttachmentsConfig | None = None
+    tool_output: ToolOutputConfig | None = None
     binary_files: Literal["refuse", "base64"] | None = None
-    mcp: Mcp | None = None
-    compaction: Compaction | None = None
+    mcp: McpConfig | None = None
+    compaction: CompactionConfig | None = None
     skills: list[str] | None = None
-    commands: dict[str, Command] | None = None
+    commands: dict[str, CommandConfig] | None = None
     instructions: list[str] | None = None
-    references: dict[str, str | Reference] | None = None
-    plugins: list[str | Plugin] | None = None
-    providers: dict[str, Provider] | None = None
-    experimental: Experimental | None = None
-    holdfast: Holdfast | None = None
+    references: dict[str, str | ReferenceConfig] | None = None
+    plugins: list[str | PluginConfig] | None = None
+    providers: dict[str, ProviderConfig] | None = None
+    experimental: ExperimentalConfig | None = None
+    holdfast: HoldfastConfig | None = None
 
 
 def json_schema() -> dict[str, Any]:
-    """For editors, and for anyone who writes such a file by program."""
+    """The JSON Schema of the configuration file."""
     schema = msgspec.json.schema(ConfigFile)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

@@ -1,9 +1,9 @@
-"""One document against the schema. An invalid entry goes alone; an unreadable rule closes instead of opening.
+"""Validates one document against the schema. An invalid entry is dropped alone; an invalid rule becomes a denial.
 
 Invariants
-- What is returned is valid, has no `null` and no unknown name, and is a new object.
-- Everything that was left out has been reported.
-- A rule that cannot be read counts as deny for what it still says it is about: losing a deny would be unsafe."""
+- The result is valid, has no `null` and no unknown name, and is a new object.
+- Everything that was dropped has been reported.
+- An unreadable rule becomes `deny` for the action and resource it still names: losing a denial would be unsafe."""
 
 from __future__ import annotations
 
@@ -23,18 +23,19 @@ Trail: TypeAlias = tuple[str | int, ...]
 Object: TypeAlias = dict[str, Any]
 
 LONGEST_NAME = 50
-"""That is worth looking for a similar one."""
+"""Longer names get no suggestion."""
 MOST_SUGGESTIONS = 20
-"""Per document: finding the nearest name is slow, and a file of garbage has many."""
+"""Per document: finding similar names is slow."""
 
 _TYPES: dict[str, Any] = {field.encode_name: field.type for field in msgspec.structs.fields(schema.ConfigFile)}
 _NAMED: dict[str, Any] = {
-    "agents": schema.Agent,
-    "commands": schema.Command,
-    "references": str | schema.Reference,
-    "providers": schema.Provider,
+    "agents": schema.AgentConfig,
+    "commands": schema.CommandConfig,
+    "references": str | schema.ReferenceConfig,
+    "providers": schema.ProviderConfig,
 }
 _RULES = frozenset(("permissions", "experimental"))
+_DENY_ALL = {"action": "*", "resource": "*", "effect": "deny"}
 _SUCCESSORS = {
     "prompt": "system",
     "disable": "disabled",
@@ -46,7 +47,7 @@ _SUCCESSORS = {
     "enabled": "disabled",
     "media": "attachments",
 }
-"""What names of the first generation are called now, where the nearest spelling would mislead."""
+"""Current names of V1 keys, where the most similar name would be wrong."""
 
 
 class Problem(Frozen):
@@ -60,7 +61,7 @@ Report: TypeAlias = Callable[[Problem], None]
 
 
 def validate(document: Object, report: Report) -> Object:
-    if (valid := _as_it_stands(document)) is not None:
+    if (valid := _if_valid(document)) is not None:
         return valid
     validation = _Validation(report)
     found = {key: validation.top(key, value) for key, value in document.items() if value is not None}
@@ -70,8 +71,8 @@ def validate(document: Object, report: Report) -> Object:
     return valid
 
 
-def _as_it_stands(document: Object) -> Object | None:
-    """Most documents need nothing done: what the types make of one is the same again."""
+def _if_valid(document: Object) -> Object | None:
+    """The document if it is already valid, which is the usual case."""
     try:
         plain: Object = msgspec.to_builtins(msgspec.convert(document, schema.ConfigFile))
     except msgspec.ValidationError:
@@ -80,18 +81,18 @@ def _as_it_stands(document: Object) -> Object | None:
 
 
 def validate_agent(agent: Object, report: Report) -> Object | None:
-    """One agent that stands in a file of its own."""
+    """Validate an agent that has a file of its own."""
     found: Object | None = _Validation(report).agent(agent, ())
     return found
 
 
 def validate_command(command: Object, report: Report) -> Object | None:
-    found: Object | None = _Validation(report).entry(command, (), schema.Command)
+    found: Object | None = _Validation(report).entry(command, (), schema.CommandConfig)
     return found
 
 
 def validate_rules(rules: Any, report: Report) -> list[Object]:
-    return _Validation(report).rules(rules, (), schema.Rule, {"action": "*", "resource": "*", "effect": "deny"})
+    return _Validation(report).rules(rules, (), schema.RuleConfig, _DENY_ALL)
 
 
 class _Validation:
@@ -106,7 +107,7 @@ class _Validation:
             return None
         match key:
             case "permissions":
-                return self._closing(value, (key,), schema.Rule, {"action": "*", "resource": "*", "effect": "deny"})
+                return self._closing(value, (key,), schema.RuleConfig, _DENY_ALL)
             case "experimental":
                 return self._experimental(value)
             case "mcp":
@@ -114,7 +115,7 @@ class _Validation:
             case "holdfast":
                 return self._holdfast(value)
             case "plugins":
-                return self._items(value, (key,), str | schema.Plugin)
+                return self._items(value, (key,), str | schema.PluginConfig)
             case _ if key in _NAMED:
                 return self._entries(value, (key,), _NAMED[key])
             case _:
@@ -123,11 +124,11 @@ class _Validation:
     def agent(self, agent: Object, trail: Trail) -> Any:
         rules = agent.get("permissions")
         rest = {key: value for key, value in agent.items() if key != "permissions"}
-        found = self._convert(rest, trail, schema.Agent)
+        found = self._convert(rest, trail, schema.AgentConfig)
         if rules is not None:
-            # Even of an agent that is otherwise wrong: its denials may restrict a built-in one.
-            deny = {"action": "*", "resource": "*", "effect": "deny"}
-            found = {**(found or {}), "permissions": self.rules(rules, (*trail, "permissions"), schema.Rule, deny)}
+            # Keep the rules of an invalid agent: they may restrict a built-in one.
+            rules = self.rules(rules, (*trail, "permissions"), schema.RuleConfig, _DENY_ALL)
+            found = {**(found or {}), "permissions": rules}
         return found
 
     def rules(self, rules: Any, trail: Trail, kind: type[Any], closed: Object) -> list[Object]:
@@ -137,12 +138,12 @@ class _Validation:
         return [self._rule(rule, (*trail, index), kind, closed) for index, rule in enumerate(rules)]
 
     def _rule(self, rule: Any, trail: Trail, kind: type[Any], closed: Object) -> Object:
-        self._look_for_unknown(rule, trail, kind)
+        self._report_unknown(rule, trail, kind)
         try:
             return msgspec.to_builtins(msgspec.convert(rule, kind))  # type: ignore[no-any-return]
         except msgspec.ValidationError as error:
-            said = rule if isinstance(rule, dict) else {}
-            known = {key: said[key] for key in ("action", "resource") if isinstance(said.get(key), str)}
+            given = rule if isinstance(rule, dict) else {}
+            known = {key: given[key] for key in ("action", "resource") if isinstance(given.get(key), str)}
             self._report(Problem(trail, f"{_reason(error)}; read as deny", fatal=True))
             return {**closed, **known}
 
@@ -158,35 +159,37 @@ class _Validation:
 
     def _experimental(self, value: Any) -> Any:
         if not isinstance(value, dict):
-            return self._convert(value, ("experimental",), schema.Experimental)
+            return self._convert(value, ("experimental",), schema.ExperimentalConfig)
         rest = {key: item for key, item in value.items() if key != "policies"}
-        found = self._convert(rest, ("experimental",), schema.Experimental) or {}
+        found = self._convert(rest, ("experimental",), schema.ExperimentalConfig) or {}
         if (policies := value.get("policies")) is not None:
             closed = {"effect": "deny", "action": "provider.use", "resource": "*"}
             trail = ("experimental", "policies")
-            statements = self._closing(policies, trail, schema.Statement, closed)
+            statements = self._closing(policies, trail, schema.PolicyConfig, closed)
             found = {**found, "policies": [{**item, "action": "provider.use"} for item in statements]}
         return found or None
 
     def _mcp(self, value: Any) -> Any:
         if not isinstance(value, dict):
-            return self._convert(value, ("mcp",), schema.Mcp)
-        found = self._convert({key: item for key, item in value.items() if key != "servers"}, ("mcp",), schema.Mcp)
+            return self._convert(value, ("mcp",), schema.McpConfig)
+        found = self._convert(
+            {key: item for key, item in value.items() if key != "servers"}, ("mcp",), schema.McpConfig
+        )
         servers = self._entries(value.get("servers") or {}, ("mcp", "servers"), None)
         return {**(found or {}), **({"servers": servers} if servers else {})} or None
 
     def _holdfast(self, value: Any) -> Any:
         if not isinstance(value, dict) or value.get("sandbox") is None:
-            return self._convert(value, ("holdfast",), schema.Holdfast)
+            return self._convert(value, ("holdfast",), schema.HoldfastConfig)
         rest = {key: item for key, item in value.items() if key != "sandbox"}
-        found = self._convert(rest, ("holdfast",), schema.Holdfast) or {}
+        found = self._convert(rest, ("holdfast",), schema.HoldfastConfig) or {}
         return {**found, "sandbox": self._sandbox(value["sandbox"], ("holdfast", "sandbox"))}
 
     def _sandbox(self, value: Any, trail: Trail) -> Any:
-        """What cannot be read confines the most: a misspelled mode must not switch the sandbox off."""
-        self._look_for_unknown(value, trail, schema.Sandbox)
+        """An invalid value gives the strictest sandbox: a misspelled mode must not disable it."""
+        self._report_unknown(value, trail, schema.SandboxConfig)
         try:
-            return msgspec.to_builtins(msgspec.convert({"sandbox": value}, schema.Holdfast))["sandbox"]
+            return msgspec.to_builtins(msgspec.convert({"sandbox": value}, schema.HoldfastConfig))["sandbox"]
         except msgspec.ValidationError as error:
             self._report(Problem(trail, f"{_reason(error)}; commands run read-only and without network", fatal=True))
             return {"mode": "read-only", "network": "off", "required": True}
@@ -200,16 +203,20 @@ class _Validation:
 
     def entry(self, entry: Any, trail: Trail, kind: Any) -> Any:
         if not isinstance(entry, dict):
-            return self._convert(entry, trail, kind or schema.ServerSwitch)
-        if kind is schema.Agent:
+            return self._convert(entry, trail, kind or schema.ServerSwitchConfig)
+        if kind is schema.AgentConfig:
             return self.agent(entry, trail)
-        if kind is schema.Provider and entry.get("models") is not None:
+        if kind is schema.ProviderConfig and entry.get("models") is not None:
             rest = self._convert({key: item for key, item in entry.items() if key != "models"}, trail, kind)
-            models = self._entries(entry["models"], (*trail, "models"), schema.Model)
+            models = self._entries(entry["models"], (*trail, "models"), schema.ModelConfig)
             return None if rest is None else {**rest, **({} if models is None else {"models": models})}
         if kind is None:
-            server = {"local": schema.LocalServer, "remote": schema.RemoteServer}.get(str(entry.get("type")))
-            kind = server or (schema.LocalServer | schema.RemoteServer if "type" in entry else schema.ServerSwitch)
+            server = {"local": schema.LocalServerConfig, "remote": schema.RemoteServerConfig}.get(
+                str(entry.get("type"))
+            )
+            kind = server or (
+                schema.LocalServerConfig | schema.RemoteServerConfig if "type" in entry else schema.ServerSwitchConfig
+            )
         return self._convert(entry, trail, kind)
 
     def _items(self, items: Any, trail: Trail, kind: Any) -> Any:
@@ -220,7 +227,7 @@ class _Validation:
         return [item for item in found if item is not None]
 
     def _convert(self, value: Any, trail: Trail, kind: Any) -> Any:
-        self._look_for_unknown(value, trail, kind)
+        self._report_unknown(value, trail, kind)
         try:
             return msgspec.to_builtins(msgspec.convert(value, kind))
         except msgspec.ValidationError as error:
@@ -232,19 +239,19 @@ class _Validation:
             self._report(Problem(trail, f"{_reason(error)}; read as if it were"))
             return loose
 
-    def _look_for_unknown(self, value: Any, trail: Trail, kind: Any) -> None:
+    def _report_unknown(self, value: Any, trail: Trail, kind: Any) -> None:
         shape = _shape(kind)
         if isinstance(value, dict) and shape.fields:
             for name in sorted(map(str, value.keys() - shape.fields.keys())):
                 self._unknown((*trail, name), sorted(shape.fields))
             for name in value.keys() & shape.fields.keys():
-                self._look_for_unknown(value[name], (*trail, name), shape.fields[name])
+                self._report_unknown(value[name], (*trail, name), shape.fields[name])
         elif isinstance(value, dict) and shape.values is not None:
             for name, item in value.items():
-                self._look_for_unknown(item, (*trail, name), shape.values)
+                self._report_unknown(item, (*trail, name), shape.values)
         elif isinstance(value, list) and shape.items is not None:
             for index, item in enumerate(value):
-                self._look_for_unknown(item, (*trail, index), shape.items)
+                self._report_unknown(item, (*trail, index), shape.items)
 
     def _unknown(self, trail: Trail, *known: list[str]) -> None:
         name = str(trail[-1])
@@ -259,8 +266,8 @@ class _Validation:
         self._report(Problem(trail, message, suggestion=suggestion))
 
 
-class _Shape(NamedTuple):
-    """What a value of a type may contain. Everything is empty when it may contain anything."""
+class _TypeShape(NamedTuple):
+    """What a value of a type may contain. Empty if it may contain anything."""
 
     fields: dict[str, Any]
     values: Any
@@ -268,7 +275,7 @@ class _Shape(NamedTuple):
 
 
 @cache
-def _shape(kind: Any) -> _Shape:
+def _shape(kind: Any) -> _TypeShape:
     fields: dict[str, Any] = {}
     values = items = None
     for part in _parts(kind):
@@ -280,7 +287,7 @@ def _shape(kind: Any) -> _Shape:
             values = get_args(part)[1]
         elif get_origin(part) is list:
             items = get_args(part)[0]
-    return _Shape(fields, values, items)
+    return _TypeShape(fields, values, items)
 
 
 def _parts(kind: Any) -> Iterator[Any]:
@@ -294,7 +301,7 @@ def _parts(kind: Any) -> Iterator[Any]:
 
 
 def _reason(error: msgspec.ValidationError) -> str:
-    """Without the value: it may be a secret."""
+    """The reason without the value, which may be a secret."""
     text, _, place = str(error).partition(" - at `$")
     if text.startswith("Invalid "):
         text = "is not one of the allowed words"

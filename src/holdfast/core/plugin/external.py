@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.core.config.authority import NOT_TRUSTED
 from holdfast.core.config.document import Document
-from holdfast.core.config.environment import switched_on
+from holdfast.core.config.environment import is_enabled
 from holdfast.core.config.plugin_files import content_digest, plugin_name, plugin_path, plugins_in, read_plugin
 from holdfast.core.diagnostic import Diagnostic
 from holdfast.core.plugin.bounded import bounded
@@ -86,7 +86,7 @@ class Found(NamedTuple):
 
 def external_plugins(config: Config, environment: Mapping[str, str]) -> Found:
     """In the order of the configuration: a document's `plugins`, then what lies in its folder. Reads their files."""
-    if switched_on(environment, "OPENCODE_PURE"):
+    if is_enabled(environment, "OPENCODE_PURE"):
         return Found((), ())
     plugins: list[ExternalPlugin] = []
     problems: list[Diagnostic] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.core.config.document import Document
-from holdfast.core.config.merge import shown
+from holdfast.core.config.merge import redacted
 from holdfast.core.location.report import report_of
 from holdfast.schema.configuration import ConfigDirectory, ConfigDocument
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 async def get(call: Call) -> Sequence[ConfigDocument | ConfigDirectory]:
     async with call.services as services:
         return [
-            ConfigDocument(path=str(entry.path), origin=entry.origin, info=shown(entry))
+            ConfigDocument(path=str(entry.path), origin=entry.origin, info=redacted(entry))
             if isinstance(entry, Document)
             else ConfigDirectory(path=str(entry.path), origin=entry.origin)
             for entry in services.config.current.entries()
