@@ -11,7 +11,7 @@ from tests.conftest import ManualClock
 
 from holdfast.core.clock import Ids
 from holdfast.core.credential import attempts as module
-from holdfast.core.credential.attempts import KEPT_MS, LIVE_MS, MOST_ATTEMPTS, Attempts
+from holdfast.core.credential.attempts import KEPT_MS, LIVE_MS, MOST_ATTEMPTS, SignInAttempts
 from holdfast.core.credential.errors import AttemptNotFound, AuthorizationFailed, CodeRequired
 from holdfast.core.credential.integration import Authorization, OAuth
 from holdfast.core.credential.store import OAuthValue
@@ -69,20 +69,20 @@ def kept() -> Kept:
 
 
 @pytest.fixture
-async def attempts(kept: Kept, ids: Ids, clock: ManualClock) -> AsyncIterator[Attempts]:
-    attempts = Attempts(kept.store, ids, clock)
+async def attempts(kept: Kept, ids: Ids, clock: ManualClock) -> AsyncIterator[SignInAttempts]:
+    attempts = SignInAttempts(kept.store, ids, clock)
     yield attempts
     await attempts.close()
 
 
-async def settled(attempts: Attempts, id: str) -> AttemptStatus:
+async def settled(attempts: SignInAttempts, id: str) -> AttemptStatus:
     work = attempts._open[id].work
     assert work is not None
     await asyncio.wait([work])
     return await attempts.status(id)
 
 
-async def test_it_finishes_by_itself(attempts: Attempts, kept: Kept, clock: ManualClock) -> None:
+async def test_it_finishes_by_itself(attempts: SignInAttempts, kept: Kept, clock: ManualClock) -> None:
     """CAT-134: mode `auto`; the credential is stored, what it held open is closed."""
     sign = SignIn("auto")
     begun = await attempts.begin("p", sign.oauth, {"where": "here"}, "work")
@@ -100,7 +100,7 @@ async def test_it_finishes_by_itself(attempts: Attempts, kept: Kept, clock: Manu
     assert (kept.stored, sign.codes, sign.closed) == ([("p", VALUE, "work")], [None], 1)
 
 
-async def test_it_needs_a_code(attempts: Attempts, kept: Kept) -> None:
+async def test_it_needs_a_code(attempts: SignInAttempts, kept: Kept) -> None:
     """CAT-134: without one it stays open; twice at once is an error, after the end it is nothing."""
     sign = SignIn("code")
     begun = await attempts.begin("p", sign.oauth, {})
@@ -127,7 +127,7 @@ async def test_it_needs_a_code(attempts: Attempts, kept: Kept) -> None:
     ],
 )
 async def test_it_fails(
-    attempts: Attempts, kept: Kept, error: Exception, message: str, caplog: pytest.LogCaptureFixture
+    attempts: SignInAttempts, kept: Kept, error: Exception, message: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """CAT-134, CAT-135: the caller and whoever asks are told, without what the provider said."""
     sign = SignIn("code")
@@ -145,7 +145,7 @@ async def test_it_fails(
 
 @pytest.mark.parametrize("mode", ["auto", "code"])
 async def test_it_expires_and_is_forgotten(
-    attempts: Attempts, clock: ManualClock, mode: Literal["auto", "code"]
+    attempts: SignInAttempts, clock: ManualClock, mode: Literal["auto", "code"]
 ) -> None:
     """CAT-134: ten minutes to finish, a minute to ask how it ended."""
     sign = SignIn(mode)
@@ -165,7 +165,7 @@ async def test_it_expires_and_is_forgotten(
 
 
 @pytest.mark.parametrize("mode", ["auto", "code"])
-async def test_cancelling_forgets_it(attempts: Attempts, kept: Kept, mode: Literal["auto", "code"]) -> None:
+async def test_cancelling_forgets_it(attempts: SignInAttempts, kept: Kept, mode: Literal["auto", "code"]) -> None:
     """CAT-134: and closes what it held; an unknown one is nobody's business."""
     sign = SignIn(mode)
     begun = await attempts.begin("p", sign.oauth, {})
@@ -177,7 +177,7 @@ async def test_cancelling_forgets_it(attempts: Attempts, kept: Kept, mode: Liter
     assert (kept.stored, sign.closed) == ([], 1)
 
 
-async def test_cancelling_while_it_is_being_finished(attempts: Attempts, kept: Kept) -> None:
+async def test_cancelling_while_it_is_being_finished(attempts: SignInAttempts, kept: Kept) -> None:
     """CAT-134: whoever waits for the outcome is told that there is none, and is not cancelled along with it."""
     sign = SignIn("code")
     begun = await attempts.begin("p", sign.oauth, {})
@@ -189,7 +189,7 @@ async def test_cancelling_while_it_is_being_finished(attempts: Attempts, kept: K
     assert (kept.stored, sign.closed) == ([], 1)
 
 
-async def test_whoever_finishes_it_may_go_away(attempts: Attempts, kept: Kept) -> None:
+async def test_whoever_finishes_it_may_go_away(attempts: SignInAttempts, kept: Kept) -> None:
     """CAT-134: a code is good once, so what was begun with it goes on."""
     sign = SignIn("code")
     begun = await attempts.begin("p", sign.oauth, {})
@@ -202,7 +202,7 @@ async def test_whoever_finishes_it_may_go_away(attempts: Attempts, kept: Kept) -
     assert len(kept.stored) == 1
 
 
-async def test_a_provider_that_does_not_answer(attempts: Attempts, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_provider_that_does_not_answer(attempts: SignInAttempts, monkeypatch: pytest.MonkeyPatch) -> None:
     """CAT-134: whoever wants to sign in is told, instead of waiting."""
 
     async def silent(inputs: Mapping[str, str]) -> Authorization:
@@ -214,7 +214,7 @@ async def test_a_provider_that_does_not_answer(attempts: Attempts, monkeypatch: 
         await attempts.begin("p", OAuth(OAuthMethod(id="m", label="M"), silent), {})
 
 
-async def test_it_cannot_begin(attempts: Attempts) -> None:
+async def test_it_cannot_begin(attempts: SignInAttempts) -> None:
     """CAT-134: and everything is bounded."""
 
     async def refuse(inputs: Mapping[str, str]) -> Authorization:

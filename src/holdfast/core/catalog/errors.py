@@ -1,10 +1,10 @@
-"""What choosing a model can answer instead of one.
+"""Errors of model selection.
 
-SessionError (core/refusal.py)
+SessionError (core/errors.py)
 ├── ModelNotSelected     no model was chosen and none is available
 ├── ModelUnavailable     the chosen model is not available here
 ├── VariantUnavailable   the chosen model has no such variant
-└── UnsupportedApi       no protocol here speaks to it
+└── UnsupportedApi       no adapter speaks its protocol
 """
 
 from __future__ import annotations
