@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import SHARED
 
 from holdfast.protocol.api import API
-from holdfast.protocol.endpoint import Scope
+from holdfast.protocol.endpoint import EndpointScope
 from holdfast.protocol.openapi import EXTENSION, document
 
 CONTRACT = SHARED / "contract" / "opencode-v2-openapi.json"
@@ -252,7 +252,7 @@ def test_the_location_is_one_deep_parameter() -> None:
     for endpoint in API:
         _, _, operation = Document(document()).operations[endpoint.operation]
         found = [item for item in operation["parameters"] if item["name"] == "location"]
-        assert len(found) == (endpoint.scope is Scope.LOCATION)
+        assert len(found) == (endpoint.scope is EndpointScope.LOCATION)
         for parameter in found:
             schema = Document(document()).resolve(parameter["schema"])
             assert (parameter["style"], parameter["explode"], set(schema["properties"])) == (

@@ -1,4 +1,4 @@
-"""What an endpoint is."""
+"""The definition of an endpoint."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Envelope(Enum):
     """Bytes with a media type of their own."""
 
 
-class Scope(Enum):
+class EndpointScope(Enum):
     INSTANCE = "instance"
     SESSION = "session"
     """Belongs to the Session in its path, whose existence is checked before anything is decoded."""
@@ -69,11 +69,11 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     unsupported: type[Record] | None = None
     """Known fields of the payload that are refused by name, unless their value asks for nothing."""
     errors: tuple[ErrorClass, ...] = ()
-    scope: Scope = Scope.INSTANCE
+    scope: EndpointScope = EndpointScope.INSTANCE
     extension: bool = False
     """Ours: the contract does not have it."""
-    handlers: str = ""
-    """The module that answers, where it is not named after the group."""
+    handler: str = ""
+    """`module.function` of the server's handler; `group.name` by default."""
     headers: tuple[tuple[str, str], ...] = ()
     """What every request of the generated clients carries."""
     socket: bool = False
@@ -82,3 +82,23 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def declared_errors(self) -> tuple[ErrorClass, ...]:
         return (*self.errors, InvalidRequestError, UnauthorizedError)
+
+
+def endpoint(client_name: str, route: str, operation: str, summary: str, **fields: Any) -> Endpoint:
+    """An endpoint from `group.name` and `METHOD /path`. The keyword named after an envelope is the type inside it;
+    without one the response is empty. All other keywords are fields of Endpoint."""
+    group, _, name = client_name.partition(".")
+    method, _, path = route.partition(" ")
+    envelope = next((kind for kind in Envelope if kind.value in fields), Envelope.VOID)
+    success = fields.pop(envelope.value, None)
+    return Endpoint(
+        group=group,
+        name=name,
+        method=method,
+        path=path,
+        operation=operation,
+        summary=summary,
+        envelope=envelope,
+        success=success,
+        **fields,
+    )

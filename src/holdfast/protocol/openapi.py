@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast.protocol.api import API
-from holdfast.protocol.endpoint import Endpoint, Envelope, LocationSelector, Scope
+from holdfast.protocol.endpoint import Endpoint, EndpointScope, Envelope, LocationSelector
 from holdfast.schema.event import DurablePosition
 from holdfast.schema.location import Location, LocationInfo
 from holdfast.schema.manifest import MANIFEST
@@ -116,7 +116,7 @@ def _query_parameters(endpoint: Endpoint, schemas: _Schemas) -> Iterable[Schema]
     record = schemas.properties(endpoint.query)
     for name, schema in record["properties"].items():
         parameter = {"name": name, "in": "query", "required": name in record.get("required", ()), "schema": schema}
-        deep = endpoint.scope is Scope.LOCATION and name == "location"
+        deep = endpoint.scope is EndpointScope.LOCATION and name == "location"
         yield {**parameter, "style": "deepObject", "explode": True} if deep else parameter
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from holdfast.protocol.endpoint import Endpoint, Envelope, LocationQuery
+from holdfast.protocol.endpoint import Endpoint, LocationQuery, endpoint
 from holdfast.protocol.scope import at_location, of_session
 from holdfast.schema.errors import ConflictError, PermissionNotFoundError
 from holdfast.schema.ids import SessionIDField
@@ -66,90 +66,67 @@ class Evaluation(Record):
     effect: Effect
 
 
-_OF_SESSION = (
-    Endpoint(
-        group="permissions",
-        name="create",
-        operation="v2.session.permission.create",
-        method="POST",
-        path="/permission",
-        summary="Evaluate what an agent wants to do, and ask a person where the rules say so. Never waits.",
+_OF_SESSION = of_session(
+    endpoint(
+        "permissions.create",
+        "POST /permission",
+        "v2.session.permission.create",
+        "Evaluate what an agent wants to do, and ask a person where the rules say so. Never waits.",
         payload=PermissionPayload,
-        envelope=Envelope.DATA,
-        success=Evaluation,
+        data=Evaluation,
         errors=(ConflictError,),
     ),
-    Endpoint(
-        group="permissions",
-        name="list",
-        operation="v2.session.permission.list",
-        method="GET",
-        path="/permission",
-        summary="What waits for a reply in a Session.",
-        envelope=Envelope.DATA,
-        success=list[PermissionRequest],
+    endpoint(
+        "permissions.list",
+        "GET /permission",
+        "v2.session.permission.list",
+        "What waits for a reply in a Session.",
+        data=list[PermissionRequest],
     ),
-    Endpoint(
-        group="permissions",
-        name="get",
-        operation="v2.session.permission.get",
-        method="GET",
-        path="/permission/{requestID}",
-        summary="One request that waits.",
+    endpoint(
+        "permissions.get",
+        "GET /permission/{requestID}",
+        "v2.session.permission.get",
+        "One request that waits.",
         params=PermissionPath,
-        envelope=Envelope.DATA,
-        success=PermissionRequest,
+        data=PermissionRequest,
         errors=(PermissionNotFoundError,),
     ),
-    Endpoint(
-        group="permissions",
-        name="reply",
-        operation="v2.session.permission.reply",
-        method="POST",
-        path="/permission/{requestID}/reply",
-        summary="Allow once, allow for good, or reject.",
+    endpoint(
+        "permissions.reply",
+        "POST /permission/{requestID}/reply",
+        "v2.session.permission.reply",
+        "Allow once, allow for good, or reject.",
         params=PermissionPath,
         payload=PermissionReplyPayload,
-        envelope=Envelope.VOID,
         errors=(PermissionNotFoundError,),
     ),
 )
 
 ENDPOINTS: tuple[Endpoint, ...] = (
-    at_location(
-        Endpoint(
-            group="permissions",
-            name="list_requests",
-            operation="v2.permission.request.list",
-            method="GET",
-            path="/api/permission/request",
-            summary="What waits for a reply in a Location.",
-            envelope=Envelope.LOCATION,
-            success=list[PermissionRequest],
-        )
-    ),
-    at_location(
-        Endpoint(
-            group="permissions",
-            name="list_saved",
-            operation="v2.permission.saved.list",
-            method="GET",
-            path="/api/permission/saved",
-            summary="What was approved for good, in a Location or a project.",
+    *at_location(
+        endpoint(
+            "permissions.list_requests",
+            "GET /api/permission/request",
+            "v2.permission.request.list",
+            "What waits for a reply in a Location.",
+            location=list[PermissionRequest],
+        ),
+        endpoint(
+            "permissions.list_saved",
+            "GET /api/permission/saved",
+            "v2.permission.saved.list",
+            "What was approved for good, in a Location or a project.",
             query=SavedQuery,
-            envelope=Envelope.DATA,
-            success=list[SavedApproval],
-        )
+            data=list[SavedApproval],
+        ),
     ),
-    Endpoint(
-        group="permissions",
-        name="remove_saved",
-        operation="v2.permission.saved.remove",
-        method="DELETE",
-        path="/api/permission/saved/{id}",
-        summary="Forget an approval; an unknown one is fine.",
+    endpoint(
+        "permissions.remove_saved",
+        "DELETE /api/permission/saved/{id}",
+        "v2.permission.saved.remove",
+        "Forget an approval; an unknown one is fine.",
         params=SavedPath,
-        envelope=Envelope.VOID,
     ),
-    *map(of_session, _OF_SESSION),
+    *_OF_SESSION,
 )

@@ -1,10 +1,10 @@
-"""Errors of model selection.
+"""What choosing a model can answer instead of one.
 
-SessionError (core/errors.py)
+SessionError (core/refusal.py)
 ├── ModelNotSelected     no model was chosen and none is available
 ├── ModelUnavailable     the chosen model is not available here
 ├── VariantUnavailable   the chosen model has no such variant
-└── UnsupportedApi       no adapter speaks its protocol
+└── UnsupportedApi       no protocol here speaks to it
 """
 
 from __future__ import annotations

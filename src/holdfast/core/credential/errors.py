@@ -1,11 +1,11 @@
-"""Errors of integrations and credentials.
+"""What connecting an integration can answer instead of a result.
 
 IntegrationError
-├── IntegrationNotFound     no such integration, or it has no such method
-├── AttemptNotFound         no such sign-in, or it has ended
-├── CodeRequired            the sign-in needs a code
-├── AuthorizationFailed     the provider refused, or the credential expired and cannot be renewed
-└── CredentialsUnreadable   the credential file is damaged; it is not overwritten
+├── IntegrationNotFound     no such integration, or no such method of it
+├── AttemptNotFound         no such sign-in, or it is over
+├── CodeRequired            the sign-in waits for a code
+├── AuthorizationFailed     the other side refused, or what it gave has expired for good
+└── CredentialsUnreadable   the file of credentials is damaged; nothing is written over it
 """
 
 from __future__ import annotations

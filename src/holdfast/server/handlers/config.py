@@ -1,4 +1,4 @@
-"""Answers `protocol/configuration.py`, name for name."""
+"""Handlers of `protocol/configuration.py`."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from holdfast.schema.configuration import ConfigReport
-    from holdfast.server.types import Call
+    from holdfast.server.types import ApiCall
 
 
-async def get(call: Call) -> Sequence[ConfigDocument | ConfigDirectory]:
+async def get(call: ApiCall) -> Sequence[ConfigDocument | ConfigDirectory]:
     async with call.services as services:
         return [
             ConfigDocument(path=str(entry.path), origin=entry.origin, info=redacted(entry))
@@ -26,12 +26,12 @@ async def get(call: Call) -> Sequence[ConfigDocument | ConfigDirectory]:
         ]
 
 
-async def report(call: Call) -> ConfigReport:
+async def report(call: ApiCall) -> ConfigReport:
     async with call.services as services:
         return await report_of(services)
 
 
-async def reload(call: Call) -> ConfigReport:
+async def reload(call: ApiCall) -> ConfigReport:
     async with call.services as services:
         await services.config.reload()
         return await report_of(services)
