@@ -1,4 +1,4 @@
-"""Operations of our own, on paths that the contract leaves free."""
+"""Operations that OpenCode does not have, on unused paths."""
 
 from __future__ import annotations
 

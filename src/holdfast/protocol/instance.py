@@ -1,4 +1,4 @@
-"""Operations of the instance itself: health, its default Location, the live stream."""
+"""Operations of the instance: health, its default Location, the live stream."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connecting to the services behind providers. Keys go in and never come out."""
+"""Connections to the services of providers. Keys can be stored but never read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Permission requests, their answers, and what was approved for good."""
+"""Permission requests, replies and saved approvals."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class PermissionPath(Record):
 
 
 class SavedQuery(LocationQuery):
-    """Of a project if one is named, else of the Location."""
+    """Saved approvals of the named project, else of the Location."""
 
     project_id: str | None = None
 
@@ -39,7 +39,7 @@ class SavedPath(Record):
 
 
 class PermissionPayload(Record):
-    """`agent` is the Session's own unless it is named."""
+    """`agent` is the Session's by default."""
 
     id: PermissionIDField | None = None
     action: str
@@ -51,7 +51,7 @@ class PermissionPayload(Record):
 
 
 class PermissionReplyPayload(Record):
-    """`save` chooses among the offered patterns; without it, `always` saves those without a star, or all if
+    """`save` selects from the offered patterns. Without it, `always` saves the patterns without a wildcard, or all if
     each has one."""
 
     reply: Reply
@@ -60,7 +60,7 @@ class PermissionReplyPayload(Record):
 
 
 class Evaluation(Record):
-    """`ask` means that a request now waits for a reply."""
+    """`ask`: a request now waits for a reply."""
 
     id: PermissionIDField
     effect: Effect

@@ -1,4 +1,4 @@
-"""Copies of a project: further working trees of its repository."""
+"""Copies of a project: additional working trees of its repository."""
 
 from __future__ import annotations
 

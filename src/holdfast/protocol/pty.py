@@ -1,4 +1,4 @@
-"""The terminals of a Location. `connect` is a WebSocket: frames of output one way, what is typed the other."""
+"""The terminals of a Location. `connect` is a WebSocket that sends output and receives input."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class UpdatePtyPayload(Record):
 
 class ConnectQuery(LocationQuery):
     cursor: Annotated[int, msgspec.Meta(ge=-1, le=SAFE)] | None = None
-    """From which position the output is wanted; -1 is only what follows."""
+    """Position from which output is sent; -1 sends only new output."""
     ticket: str | None = None
 
 

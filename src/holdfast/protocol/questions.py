@@ -1,4 +1,4 @@
-"""Questions that a model asks a person."""
+"""Questions from the model to the user."""
 
 from __future__ import annotations
 

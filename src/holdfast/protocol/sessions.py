@@ -36,13 +36,13 @@ class ListQuery(Record):
     project: str | None = None
     subpath: str | None = None
     archived: bool | None = None
-    """Only those that were put away, or only those that were not; without it, both."""
+    """Only archived Sessions, or only others; both by default."""
     cursor: str | None = None
 
 
 CHECKED = "x-holdfast-checked"
-"""With it, a Session is created only with an agent and a model that exist. Without it, whatever the contract accepts is
-accepted, and what is wrong keeps its input from starting."""
+"""Header that rejects an unknown agent or model when a Session is created. Without it they are accepted, as in the
+contract, and the Session's input does not start."""
 
 
 class CreatePayload(Record):
@@ -86,7 +86,7 @@ class HistoryQuery(Record):
 class EventsQuery(Record):
     after: Annotated[int, msgspec.Meta(ge=0, le=SAFE)] | None = None
     live: bool | None = None
-    """Whether live events of the Session come too: marked, without a sequence, and not replayed."""
+    """Whether live events of the Session are included: marked, without a sequence, not replayed."""
 
 
 _OF_SESSION = of_session(

@@ -1,4 +1,4 @@
-"""What the configuration files of a Location came to."""
+"""Reports on the configuration of a Location."""
 
 from typing import Any, Literal
 
@@ -11,7 +11,7 @@ class ConfigDocument(Record, tag_field="type", tag="document"):
     path: str
     origin: ConfigOrigin
     info: dict[str, Any]
-    """What counts of it, in today's shape, without secrets."""
+    """Its effective content in the current format, without secrets."""
 
 
 class ConfigDirectory(Record, tag_field="type", tag="directory"):
@@ -20,7 +20,7 @@ class ConfigDirectory(Record, tag_field="type", tag="directory"):
 
 
 class ConfigProblem(Record):
-    """Something in a configuration file that does not count as its author meant it."""
+    """A problem in a configuration file."""
 
     severity: Literal["warning", "error"]
     path: str
@@ -30,17 +30,17 @@ class ConfigProblem(Record):
 
 
 class ConfigSource(Record):
-    """A file or folder of the project that wants more than an untrusted project may have."""
+    """A project file or folder with settings that need trust."""
 
     path: str
     trusted: bool
     digest: str
-    """Of what it wants. Trust is given to this digest, so that a change asks again."""
+    """Digest of the settings that need trust. Trust is given to this digest, so a change needs a new decision."""
     wants: tuple[str, ...]
 
 
 class ConfigReport(Record):
     files: tuple[str, ...]
-    """That were read, low to high priority."""
+    """The files that were read, lowest priority first."""
     problems: tuple[ConfigProblem, ...]
     sources: tuple[ConfigSource, ...]

@@ -76,7 +76,7 @@ class PtyNotFoundError(PublicError):
 
 
 class NotFoundError(PublicError):
-    """Nothing there: an unknown path of this server, or of a Location."""
+    """Unknown path of this server or of a Location."""
 
     status: ClassVar[int] = 404
 

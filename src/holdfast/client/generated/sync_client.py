@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
-from holdfast.client.call import Options, placed
+from holdfast.client.call import Options, location_query
 from holdfast.client.sync_core import SyncCore, SyncStream
 from holdfast.client.generated import operations
 
@@ -59,7 +59,7 @@ class LocationGroup:
         """The Location that a request belongs to."""
         return self._core.call(
             operations.LOCATION_GET,
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             options=options,
         )
 
@@ -362,7 +362,7 @@ class PermissionsGroup:
         """What waits for a reply in a Location."""
         return self._core.call(
             operations.PERMISSIONS_LIST_REQUESTS,
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             options=options,
         )
 
@@ -370,7 +370,7 @@ class PermissionsGroup:
         """What was approved for good, in a Location or a project."""
         return self._core.call(
             operations.PERMISSIONS_LIST_SAVED,
-            query={"location": placed(location), "projectID": project_id},
+            query={"location": location_query(location), "projectID": project_id},
             options=options,
         )
 
@@ -425,7 +425,7 @@ class QuestionsGroup:
         """What waits for an answer in a Location."""
         return self._core.call(
             operations.QUESTIONS_LIST_REQUESTS,
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             options=options,
         )
 
@@ -463,7 +463,7 @@ class AgentsGroup:
         """The agents of a Location."""
         return self._core.call(
             operations.AGENTS_LIST,
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             options=options,
         )
 
@@ -476,7 +476,7 @@ class ModelsGroup:
         """The models that can be used now, newest first. Fails with ServiceUnavailableError."""
         return self._core.call(
             operations.MODELS_LIST,
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             options=options,
         )
 
@@ -489,7 +489,7 @@ class ProvidersGroup:
         """The providers that can be used now. Fails with ServiceUnavailableError."""
         return self._core.call(
             operations.PROVIDERS_LIST,
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             options=options,
         )
 
@@ -498,7 +498,7 @@ class ProvidersGroup:
         return self._core.call(
             operations.PROVIDERS_GET,
             params={"providerID": provider_id},
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             options=options,
         )
 
@@ -511,7 +511,7 @@ class CommandsGroup:
         """The commands of a Location."""
         return self._core.call(
             operations.COMMANDS_LIST,
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             options=options,
         )
 
@@ -524,7 +524,7 @@ class SkillsGroup:
         """The skills of a Location."""
         return self._core.call(
             operations.SKILLS_LIST,
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             options=options,
         )
 
@@ -537,7 +537,7 @@ class ReferencesGroup:
         """Further directories that agents may look into."""
         return self._core.call(
             operations.REFERENCES_LIST,
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             options=options,
         )
 
@@ -550,7 +550,7 @@ class ConfigGroup:
         """The configuration files and folders of a Location, lowest priority first, without secrets."""
         return self._core.call(
             operations.CONFIG_GET,
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             options=options,
         )
 
@@ -558,7 +558,7 @@ class ConfigGroup:
         """What in the configuration does not count, and what of the project needs trust."""
         return self._core.call(
             operations.CONFIG_REPORT,
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             options=options,
         )
 
@@ -566,7 +566,7 @@ class ConfigGroup:
         """Read the configuration again; it counts from the next turn on. A broken file changes nothing. Fails with ConflictError."""
         return self._core.call(
             operations.CONFIG_RELOAD,
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             options=options,
         )
 
@@ -579,7 +579,7 @@ class IntegrationsGroup:
         """What can be connected, how, and what it is connected with."""
         return self._core.call(
             operations.INTEGRATIONS_LIST,
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             options=options,
         )
 
@@ -588,7 +588,7 @@ class IntegrationsGroup:
         return self._core.call(
             operations.INTEGRATIONS_GET,
             params={"integrationID": integration_id},
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             options=options,
         )
 
@@ -597,7 +597,7 @@ class IntegrationsGroup:
         self._core.call(
             operations.INTEGRATIONS_CONNECT_KEY,
             params={"integrationID": integration_id},
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             payload={"key": key, "label": label},
             options=options,
         )
@@ -607,7 +607,7 @@ class IntegrationsGroup:
         return self._core.call(
             operations.INTEGRATIONS_CONNECT_OAUTH,
             params={"integrationID": integration_id},
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             payload={"methodID": method_id, "inputs": inputs, "label": label},
             options=options,
         )
@@ -617,7 +617,7 @@ class IntegrationsGroup:
         return self._core.call(
             operations.INTEGRATIONS_ATTEMPT_STATUS,
             params={"attemptID": attempt_id},
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             options=options,
         )
 
@@ -626,7 +626,7 @@ class IntegrationsGroup:
         self._core.call(
             operations.INTEGRATIONS_ATTEMPT_COMPLETE,
             params={"attemptID": attempt_id},
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             payload={"code": code},
             options=options,
         )
@@ -636,7 +636,7 @@ class IntegrationsGroup:
         self._core.call(
             operations.INTEGRATIONS_ATTEMPT_CANCEL,
             params={"attemptID": attempt_id},
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             options=options,
         )
 
@@ -650,7 +650,7 @@ class CredentialsGroup:
         self._core.call(
             operations.CREDENTIALS_UPDATE,
             params={"credentialID": credential_id},
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             payload={"label": label},
             options=options,
         )
@@ -660,7 +660,7 @@ class CredentialsGroup:
         self._core.call(
             operations.CREDENTIALS_REMOVE,
             params={"credentialID": credential_id},
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             options=options,
         )
 
@@ -674,7 +674,7 @@ class FilesGroup:
         return self._core.call(
             operations.FILES_READ,
             params={"path": path},
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             options=options,
         )
 
@@ -682,7 +682,7 @@ class FilesGroup:
         """The entries of a directory, directories first. Fails with NotFoundError."""
         return self._core.call(
             operations.FILES_LIST,
-            query={"location": placed(location), "path": path},
+            query={"location": location_query(location), "path": path},
             options=options,
         )
 
@@ -690,7 +690,7 @@ class FilesGroup:
         """Files and directories whose path resembles a text, the best first. Fails with ServiceUnavailableError."""
         return self._core.call(
             operations.FILES_FIND,
-            query={"query": query, "location": placed(location), "type": type, "limit": limit},
+            query={"query": query, "location": location_query(location), "type": type, "limit": limit},
             options=options,
         )
 
@@ -703,7 +703,7 @@ class PtysGroup:
         """The terminals of a Location, exited ones included until they are removed."""
         return self._core.call(
             operations.PTYS_LIST,
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             options=options,
         )
 
@@ -711,7 +711,7 @@ class PtysGroup:
         """Start a terminal. Fails with ServiceUnavailableError."""
         return self._core.call(
             operations.PTYS_CREATE,
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             payload={"command": command, "args": args, "cwd": cwd, "title": title, "env": env},
             options=options,
         )
@@ -721,7 +721,7 @@ class PtysGroup:
         return self._core.call(
             operations.PTYS_GET,
             params={"ptyID": pty_id},
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             options=options,
         )
 
@@ -730,7 +730,7 @@ class PtysGroup:
         return self._core.call(
             operations.PTYS_UPDATE,
             params={"ptyID": pty_id},
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             payload={"title": title, "size": size},
             options=options,
         )
@@ -740,7 +740,7 @@ class PtysGroup:
         self._core.call(
             operations.PTYS_REMOVE,
             params={"ptyID": pty_id},
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             options=options,
         )
 
@@ -749,7 +749,7 @@ class PtysGroup:
         return self._core.call(
             operations.PTYS_CONNECT_TOKEN,
             params={"ptyID": pty_id},
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             options=options,
         )
 
@@ -758,7 +758,7 @@ class PtysGroup:
         return self._core.connect(
             operations.PTYS_CONNECT,
             params={"ptyID": pty_id},
-            query={"location": placed(location), "cursor": cursor, "ticket": ticket},
+            query={"location": location_query(location), "cursor": cursor, "ticket": ticket},
             options=options,
         )
 
@@ -772,7 +772,7 @@ class ProjectCopiesGroup:
         return self._core.call(
             operations.PROJECT_COPIES_CREATE,
             params={"projectID": project_id},
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             payload={"strategy": strategy, "directory": directory, "name": name},
             options=options,
         )
@@ -782,7 +782,7 @@ class ProjectCopiesGroup:
         self._core.call(
             operations.PROJECT_COPIES_REMOVE,
             params={"projectID": project_id},
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             payload={"directory": directory, "force": force},
             options=options,
         )
@@ -792,7 +792,7 @@ class ProjectCopiesGroup:
         self._core.call(
             operations.PROJECT_COPIES_REFRESH,
             params={"projectID": project_id},
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             options=options,
         )
 
