@@ -35,7 +35,7 @@ def main() -> int:
         return 0
     changed = [name for output in outputs() for name in drift(output)]
     if changed:
-        sys.stderr.write(f"{', '.join(changed)}: not what the protocol says; run `make generate`\n")
+        sys.stderr.write(f"{', '.join(changed)}: out of date with the protocol; run `make generate`\n")
     return 1 if changed else 0
 
 

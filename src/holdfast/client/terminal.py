@@ -21,7 +21,7 @@ FINISHED = 1000
 EXITED = (4404, "session exited")
 """How the connection to an exited terminal ends, after its retained output."""
 REFUSALS = {
-    403: ("ForbiddenError", "the server lets nobody from here connect to its terminals, or the ticket is not valid"),
+    403: ("ForbiddenError", "this client may not connect to the server's terminals, or its ticket is invalid"),
     404: ("PtyNotFoundError", "there is no such terminal in this Location"),
 }
 
@@ -30,13 +30,13 @@ class _CursorMessage(msgspec.Struct):
     cursor: int
 
 
-class _Position:
-    """The reader's position, in UTF-16 units as on the server."""
+class _Reader:
+    """Tracks how far the output was read, in UTF-16 units as on the server."""
 
-    def __init__(self) -> None:
-        self.cursor: int | None = None
+    cursor: int | None = None
+    """The position for a later `connect`; None until the retained output was read."""
 
-    def take(self, message: str | bytes) -> str | None:
+    def _output(self, message: str | bytes) -> str | None:
         """The output in a message, or None for a cursor message."""
         if isinstance(message, str):
             if self.cursor is not None:
@@ -49,21 +49,15 @@ class _Position:
         return None
 
 
-class PtySocket:
+class PtySocket(_Reader):
     """Iterate over the output; it ends with the terminal. Closing the socket earlier leaves the terminal running.
     Raises ClientError if the connection ends in any other way."""
 
     def __init__(self, socket: Socket) -> None:
         self._socket = socket
-        self._position = _Position()
-
-    @property
-    def cursor(self) -> int | None:
-        """How far the output was read, for a later `connect`; None until the retained output has been read."""
-        return self._position.cursor
 
     async def write(self, text: str) -> None:
-        """Type."""
+        """Send input to the terminal."""
         try:
             await self._socket.send(text)
         except SocketClosed as closed:
@@ -77,7 +71,7 @@ class PtySocket:
 
     async def __anext__(self) -> str:
         try:
-            while (output := self._position.take(await self._socket.receive())) is None:
+            while (output := self._output(await self._socket.receive())) is None:
                 pass
         except SocketClosed as closed:
             if _finished(closed):
@@ -94,20 +88,14 @@ class PtySocket:
         await self.close()
 
 
-class SyncPtySocket:
+class SyncPtySocket(_Reader):
     """Like `PtySocket`, for blocking code."""
 
     def __init__(self, socket: SyncSocket) -> None:
         self._socket = socket
-        self._position = _Position()
-
-    @property
-    def cursor(self) -> int | None:
-        """How far the output was read, for a later `connect`; None until the retained output has been read."""
-        return self._position.cursor
 
     def write(self, text: str) -> None:
-        """Type."""
+        """Send input to the terminal."""
         try:
             self._socket.send(text)
         except SocketClosed as closed:
@@ -121,7 +109,7 @@ class SyncPtySocket:
 
     def __next__(self) -> str:
         try:
-            while (output := self._position.take(self._socket.receive())) is None:
+            while (output := self._output(self._socket.receive())) is None:
                 pass
         except SocketClosed as closed:
             if _finished(closed):

@@ -13,14 +13,17 @@ Invariants
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from contextlib import contextmanager
 from enum import IntEnum
 from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
 
+import msgspec
+
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from holdfast.core.scope import Scope
 
@@ -62,12 +65,11 @@ class TransformFailure(Frozen):
     in_a_row: int
 
 
-class _Transform(Generic[D]):
-    def __init__(self, owner: str, phase: Phase, apply: Callable[[D], None]) -> None:
-        self.owner = owner
-        self.phase = phase
-        self.apply = apply
-        self.failures = 0
+class _Transform(msgspec.Struct, Generic[D], eq=False):
+    owner: str
+    phase: Phase
+    apply: Callable[[D], None]
+    failures: int = 0
 
 
 class Batches:

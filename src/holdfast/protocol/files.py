@@ -58,7 +58,7 @@ ENDPOINTS: tuple[Endpoint, ...] = at_location(
         "files.find",
         "GET /api/fs/find",
         "v2.fs.find",
-        "Files and directories whose path resembles a text, the best first.",
+        "Files and directories whose path resembles a text, best matches first.",
         query=FindQuery,
         location=list[FileEntry],
         errors=(ServiceUnavailableError,),

@@ -38,7 +38,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         "events.subscribe",
         "GET /api/event",
         "v2.event.subscribe",
-        "Everything that happens from now on in any process on the database, deltas included. No replay.",
+        "New events of all processes on the database, including deltas. No replay.",
         stream=Event,
     ),
 )

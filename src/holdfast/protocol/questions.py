@@ -30,7 +30,7 @@ _OF_SESSION = of_session(
         "questions.list",
         "GET /question",
         "v2.session.question.list",
-        "What waits for an answer in a Session.",
+        "Pending questions of a Session.",
         data=list[QuestionRequest],
     ),
     endpoint(
@@ -46,7 +46,7 @@ _OF_SESSION = of_session(
         "questions.reject",
         "POST /question/{requestID}/reject",
         "v2.session.question.reject",
-        "Do not answer: the turn stops.",
+        "Reject a question. The turn stops.",
         params=QuestionPath,
         errors=(QuestionNotFoundError,),
     ),
@@ -58,7 +58,7 @@ ENDPOINTS: tuple[Endpoint, ...] = (
             "questions.list_requests",
             "GET /api/question/request",
             "v2.question.request.list",
-            "What waits for an answer in a Location.",
+            "Pending questions of a Location.",
             location=list[QuestionRequest],
         )
     ),

@@ -118,23 +118,13 @@ def decode_event(wire: bytes | msgspec.Raw) -> Event:
 
 def typed(envelope: EventEnvelope) -> Event:
     """Raises msgspec.DecodeError if the payload of a known type is invalid."""
-    position = envelope.durable
+    id, type, position = envelope.id, envelope.type, envelope.durable
+    location, metadata = envelope.location, envelope.metadata
     if position is None:
-        return LiveEvent(
-            id=envelope.id,
-            type=envelope.type,
-            location=envelope.location,
-            metadata=envelope.metadata,
-            data=_payload(envelope.type, envelope.data),
-        )
-    return DurableEvent(
-        id=envelope.id,
-        type=envelope.type,
-        durable=position,
-        location=envelope.location,
-        metadata=envelope.metadata,
-        data=_payload(f"{envelope.type}.{position.version}", envelope.data),
-    )
+        data = _payload(type, envelope.data)
+        return LiveEvent(id=id, type=type, location=location, metadata=metadata, data=data)
+    data = _payload(f"{type}.{position.version}", envelope.data)
+    return DurableEvent(id=id, type=type, durable=position, location=location, metadata=metadata, data=data)
 
 
 def _payload(key: str, data: msgspec.Raw) -> Any:

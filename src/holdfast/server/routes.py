@@ -59,12 +59,12 @@ class Routes:
                 break
             parameter = next((key for key in node if key.startswith("{")), None)
             if parameter is None or not segment:
-                raise PublicFailure(NotFoundError(message=f"There is nothing at {shown}"))
+                raise PublicFailure(NotFoundError(message=f"No operation at {shown}"))
             found[parameter[1:-1]] = segment
             node = node[parameter]
         methods = node.get("")
         if methods is None:
-            raise PublicFailure(NotFoundError(message=f"There is nothing at {shown}"))
+            raise PublicFailure(NotFoundError(message=f"No operation at {shown}"))
         endpoint = methods.get("GET" if method == "HEAD" else method)
         if endpoint is None:
             takes = ", ".join(sorted(methods))

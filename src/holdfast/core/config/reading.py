@@ -100,7 +100,7 @@ class DocumentReader:
             self._report("is not an object; ignored", severe=True)
             return None
         for name in repeated:
-            self._report(f"{name}: stands twice in one object; the last one counts")
+            self._report(f"{name}: occurs twice in one object; the last value is used")
         return self.document(value)
 
     def document(self, value: dict[str, Any]) -> Document:

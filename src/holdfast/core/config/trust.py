@@ -169,7 +169,7 @@ class TrustStore:
         except Unreadable as error:
             raise TrustUnreadable(self._path, str(error)) from error
         except msgspec.MsgspecError as error:
-            raise TrustUnreadable(self._path, f"is not what was written there: {error}") from error
+            raise TrustUnreadable(self._path, f"is damaged: {error}") from error
 
     def _change(self, change: Callable[[dict[str, TrustDecision]], dict[str, TrustDecision]]) -> None:
         try:

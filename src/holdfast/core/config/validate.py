@@ -123,8 +123,7 @@ class _Validation:
 
     def agent(self, agent: Object, trail: Trail) -> Any:
         rules = agent.get("permissions")
-        rest = {key: value for key, value in agent.items() if key != "permissions"}
-        found = self._convert(rest, trail, schema.AgentConfig)
+        found = self._convert(_without(agent, "permissions"), trail, schema.AgentConfig)
         if rules is not None:
             # Keep the rules of an invalid agent: they may restrict a built-in one.
             rules = self.rules(rules, (*trail, "permissions"), schema.RuleConfig, _DENY_ALL)
@@ -160,8 +159,7 @@ class _Validation:
     def _experimental(self, value: Any) -> Any:
         if not isinstance(value, dict):
             return self._convert(value, ("experimental",), schema.ExperimentalConfig)
-        rest = {key: item for key, item in value.items() if key != "policies"}
-        found = self._convert(rest, ("experimental",), schema.ExperimentalConfig) or {}
+        found = self._convert(_without(value, "policies"), ("experimental",), schema.ExperimentalConfig) or {}
         if (policies := value.get("policies")) is not None:
             closed = {"effect": "deny", "action": "provider.use", "resource": "*"}
             trail = ("experimental", "policies")
@@ -172,17 +170,14 @@ class _Validation:
     def _mcp(self, value: Any) -> Any:
         if not isinstance(value, dict):
             return self._convert(value, ("mcp",), schema.McpConfig)
-        found = self._convert(
-            {key: item for key, item in value.items() if key != "servers"}, ("mcp",), schema.McpConfig
-        )
+        found = self._convert(_without(value, "servers"), ("mcp",), schema.McpConfig)
         servers = self._entries(value.get("servers") or {}, ("mcp", "servers"), None)
         return {**(found or {}), **({"servers": servers} if servers else {})} or None
 
     def _holdfast(self, value: Any) -> Any:
         if not isinstance(value, dict) or value.get("sandbox") is None:
             return self._convert(value, ("holdfast",), schema.HoldfastConfig)
-        rest = {key: item for key, item in value.items() if key != "sandbox"}
-        found = self._convert(rest, ("holdfast",), schema.HoldfastConfig) or {}
+        found = self._convert(_without(value, "sandbox"), ("holdfast",), schema.HoldfastConfig) or {}
         return {**found, "sandbox": self._sandbox(value["sandbox"], ("holdfast", "sandbox"))}
 
     def _sandbox(self, value: Any, trail: Trail) -> Any:
@@ -207,7 +202,7 @@ class _Validation:
         if kind is schema.AgentConfig:
             return self.agent(entry, trail)
         if kind is schema.ProviderConfig and entry.get("models") is not None:
-            rest = self._convert({key: item for key, item in entry.items() if key != "models"}, trail, kind)
+            rest = self._convert(_without(entry, "models"), trail, kind)
             models = self._entries(entry["models"], (*trail, "models"), schema.ModelConfig)
             return None if rest is None else {**rest, **({} if models is None else {"models": models})}
         if kind is None:
@@ -236,7 +231,7 @@ class _Validation:
             except msgspec.ValidationError:
                 self._report(Problem(trail, f"{_reason(error)}; ignored"))
                 return None
-            self._report(Problem(trail, f"{_reason(error)}; read as if it were"))
+            self._report(Problem(trail, f"{_reason(error)}; converted"))
             return loose
 
     def _report_unknown(self, value: Any, trail: Trail, kind: Any) -> None:
@@ -264,6 +259,10 @@ class _Validation:
             suggestion = nearest[0] if nearest else None
         message = OF_OPENCODE if name in OPENCODE_NAMES else "is not a known name; ignored"
         self._report(Problem(trail, message, suggestion=suggestion))
+
+
+def _without(value: Object, key: str) -> Object:
+    return {name: item for name, item in value.items() if name != key}
 
 
 class _TypeShape(NamedTuple):

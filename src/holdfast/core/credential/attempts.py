@@ -10,14 +10,17 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Literal
 
+import msgspec
+
 from holdfast.core.credential.errors import AttemptNotFound, AuthorizationFailed, CodeRequired
+from holdfast.core.credential.integration import Authorization
 from holdfast.schema.catalog import Attempt, AttemptStatus, AttemptTime
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from holdfast.core.clock import Clock, Ids
-    from holdfast.core.credential.integration import Authorization, OAuth
+    from holdfast.core.credential.integration import OAuth
     from holdfast.core.credential.store import OAuthValue
 
 LIVE_MS = 10 * 60 * 1000
@@ -30,17 +33,16 @@ MOST_ATTEMPTS = 100
 log = logging.getLogger(__name__)
 
 
-class _SignIn:
-    def __init__(self, id: str, integration_id: str, label: str | None, authorization: Authorization, now: int) -> None:
-        self.id = id
-        self.integration_id = integration_id
-        self.label = label
-        self.authorization = authorization
-        self.time = AttemptTime(created=now, expires=now + LIVE_MS)
-        self.status: Literal["pending", "complete", "failed", "expired"] = "pending"
-        self.message: str | None = None
-        self.ended_at: int | None = None
-        self.work: asyncio.Task[None] | None = None
+class _SignIn(msgspec.Struct, eq=False):
+    id: str
+    integration_id: str
+    label: str | None
+    authorization: Authorization
+    time: AttemptTime
+    status: Literal["pending", "complete", "failed", "expired"] = "pending"
+    message: str | None = None
+    ended_at: int | None = None
+    work: asyncio.Task[None] | None = None
 
 
 class SignInAttempts:
@@ -62,7 +64,9 @@ class SignInAttempts:
                 authorization = await oauth.authorize(inputs)
         except Exception as error:  # noqa: BLE001 - the message may hold secrets: only the type is shown
             raise AuthorizationFailed(f"{integration_id}: sign-in could not begin ({type(error).__name__})") from None
-        attempt = _SignIn(self._ids.of("con"), integration_id, label, authorization, self._clock.now())
+        now = self._clock.now()
+        time = AttemptTime(created=now, expires=now + LIVE_MS)
+        attempt = _SignIn(self._ids.of("con"), integration_id, label, authorization, time)
         self._open[attempt.id] = attempt
         if authorization.mode == "auto":
             attempt.work = self._start(attempt, None)
@@ -73,7 +77,7 @@ class SignInAttempts:
             url=authorization.url,
             instructions=authorization.instructions,
             mode=authorization.mode,
-            time=attempt.time,
+            time=time,
         )
 
     async def status(self, id: str) -> AttemptStatus:
