@@ -7,6 +7,7 @@ Invariants
 from __future__ import annotations
 
 import asyncio
+import difflib
 import logging
 import time
 from typing import TYPE_CHECKING
@@ -377,8 +378,6 @@ def _is_local(url: str | None) -> bool:
 
 def _alternatives(id: str, entry: ProviderEntry) -> str:
     """The provider's models, the most similar names first."""
-    import difflib
-
     names = entry.ids()
     near = difflib.get_close_matches(id, names, n=NAMED_MODELS, cutoff=0.5)
     shown = list(dict.fromkeys((*near, *sorted(names))))[:NAMED_MODELS]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from holdfast.core.config.unsupported import report_unread
+from holdfast.core.config.unsupported import AGENT_NAMES, report_unread
 
 Object: TypeAlias = dict[str, Any]
 Report: TypeAlias = Callable[[tuple[str | int, ...], str], None]
@@ -21,10 +21,6 @@ WITHOUT_MEANING = ("logLevel", "server", "layout", "small_model")
 """Recognised keys without effect; they are reported."""
 
 _RENAMED = {"snapshot": "snapshots", "attachment": "attachments", "command": "commands", "reference": "references"}
-AGENT_NAMES = frozenset(
-    """name model variant prompt description temperature top_p mode hidden color steps maxSteps options permission
-    disable tools system disabled permissions request""".split()  # noqa: SIM905
-)
 _OAUTH = {
     "clientId": "client_id",
     "clientSecret": "client_secret",

@@ -35,6 +35,10 @@ OPENCODE_NAMES = frozenset(
 )
 """Keys of OpenCode that the schema does not have."""
 
+AGENT_NAMES = frozenset(
+    """name model variant prompt description temperature top_p mode hidden color steps maxSteps options permission
+    disable tools system disabled permissions request""".split()  # noqa: SIM905
+)
 PROVIDER_NAMES = frozenset("id name env npm api options models blacklist whitelist".split())  # noqa: SIM905
 MODEL_NAMES = frozenset(
     "id family name provider tool_call modalities headers options variants cost status limit".split()  # noqa: SIM905
@@ -85,8 +89,6 @@ def report_unread(document: Mapping[str, Any], report: Report) -> None:
 
 def misspelled(agent: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Names in a V1 agent that resemble a known one. Unknown names are model options, so only these are reported."""
-    from holdfast.core.config.migrate import AGENT_NAMES
-
     for name in sorted(map(str, agent.keys() - AGENT_NAMES)):
         if nearest := difflib.get_close_matches(name[:50], AGENT_NAMES, n=1, cutoff=0.75):
             yield name, nearest[0]

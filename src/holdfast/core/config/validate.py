@@ -7,6 +7,7 @@ Invariants
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Iterator
 from functools import cache
 from types import UnionType
@@ -253,8 +254,6 @@ class _Validation:
         suggestion = _SUCCESSORS.get(name)
         self._suggestions -= 1
         if suggestion not in known[0] and self._suggestions >= 0 and len(name) < LONGEST_NAME:
-            import difflib
-
             nearest = [near for names in known for near in difflib.get_close_matches(name, names, n=1)]
             suggestion = nearest[0] if nearest else None
         message = OF_OPENCODE if name in OPENCODE_NAMES else "is not a known name; ignored"
