@@ -7,15 +7,7 @@ import random
 import time
 from typing import Protocol
 
-from holdfast.schema.ids import (
-    ALPHABET,
-    COUNTER_SPAN,
-    RANDOM_LENGTH,
-    EventID,
-    MessageID,
-    SessionID,
-    format_id,
-)
+from holdfast.schema.ids import ALPHABET, COUNTER_SPAN, RANDOM_LENGTH, EventID, MessageID, SessionID, format_id
 
 SUPPLY = 64
 

@@ -66,12 +66,7 @@ _OF_SESSION = of_session(
         payload=ArchivePayload,
         data=Session,
     ),
-    endpoint(
-        "sessions.delete",
-        "DELETE",
-        "holdfast.session.delete",
-        "Interrupt a Session and delete it.",
-    ),
+    endpoint("sessions.delete", "DELETE", "holdfast.session.delete", "Interrupt a Session and delete it."),
     endpoint(
         "sessions.move",
         "POST /move",
@@ -130,13 +125,7 @@ _OF_SESSION = of_session(
         data=RequestContextView,
         errors=(UnknownError,),
     ),
-    endpoint(
-        "sessions.todos",
-        "GET /todo",
-        "holdfast.session.todos",
-        "The model's to-do list.",
-        data=list[Todo],
-    ),
+    endpoint("sessions.todos", "GET /todo", "holdfast.session.todos", "The model's to-do list.", data=list[Todo]),
 )
 
 _OF_INSTANCE = (

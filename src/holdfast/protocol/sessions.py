@@ -90,13 +90,7 @@ class EventsQuery(Record):
 
 
 _OF_SESSION = of_session(
-    endpoint(
-        "sessions.get",
-        "GET",
-        "v2.session.get",
-        "One Session.",
-        data=Session,
-    ),
+    endpoint("sessions.get", "GET", "v2.session.get", "One Session.", data=Session),
     endpoint(
         "sessions.switch_agent",
         "POST /agent",

@@ -102,10 +102,7 @@ def _filled(agent: Agent, **fields: object) -> Agent:
 
 
 def _outside(directories: Directories) -> tuple[Rule, ...]:
-    rules = [
-        _rule("ask", "external_directory"),
-        _rule("allow", "external_directory", f"{directories.tool_output}/*"),
-    ]
+    rules = [_rule("ask", "external_directory"), _rule("allow", "external_directory", f"{directories.tool_output}/*")]
     if _is_ours(directories.tmp):
         rules.append(_rule("allow", "external_directory", f"{directories.tmp}/*"))
     return tuple(rules)

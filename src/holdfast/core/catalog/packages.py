@@ -42,10 +42,7 @@ def snake_case(name: str) -> str:
 OPENAI = _dialect(
     "openai",
     "store promptCacheKey reasoningEffort reasoningSummary include textVerbosity serviceTier",
-    {
-        "reasoning": {"effort": "reasoningEffort", "summary": "reasoningSummary"},
-        "text": {"verbosity": "textVerbosity"},
-    },
+    {"reasoning": {"effort": "reasoningEffort", "summary": "reasoningSummary"}, "text": {"verbosity": "textVerbosity"}},
 )
 # `thinking` is the switch of several vendors; protocols own this name, so it cannot be a body field.
 COMPATIBLE = _dialect("openai", "reasoningEffort thinking")

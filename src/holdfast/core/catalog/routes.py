@@ -133,10 +133,7 @@ def _chat(info: ModelInfo, found: packages.PackageEndpoint, given: RouteSettings
     protocol = spoken.replace(passthrough=(*spoken.passthrough, "thinking"))
     capabilities = profile.capabilities if profile else Capabilities()
     return Model(
-        info.api.id,
-        info.provider_id,
-        Route(info.provider_id, protocol, found.url or ""),
-        capabilities=capabilities,
+        info.api.id, info.provider_id, Route(info.provider_id, protocol, found.url or ""), capabilities=capabilities
     )
 
 
@@ -214,10 +211,7 @@ def _query(settings: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
 def _timeouts(settings: Mapping[str, Any]) -> Timeouts:
     """Settings are in milliseconds; `false` means no limit."""
     first, idle = settings.get("timeout"), settings.get("chunkTimeout")
-    return Timeouts(
-        first_byte=None if first is False else _seconds(first) or FIRST_BYTE_SECONDS,
-        idle=_seconds(idle),
-    )
+    return Timeouts(first_byte=None if first is False else _seconds(first) or FIRST_BYTE_SECONDS, idle=_seconds(idle))
 
 
 def _seconds(millis: Any) -> float | None:

@@ -15,12 +15,7 @@ from holdfast.core.credential.store import KeyValue, OAuthValue
 from holdfast.core.file_lock import file_lock
 from holdfast.core.scope import Scope
 from holdfast.core.state import Batches, Phase, State
-from holdfast.schema.catalog import (
-    CredentialConnection,
-    EnvConnection,
-    IntegrationInfo,
-    KeyMethod,
-)
+from holdfast.schema.catalog import CredentialConnection, EnvConnection, IntegrationInfo, KeyMethod
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.live_event import IntegrationConnectionUpdated, IntegrationUpdated
 
@@ -185,10 +180,7 @@ class Integrations:
     def _info(self, integration: Integration) -> IntegrationInfo:
         methods = tuple(method.method if isinstance(method, OAuth) else method for method in integration.methods)
         return IntegrationInfo(
-            id=integration.id,
-            name=integration.name,
-            methods=methods,
-            connections=self.connections(integration.id),
+            id=integration.id, name=integration.name, methods=methods, connections=self.connections(integration.id)
         )
 
     def _stored(self, id: str) -> tuple[Credential, ...]:

@@ -65,9 +65,5 @@ async def reply(call: ApiCall) -> None:
     payload: protocol.PermissionReplyPayload = call.payload
     async with call.services as services:
         await services.permissions.reply(
-            call.params.session_id,
-            call.params.request_id,
-            payload.reply,
-            message=payload.message,
-            save=payload.save,
+            call.params.session_id, call.params.request_id, payload.reply, message=payload.message, save=payload.save
         )
