@@ -127,8 +127,6 @@ class Catalog:
         self._scope.close()
         await self.integrations.close()
 
-    # -- listing ------------------------------------------------------------------------------------------------------
-
     def providers(self) -> tuple[ProviderInfo, ...]:
         """The providers that can be used now."""
         return tuple(public(entry.provider, self._secrets) for entry in self._available())
@@ -161,8 +159,6 @@ class Catalog:
         """Problems found in options so far."""
         return tuple(self._diagnostics)
 
-    # -- building -----------------------------------------------------------------------------------------------------
-
     def transform(
         self, apply: Callable[[CatalogDraft], None], scope: Scope, *, phase: Phase, owner: str = "holdfast"
     ) -> Callable[[], None]:
@@ -178,8 +174,6 @@ class Catalog:
         self._diagnostics.clear()
         self._forget()
         self._reload_all()
-
-    # -- resolving ----------------------------------------------------------------------------------------------------
 
     async def ready(self) -> None:
         """Wait until the Location's plugins are loaded, for at most BOOT_SECONDS."""
@@ -263,8 +257,6 @@ class Catalog:
         if refusal is not None:
             raise ModelUnavailable(ref.provider_id, ref.id, refusal)
         return entry, found
-
-    # -- internals ----------------------------------------------------------------------------------------------------
 
     @property
     def _draft(self) -> CatalogDraft:

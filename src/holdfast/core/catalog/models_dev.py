@@ -109,8 +109,6 @@ class ModelsDev:
             self._flight.cancel()
             await asyncio.wait([self._flight])
 
-    # -- reading -------------------------------------------------------------------------------------------------
-
     def _read(self) -> dict[str, DevProvider] | None:
         if self._named is not None:
             return _decoded(self._named)
@@ -122,8 +120,6 @@ class ModelsDev:
         if found is None and self._bundled is not None:
             found = _decoded(self._bundled)
         return found
-
-    # -- refreshing ----------------------------------------------------------------------------------------------
 
     def _landed(self, flight: asyncio.Task[bool]) -> None:
         self._flight = None

@@ -78,8 +78,6 @@ class Integrations:
         if self._refreshing:
             await asyncio.wait(self._refreshing.values())  # a rotated token that is not stored is lost
 
-    # -- listing ------------------------------------------------------------------------------------------------------
-
     def transform(
         self, apply: Callable[[IntegrationDraft], None], scope: Scope, *, phase: Phase, owner: str = "holdfast"
     ) -> Callable[[], None]:
@@ -99,8 +97,6 @@ class Integrations:
 
     def find(self, id: str) -> Integration | None:
         return self._state.value.get(id)
-
-    # -- connections --------------------------------------------------------------------------------------------------
 
     def connections(self, id: str) -> tuple[Connection, ...]:
         """Stored connections first, newest first; the first one is active."""
@@ -142,8 +138,6 @@ class Integrations:
             running.add_done_callback(lambda task: self._refreshed(credential.id, task))
         return await asyncio.shield(running)
 
-    # -- connecting ----------------------------------------------------------------------------------------------
-
     async def connect_key(self, id: str, key: str, label: str | None = None) -> None:
         integration = self._known(id)
         if not any(isinstance(method, KeyMethod) for method in integration.methods):
@@ -158,8 +152,6 @@ class Integrations:
         if found is None:
             raise IntegrationNotFound(id, method_id)
         return found
-
-    # -- internals ----------------------------------------------------------------------------------------------------
 
     @property
     def _state(self) -> State[IntegrationDraft]:

@@ -137,8 +137,6 @@ class CredentialStore:
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
-    # -- the file ------------------------------------------------------------------------------------------------
-
     def _read(self) -> tuple[Credential, ...]:
         try:
             return self._load()
