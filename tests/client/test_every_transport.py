@@ -350,7 +350,7 @@ async def test_cancelling_a_call_cancels_only_the_call(
     assert last.finish == "stop"
 
 
-async def test_concurrent_calls_are_independent(client: AsyncClient) -> None:
+async def test_many_calls_at_once(client: AsyncClient) -> None:
     """Requests do not get in each other's way."""
     sessions = await asyncio.gather(*(client.sessions.create(model=MODEL) for _ in range(20)))
     prompt = PromptInput(text="hi")

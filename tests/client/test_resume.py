@@ -92,7 +92,7 @@ async def test_failures_in_a_row_are_bounded(last: FakeResponse | ClientError, k
     ],
     ids=["unknown", "unauthorized", "no stream", "malformed"],
 )
-async def test_a_permanent_error_is_raised_without_a_retry(answer: FakeResponse) -> None:
+async def test_what_cannot_pass_is_raised_at_once(answer: FakeResponse) -> None:
     """API-314: trying again would give the same."""
     transport = FakeTransport(answer)
     seen, _ = await collect(transport)

@@ -23,7 +23,7 @@ from holdfast.core.frontmatter import InvalidFrontmatter, Markdown, parse_markdo
         ),
     ],
 )
-def test_frontmatter_and_body_are_separated(text: str, found: Markdown) -> None:
+def test_head_and_body(text: str, found: Markdown) -> None:
     """CAT-065: plain values only; the body is untouched."""
     assert parse_markdown(text) == found
 

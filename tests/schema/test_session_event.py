@@ -125,7 +125,7 @@ def test_what_the_contract_does_not_know_is_private() -> None:
 
 
 @pytest.mark.parametrize("definition", ALL, ids=[f"{item.type}.{item.version}" for item in ALL])
-def test_every_payload_survives_decoding_and_encoding(definition: Definition) -> None:
+def test_there_and_back(definition: Definition) -> None:
     """EVT-008, EVT-046, EVT-049: every example of a payload survives decoding and encoding."""
     reading = decoder(definition.payload)
     for wire in examples(definition.payload):

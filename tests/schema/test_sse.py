@@ -43,14 +43,14 @@ CASES: dict[str, tuple[bytes, list[bytes]]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_events_in_one_chunk_are_parsed(name: str) -> None:
+def test_one_chunk(name: str) -> None:
     """LLM-361, LLM-248: line ends, comments, several lines of data, a mark at the start, an unterminated last event."""
     stream, expected = CASES[name]
     assert read(stream) == expected
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_chunk_boundaries_do_not_change_the_events(name: str) -> None:
+def test_every_cut_gives_the_same(name: str) -> None:
     """LLM-361: cut in two at each byte, and fed byte by byte."""
     stream, expected = CASES[name]
     for cut in range(len(stream) + 1):

@@ -145,7 +145,7 @@ async def test_a_body_of_the_wrong_kind_changes_nothing(memory: Wire, body: byte
         ("/" + "a/" * 5_000, 404),
     ],
 )
-async def test_paths_are_not_normalised(memory: Wire, path: str, status: int) -> None:
+async def test_a_path_means_what_it_says(memory: Wire, path: str, status: int) -> None:
     """API-010: no normalisation leads from one operation to another, and a pattern is no path."""
     assert (await memory.get(path)).status == status
 

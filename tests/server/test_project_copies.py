@@ -149,7 +149,7 @@ async def test_copies_that_are_gone_are_forgotten(copies: Copies, repository: Pa
 
 @pytest.mark.parametrize("payload", [{}, {"strategy": "git_worktree"}, {"directory": "/x", "force": "yes"}, [1]])
 @pytest.mark.parametrize("method", ["POST", "DELETE"])
-async def test_payload_fields_are_checked_before_anything_else(wire: Wire, method: str, payload: object) -> None:
+async def test_fields_are_checked_first(wire: Wire, method: str, payload: object) -> None:
     """API-023, API-151: also of a DELETE, which has a body here."""
     assert (await wire(method, "/experimental/project/global/copy", payload)).failure == INVALID
 

@@ -252,7 +252,7 @@ async def test_terminals_belong_to_their_location(memory: Wire, tmp_path: Path) 
         ("PUT", {"title": 7}),
     ],
 )
-async def test_bad_payloads_are_refused_and_change_nothing(memory: Wire, method: str, payload: object) -> None:
+async def test_bad_payloads(memory: Wire, method: str, payload: object) -> None:
     """API-160, TOL-288, TOL-292: refused with a reason, and nothing has changed."""
     made = (await memory.post("/api/pty", {"command": "cat"})).data
     answer = await memory(method, "/api/pty" if method == "POST" else f"/api/pty/{made['id']}", payload)
@@ -623,7 +623,7 @@ async def test_the_cursor_of_a_connection(app: App, memory: Wire, cursor: str, r
         await each.closed()
 
 
-async def test_input_is_text_or_bytes_of_text(browser: Browser) -> None:
+async def test_what_clients_type(browser: Browser) -> None:
     """API-165, TOL-311: text, or bytes that are text; other bytes are dropped."""
     made = await browser.create("stty raw -echo; printf ready; head -c 9")
     screen = Screen()

@@ -51,7 +51,7 @@ def test_a_named_agent_is_taken_as_it_is(place: AgentPlace) -> None:
     assert (agents.select("none"), agents.authority("none")) == (AgentSelection("none", None), None)
 
 
-def test_a_new_agent_has_default_values() -> None:
+def test_a_new_agent() -> None:
     """CAT-055: for all uses, shown, without rules."""
     draft = AgentDraft()
     draft.update("x", lambda agent: agent)

@@ -114,7 +114,7 @@ def test_fields_are_patched(place: AgentPlace) -> None:
 
 
 @pytest.mark.parametrize("field", [{"color": "#12345"}, {"color": "mauve"}, {"steps": 0}, {"mode": "both"}])
-def test_an_agent_with_an_invalid_field_is_not_created(place: AgentPlace, field: dict[str, Any]) -> None:
+def test_invalid_fields(place: AgentPlace, field: dict[str, Any]) -> None:
     """CAT-027, CAT-055: such an agent is not made."""
     place.write("opencode.json", {"agents": {"a": field}})
     assert place.agents().get("a") is None

@@ -92,7 +92,7 @@ def test_a_model_is_patched_field_by_field(configured: Configured) -> None:
     assert found.limit == ModelLimit(context=100, input=90, output=10)
 
 
-def test_a_model_with_only_an_id_inherits_everything_else(configured: Configured) -> None:
+def test_only_an_id_for_the_wire(configured: Configured) -> None:
     """CAT-126: everything else is inherited."""
     draft = CatalogDraft({})
     configure(draft, configured({"providers": {"mine": {"models": {"m": {"api": {"id": "wire"}}}}}}).documents())

@@ -54,7 +54,7 @@ def price(input: float, output: float, read: float = 0, size: int | None = None)
     return ModelCost(tier=tier, input=input, output=output, cache=CacheCost(read=read, write=0))
 
 
-def test_a_provider_with_a_package_is_an_sdk_provider() -> None:
+def test_a_provider() -> None:
     """CAT-099: a package is an SDK's, anything else is native; the id stands for a missing name."""
     found = provider_entries(
         {"a": DevProvider(name="A", npm="pkg", api="http://a"), "b": DevProvider(api="http://b"), "c": DevProvider()}
@@ -66,7 +66,7 @@ def test_a_provider_with_a_package_is_an_sdk_provider() -> None:
     ]
 
 
-def test_a_complete_model_record_is_converted() -> None:
+def test_a_model_with_everything() -> None:
     """CAT-100: base price first, then the tiers in order, then the long context."""
     assert load(FULL) == ModelInfo(
         id="m",
@@ -85,7 +85,7 @@ def test_a_complete_model_record_is_converted() -> None:
     )
 
 
-def test_an_empty_model_record_gets_default_values() -> None:
+def test_a_model_with_nothing() -> None:
     """CAT-100: active, enabled, no prices, no date."""
     found = load({})
     assert found is not None

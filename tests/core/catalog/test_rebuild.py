@@ -96,9 +96,7 @@ def test_a_denied_provider_is_in_no_view(make_catalog: MakeCatalog) -> None:
         catalog.resolve("s", ref("mine/m"))
 
 
-def test_a_new_configuration_changes_policy_integrations_and_catalog_together(
-    make_catalog: MakeCatalog, configured: Configured
-) -> None:
+def test_another_configuration(make_catalog: MakeCatalog, configured: Configured) -> None:
     """CAT-152, CAT-025: policy, integrations and catalog follow together."""
     catalog = make_catalog({"provider": {"old": {**provider(PACKAGE), "env": ["OLD"]}}})
     assert [found.id for found in catalog.integrations.list()] == ["old"]
@@ -111,9 +109,7 @@ def test_a_new_configuration_changes_policy_integrations_and_catalog_together(
 
 
 @pytest.mark.anyio
-async def test_a_refresh_of_models_dev_rebuilds_before_listeners_are_called(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_refresh_of_models_dev(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """CAT-097, CAT-099, CAT-152, trap 15: listeners find the new state; a key method, then an env method."""
     bundled = tmp_path / "bundled.json"
     bundled.write_text(json.dumps({"old": {"models": {"m": {}}}}))
@@ -145,7 +141,7 @@ async def test_a_refresh_of_models_dev_rebuilds_before_listeners_are_called(
     assert len(seen) == 2
 
 
-def test_provider_defaults_apply_below_configuration(make_catalog: MakeCatalog) -> None:
+def test_what_some_providers_want(make_catalog: MakeCatalog) -> None:
     """CAT-124: headers, two aliases off, places from the environment; and configuration over all of it."""
     chat: dict[str, Any] = {"gpt-5-chat-latest": {}, "openai/gpt-5-chat": {}, "openai/gpt-5": {}}
     data = {

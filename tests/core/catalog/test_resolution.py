@@ -204,7 +204,7 @@ def test_a_local_or_private_endpoint_is_used_as_it_was_configured(
 # -- what is taken when nobody asks --------------------------------------------------------------------------------
 
 
-def test_without_any_model_the_error_says_what_to_do(make_catalog: MakeCatalog) -> None:
+def test_nothing_chosen_and_nothing_there(make_catalog: MakeCatalog) -> None:
     """SES-095, CAT-118: names the Session and what to do."""
     with pytest.raises(ModelNotSelected) as refused:
         make_catalog(data={"x": {"npm": "@ai-sdk/nobody", "models": {"m": {}}}}).resolve("ses_1", None)

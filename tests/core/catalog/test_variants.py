@@ -45,7 +45,7 @@ def level(value: str) -> dict[str, Any]:
         ("@ai-sdk/nobody", [EFFORT, TOGGLE], {}),
     ],
 )
-def test_variants_are_generated_from_reasoning_options(
+def test_from_what_models_dev_says(
     make_catalog: MakeCatalog, package: str, options: list[Any], expected: dict[str, Any]
 ) -> None:
     """CAT-117: in the words of the protocol; nothing where nothing is said."""
@@ -75,7 +75,7 @@ def test_a_generated_variant_reaches_the_wire(make_catalog: MakeCatalog, package
         ("glm-5.2", None, ANTHROPIC, []),
     ],
 )
-def test_a_known_model_family_has_its_variants(
+def test_a_known_family(
     make_catalog: MakeCatalog, id: str, wire: str | None, package: str, expected: list[str]
 ) -> None:
     """CAT-116."""

@@ -36,7 +36,7 @@ async def no_shell(command: str) -> str:
     raise AssertionError(command)
 
 
-def test_built_in_commands_mention_the_project_and_take_arguments(place: Place) -> None:
+def test_the_built_in_ones(place: Place) -> None:
     """CAT-076, CAT-077: both mention the project and take arguments."""
     init, review = commands(place).list()
     assert (init.name, init.description, init.subtask) == ("init", "guided AGENTS.md setup", None)

@@ -49,7 +49,7 @@ class Shell:
         ("$1 $2", "$2 $1", "$2 $1"),
     ],
 )
-async def test_arguments_fill_the_placeholders_of_a_template(template: str, arguments: str, text: str) -> None:
+async def test_arguments(template: str, arguments: str, text: str) -> None:
     """CAT-079: the last numbered place takes the rest, missing ones are empty, nothing is read twice."""
     shell = Shell()
     assert (await Template(template).expand(arguments, shell)).text == text

@@ -19,7 +19,7 @@ from holdfast.core.diagnostic import Diagnostic
 Load = Callable[[Any], dict[str, Any]]
 
 
-def test_a_location_without_files_has_an_empty_configuration(place: Place) -> None:
+def test_no_files_is_no_problem(place: Place) -> None:
     """CAT-026."""
     found = place.load()
     assert (found.documents(), found.diagnostics(), found.effective()) == ((), (), {})
@@ -248,7 +248,7 @@ def test_problems_are_logged_by_weight(place: Place, caplog: pytest.LogCaptureFi
     assert describe(Diagnostic("/a", "m", 3)) == "/a:3: m"
 
 
-def test_the_effective_configuration_is_merged_by_kind_of_value(place: Place) -> None:
+def test_what_is_shown_as_a_whole(place: Place) -> None:
     """CAT-031: scalars latest, objects by key, some lists joined without repetition, other arrays replaced."""
     ask = {"action": "bash", "resource": "*", "effect": "ask"}
     deny = {**ask, "effect": "deny"}
@@ -346,7 +346,7 @@ def test_a_key_that_stands_in_the_file_is_not_shown(place: Place) -> None:
         ({"mcp": {"timeout": {"startup": 0}}}, False),
     ],
 )
-def test_types_and_bounds_of_other_fields_are_checked(data: Load, content: dict[str, Any], valid: bool) -> None:
+def test_the_other_fields(data: Load, content: dict[str, Any], valid: bool) -> None:
     """CAT-160, CAT-161: their types and bounds."""
     assert data(content) == (content if valid else {})
 

@@ -48,7 +48,7 @@ def test_comments_and_trailing_commas(text: str, value: object) -> None:
         ('{"\\udfff": 1}', None),
     ],
 )
-def test_other_syntax_errors_are_reported_with_their_line(text: str, line: int | None) -> None:
+def test_what_is_wrong_stays_wrong(text: str, line: int | None) -> None:
     """CAT-026, CAT-027: forgiving about commas and comments, and about nothing else; it says where."""
     with pytest.raises(InvalidJson) as caught:
         decode(text)
@@ -80,7 +80,7 @@ def test_pairs_of_escapes_are_one_character() -> None:
     assert decode('{"a": "\\ud83d\\ude00"}').value == {"a": "\U0001f600"}
 
 
-def test_removing_comments_keeps_line_numbers() -> None:
+def test_nothing_moves_to_another_line() -> None:
     """CAT-027: so that a problem can be found where it is said to be."""
     text = '{\n // one\n /* two\n three */ "a": 1,\n}\n'
     assert [len(line) for line in to_json(text).split("\n")] == [len(line) for line in text.split("\n")]
@@ -90,7 +90,7 @@ def test_removing_comments_keeps_line_numbers() -> None:
     ("path", "line"),
     [(("a",), 2), (("b", "d"), 6), (("b", "e", 1), 8), (("b", "e", 1, "f"), 9), (("x",), None), (("b", "x"), None)],
 )
-def test_line_numbers_are_found_by_path(path: tuple[str | int, ...], line: int | None) -> None:
+def test_where_a_value_stands(path: tuple[str | int, ...], line: int | None) -> None:
     """CAT-027: by its path, past comments, nested values and strings that look like structure."""
     text = """{
       "a": "} , ] {",

@@ -325,7 +325,7 @@ def test_providers_that_cannot_be_read_are_all_denied(place: Place, old: dict[st
         ({"provider": {"p": {"models": 7}}}, {"providers": {"p": {}}}, "provider.p.models"),
     ],
 )
-def test_dropped_v1_settings_are_reported(place: Place, old: dict[str, Any], new: dict[str, Any], about: str) -> None:
+def test_what_is_dropped_is_told(place: Place, old: dict[str, Any], new: dict[str, Any], about: str) -> None:
     """CAT-027: never only silence, and the rest of the file counts."""
     place.write("opencode.json", old)
     found = place.load()

@@ -82,9 +82,7 @@ async def settled(attempts: SignInAttempts, id: str) -> AttemptStatus:
     return await attempts.status(id)
 
 
-async def test_an_automatic_sign_in_stores_its_credential(
-    attempts: SignInAttempts, kept: Kept, clock: ManualClock
-) -> None:
+async def test_it_finishes_by_itself(attempts: SignInAttempts, kept: Kept, clock: ManualClock) -> None:
     """CAT-134: mode `auto`; the credential is stored, what it held open is closed."""
     sign = SignIn("auto")
     begun = await attempts.begin("p", sign.oauth, {"where": "here"}, "work")
@@ -102,7 +100,7 @@ async def test_an_automatic_sign_in_stores_its_credential(
     assert (kept.stored, sign.codes, sign.closed) == ([("p", VALUE, "work")], [None], 1)
 
 
-async def test_a_sign_in_without_its_code_stays_open(attempts: SignInAttempts, kept: Kept) -> None:
+async def test_it_needs_a_code(attempts: SignInAttempts, kept: Kept) -> None:
     """CAT-134: without one it stays open; twice at once is an error, after the end it is nothing."""
     sign = SignIn("code")
     begun = await attempts.begin("p", sign.oauth, {})
@@ -128,7 +126,7 @@ async def test_a_sign_in_without_its_code_stays_open(attempts: SignInAttempts, k
         (AuthorizationFailed("Code expired"), "Code expired"),
     ],
 )
-async def test_a_failed_sign_in_hides_the_providers_message(
+async def test_it_fails(
     attempts: SignInAttempts, kept: Kept, error: Exception, message: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """CAT-134, CAT-135: the caller and whoever asks are told, without what the provider said."""
@@ -146,7 +144,7 @@ async def test_a_failed_sign_in_hides_the_providers_message(
 
 
 @pytest.mark.parametrize("mode", ["auto", "code"])
-async def test_a_sign_in_expires_and_is_removed(
+async def test_it_expires_and_is_forgotten(
     attempts: SignInAttempts, clock: ManualClock, mode: Literal["auto", "code"]
 ) -> None:
     """CAT-134: ten minutes to finish, a minute to ask how it ended."""
@@ -216,7 +214,7 @@ async def test_a_provider_that_does_not_answer(attempts: SignInAttempts, monkeyp
         await attempts.begin("p", OAuth(OAuthMethod(id="m", label="M"), silent), {})
 
 
-async def test_a_sign_in_that_cannot_start_is_refused(attempts: SignInAttempts) -> None:
+async def test_it_cannot_begin(attempts: SignInAttempts) -> None:
     """CAT-134: and everything is bounded."""
 
     async def refuse(inputs: Mapping[str, str]) -> Authorization:

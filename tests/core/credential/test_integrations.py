@@ -68,7 +68,7 @@ def world(store: CredentialStore, ids: Ids, clock: ManualClock) -> World:
     return World(store, ids, clock)
 
 
-def test_a_later_key_or_env_method_replaces_the_earlier_one(world: World) -> None:
+def test_methods(world: World) -> None:
     """CAT-130: one key and one env method, the later one; OAuth methods by their ids."""
     world.draft.add("p", KeyMethod(label="old"), "P")
     world.draft.add("p", EnvMethod(names=("A",)))
@@ -89,7 +89,7 @@ def test_a_later_key_or_env_method_replaces_the_earlier_one(world: World) -> Non
     assert world.integrations.get("unknown") is None
 
 
-async def test_stored_connections_come_before_variables(world: World) -> None:
+async def test_connections(world: World) -> None:
     """CAT-131: stored ones first, then variables that hold something now; the first is the active one."""
     world.draft.add("z", KeyMethod(), "Alpha")
     world.draft.add("z", EnvMethod(names=("REGION", "Z_API_KEY", "EMPTY_KEY")))
@@ -248,9 +248,7 @@ async def test_a_renewal_that_never_answers(
     assert integrations.REFRESH_SECONDS < 60
 
 
-async def test_a_refresh_without_its_lock_fails_the_request(
-    world: World, provider: Provider, clock: ManualClock
-) -> None:
+async def test_a_lock_that_cannot_be_had(world: World, provider: Provider, clock: ManualClock) -> None:
     """CAT-133: whatever is in the way, a request is told in words that it can be refused with."""
     made = await world.store.create("p", token(1, clock.now()))
     world.store.lock_path(made.id).mkdir()
@@ -280,7 +278,7 @@ async def test_a_request_carries_the_current_token(world: World, provider: Provi
     assert (repr(auth), provider.latest) == ("OAuthAuth(p)", 2)
 
 
-async def test_without_a_store_variables_still_count(ids: Ids, clock: ManualClock) -> None:
+async def test_without_a_store(ids: Ids, clock: ManualClock) -> None:
     """CAT-131: the environment's keys still count."""
     draft = IntegrationDraft()
     draft.add("p", KeyMethod())

@@ -71,7 +71,7 @@ async def test_newest_first(path: Path, ids: Ids, clock: ManualClock) -> None:
     assert [found.created for found in CredentialStore(path, ids, clock).all("a")] == [3, 2, 1]
 
 
-async def test_credentials_are_updated_and_removed(store: CredentialStore, path: Path) -> None:
+async def test_updating_and_removing(store: CredentialStore, path: Path) -> None:
     """CAT-132: neither label nor value changes nothing, not even the file."""
     made = await store.create("a", KeyValue(key="1"))
     before = path.stat().st_mtime_ns

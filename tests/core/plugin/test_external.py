@@ -88,7 +88,7 @@ def test_a_project_is_not_trusted_by_itself(place: Place) -> None:
     assert ["evil.py" in problem.message for problem in problems] == [True, True]
 
 
-def test_a_switch_disables_all_external_plugins(place: Place) -> None:
+def test_all_of_them_can_be_left_out(place: Place) -> None:
     """CAT-013, CAT-147."""
     place.user_config({"plugins": ["mine"]})
     environment = place.environment(OPENCODE_PURE="true")
@@ -204,7 +204,7 @@ async def test_closing_ends_a_boot_that_another_one_waits_for(place: Place, arou
     assert around.plugins.active() == ()
 
 
-async def test_only_the_content_that_was_trusted_is_executed(place: Place, around: Surroundings) -> None:
+async def test_what_was_judged_is_what_is_executed(place: Place, around: Surroundings) -> None:
     """CAT-195: neither an edit in the meantime nor byte code beside the source runs, also of modules that the plugin
     imports later."""
     place.write("~/.config/opencode/plugin/folder/__init__.py", "from .inner import plugin")
