@@ -4,11 +4,12 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 AUDIT := $(VENV)-audit
+DOCS := $(VENV)-docs
 PYTEST ?= -m pytest
 WORKERS ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test acceptance check audit bench generate prove lock
+.PHONY: help setup run test acceptance check audit docs bench generate prove lock
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | awk -F'\t' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -40,12 +41,23 @@ check: setup ## format, lint, types, layers, drift of generated code
 	@$(BIN)/mypy
 	@PYTHONPATH=src $(BIN)/lint-imports --no-logo
 	@$(BIN)/python -m holdfast.client.generate --check
+	@$(BIN)/python .ci/reference.py --check
+	@$(BIN)/python .ci/rules.py --check
 
 audit: setup ## known vulnerabilities of the locked dependencies, and a bill of materials in dist/
 	@mkdir -p dist
-	@$(BIN)/python .ci/sbom.py > dist/holdfast.cdx.json
+	@$(BIN)/python .ci/sbom.py > dist/holdfast-runtime.cdx.json
 	@test -x $(AUDIT)/bin/pip-audit || { $(PYTHON) -m venv $(AUDIT) && $(AUDIT)/bin/pip install --quiet --disable-pip-version-check --require-hashes --no-deps --only-binary :all: -r requirements/audit.txt; } || echo "audit: pip-audit could not be installed" >&2
 	@$(BIN)/python .ci/audit.py $(AUDIT)/bin/pip-audit
+
+docs: setup $(DOCS)/.ready ## the documentation as a site in build/site; warnings are errors
+	@$(BIN)/python .ci/site.py build
+	@$(DOCS)/bin/zensical build --strict --clean --config-file build/zensical.toml
+
+$(DOCS)/.ready: requirements/docs.txt
+	@$(PYTHON) -m venv $(DOCS)
+	@$(DOCS)/bin/pip install --quiet --disable-pip-version-check --require-hashes --no-deps --only-binary :all: -r requirements/docs.txt
+	@touch $@
 
 bench: setup ## ratios of one run: the event log against bare SQLite, streams against bare reads
 	@$(BIN)/python benchmarks/event_log.py
@@ -59,8 +71,10 @@ bench: setup ## ratios of one run: the event log against bare SQLite, streams ag
 	@$(BIN)/python benchmarks/settlement.py
 	@$(BIN)/python benchmarks/sandbox.py
 
-generate: setup ## write the generated client anew from the protocol
+generate: setup ## write the generated clients, the reference pages and the index of the rules anew
 	@$(BIN)/python -m holdfast.client.generate
+	@$(BIN)/python .ci/reference.py
+	@$(BIN)/python .ci/rules.py
 
 prove: setup ## slow proofs: kill -9 at random points, two processes, long runs
 	@$(BIN)/python -m pytest -m prove
@@ -69,3 +83,4 @@ lock: ## write requirements/*.txt anew (needs uv on the PATH)
 	uv pip compile pyproject.toml --generate-hashes --no-emit-index-url --universal --python-version 3.11 --no-annotate --no-header -q -o requirements/runtime.txt
 	uv pip compile pyproject.toml --group dev --generate-hashes --no-emit-index-url --universal --python-version 3.11 --no-annotate --no-header -q -o requirements/dev.txt
 	uv pip compile --group audit --generate-hashes --no-emit-index-url --universal --python-version 3.11 --no-annotate --no-header -q -o requirements/audit.txt
+	uv pip compile --group docs --generate-hashes --no-emit-index-url --universal --python-version 3.11 --no-annotate --no-header -q -o requirements/docs.txt

@@ -10,7 +10,6 @@ import statistics
 import sys
 import tempfile
 import time
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +22,7 @@ from holdfast.core.context.instructions import InstructionFiles
 from holdfast.core.context.metrics import Metrics
 from holdfast.core.context.model import model
 from holdfast.core.context.nested import NestedInstructions
-from holdfast.core.context.registry import SystemContextRegistry, compose
+from holdfast.core.context.registry import SystemContextRegistry
 from holdfast.core.context.source import JsonCodec, Source
 from holdfast.core.context.system_context import combine, make
 from holdfast.core.database.database import SqliteDatabase
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from holdfast.core.context.epoch import Epoch
+    from holdfast.core.context.instructions import InstructionFile
     from holdfast.core.context.system_context import SystemContext
     from holdfast.core.database.unit import Committed
     from holdfast.schema.record import Record
@@ -125,12 +125,13 @@ class Bench:
         self._current: dict[str, Epoch] = {}
 
         files = InstructionFiles(directory, folder / "project", folder / "config", FileCache(), {})
-        self._told = NestedInstructions(self._database, self._location, files, self._clock, lambda: [])
+        self._told = NestedInstructions(self._database, self._location, files, self._clock, _nothing)
         project = Project("id", folder / "project", folder / "project" / ".git")
         self._registry, scope = SystemContextRegistry(), Scope()
         builtins = combine((environment(self._location, project), date(self._clock)))
         self._registry.register("core/builtins", lambda: builtins, scope)
-        self._registry.register("core/instructions", files.ambient, scope)
+        ambient = files.ambient()
+        self._registry.register("core/instructions", lambda: ambient, scope)
         self.values = {
             f"bench/source-{number}": {"value": hashlib.sha256(b"%d" % number).hexdigest()} for number in range(PLAIN)
         }
@@ -158,7 +159,7 @@ class Bench:
         )
         found = InstructionDiscovered(timestamp=0, session_id=id, location=self._location, paths=tuple(self._nested))
         await self._log.publish(SessionCreated(session_id=id, info=record), found)
-        epoch = await self._epochs.initialize(id, await self._context(id), self._lease(id), self._location)
+        epoch = await self._epochs.initialize(id, self._context(id), self._publisher(id), self._location)
         assert len(epoch.snapshot) == PLAIN + 5, list(epoch.snapshot)
         self._current[id] = epoch
         return id
@@ -167,7 +168,7 @@ class Bench:
         """Whether the model had to be told something."""
         epoch = self._current[session_id]
         prepared = await self._epochs.prepare(
-            epoch, await self._context(session_id), self._lease(session_id), self._location
+            epoch, self._context(session_id), self._publisher(session_id), self._location
         )
         self._current[session_id] = prepared
         return prepared is not epoch
@@ -176,11 +177,15 @@ class Bench:
         await self._log.close()
         self._database.close()
 
-    async def _context(self, session_id: str) -> SystemContext:
-        return await compose((self._registry.load, lambda: model(MODEL), partial(self._told.load, session_id)))
+    def _context(self, session_id: str) -> SystemContext:
+        return combine((self._registry.compose(), model(MODEL), self._told.context(session_id)))
 
-    def _lease(self, session_id: str) -> Committer:
+    def _publisher(self, session_id: str) -> Committer:
         return Committer(self._log, self._database, session_id)
+
+
+async def _nothing() -> list[InstructionFile]:
+    return []
 
 
 def _typical(times: list[float]) -> float:
@@ -205,14 +210,18 @@ def _tree(project: Path) -> tuple[Path, list[str]]:
 
 
 def _plain(key: str, values: dict[str, dict[str, str]]) -> SystemContext:
+    async def load() -> dict[str, str]:
+        return values[key]
+
     return make(
         Source(
             key=key,
             codec=_VALUE,
-            load=lambda: values[key],
+            load=load,
             baseline=lambda current: f"{key} is {current}",
             update=lambda _, current: f"{key} is now {current}",
             removed=lambda _: f"{key} is gone",
+            immediate=True,
         )
     )
 

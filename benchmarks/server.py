@@ -284,7 +284,7 @@ async def _delivered(url: str, path: str, body: bytes) -> tuple[list[bytes], flo
 async def requests(folder: Path) -> bool:
     """Requests per second for a list of Sessions and for one of them."""
     environment = {**os.environ, "HOME": str(folder), "XDG_DATA_HOME": str(folder), "XDG_CONFIG_HOME": str(folder)}
-    serve = [sys.executable, "-m", "holdfast.cli.main", "serve", "--no-auth", "--port", "0"]
+    serve = [sys.executable, "-m", "holdfast", "serve", "--no-auth", "--port", "0"]
     good = True
     async with _process(serve, folder, environment) as ours, _server("bare") as bare:
         paths = await _populated(ours)

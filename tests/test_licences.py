@@ -24,7 +24,7 @@ SPELLINGS = {
     "Python Software Foundation License": "PSF-2.0",
 }
 # For other platforms only, so never installed here.
-ABSENT = {"httpx2-jsfetch", "tzdata"}
+ABSENT = {"tzdata"}
 
 
 def test_every_runtime_dependency_has_a_permissive_licence() -> None:

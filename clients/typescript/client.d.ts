@@ -23,6 +23,7 @@ export interface Client {
   readonly skills: SkillsOperations
   readonly references: ReferencesOperations
   readonly config: ConfigOperations
+  readonly sandbox: SandboxOperations
   readonly integrations: IntegrationsOperations
   readonly credentials: CredentialsOperations
   readonly files: FilesOperations
@@ -62,6 +63,8 @@ export interface SessionsOperations {
   switchModel(input: { sessionID: string; model: ModelInput }, options?: CallOptions): Promise<void>
   /** Admit a prompt durably and wake the Session, unless `resume` is false. Fails with ConflictError, SessionNotFoundError. */
   prompt(input: { sessionID: string; prompt: PromptInput; id?: string | null | undefined; delivery?: "queue" | "steer" | null | undefined; resume?: boolean | null | undefined }, options?: CallOptions): Promise<Admission>
+  /** Expand a command of the Session's Location and admit the result as a prompt. Shell commands of its template need permission like those of an agent. A caller that disconnects before the admission ends it. Fails with CommandNotFoundError, ConflictError, ServiceUnavailableError, SessionNotFoundError. */
+  command(input: { sessionID: string; command: string; id?: string | null | undefined; arguments?: string | null | undefined; files?: readonly FileInput[] | null | undefined; agents?: readonly AgentInput[] | null | undefined; delivery?: "queue" | "steer" | null | undefined; resume?: boolean | null | undefined }, options?: CallOptions): Promise<Admission>
   /** Summarise older history now, without a turn. Fails with ConflictError, ServiceUnavailableError, SessionNotFoundError. */
   compact(input: { sessionID: string }, options?: CallOptions): Promise<void>
   /** Wait until the Session is idle and every prompt that should start it has been handled. Fails with ServiceUnavailableError, SessionNotFoundError. */
@@ -77,7 +80,7 @@ export interface SessionsOperations {
   /** A finite page of durable events after a sequence. Fails with SessionNotFoundError. */
   history(input: { sessionID: string; limit?: number | null | undefined; after?: number | null | undefined }, options?: CallOptions): Promise<History<DurableEvent>>
   /** Durable events after a sequence, then new ones as they are committed; with `live`, live events too. Fails with SessionNotFoundError. */
-  events(input: { sessionID: string; after?: number | null | undefined; live?: boolean | null | undefined }, options?: CallOptions): AsyncIterable<Event>
+  events(input: { sessionID: string; after?: number | null | undefined; live?: boolean | null | undefined; replay?: boolean | null | undefined }, options?: CallOptions): AsyncIterable<Event>
   /** Interrupt the running activity and return when its end is recorded. Fails with SessionNotFoundError. */
   interrupt(input: { sessionID: string }, options?: CallOptions): Promise<void>
   /** One message. Fails with MessageNotFoundError, SessionNotFoundError. */
@@ -85,7 +88,7 @@ export interface SessionsOperations {
   /** A page of messages, newest first unless asked otherwise. Fails with InvalidCursorError, UnknownError, SessionNotFoundError. */
   messages(input: { sessionID: string; limit?: number | null | undefined; order?: "asc" | "desc" | null | undefined; cursor?: string | null | undefined }, options?: CallOptions): Promise<Page<SessionMessage>>
   /** Unfinished work of Sessions that no process executes: its progress, since when, and what happens next. */
-  interrupted(options?: CallOptions): Promise<readonly InterruptedActivity[]>
+  interrupted(input?: { directory?: string | null | undefined }, options?: CallOptions): Promise<readonly InterruptedActivity[]>
   /** Admitted inputs that are not part of the conversation yet, oldest first. Fails with SessionNotFoundError. */
   pending(input: { sessionID: string }, options?: CallOptions): Promise<readonly Admission[]>
   /** Withdraw a pending input. Repeating it is fine; a promoted input is a conflict. Fails with MessageNotFoundError, ConflictError, SessionNotFoundError. */
@@ -181,8 +184,15 @@ export interface ConfigOperations {
   get(input?: { location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<readonly (ConfigDocument | ConfigDirectory)[]>
   /** Problems in the configuration, and settings of the project that need trust. */
   report(input?: { location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<ConfigReport>
+  /** The configuration files of a Location, merged into one object, without secrets. */
+  effective(input?: { location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<Record<string, unknown>>
   /** Read the configuration again, effective from the next turn. A file with an error changes nothing. Fails with ConflictError. */
   reload(input?: { location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<ConfigReport>
+}
+
+export interface SandboxOperations {
+  /** How the commands of a Location's agents are confined, and what this machine can enforce. */
+  get(input?: { location?: LocationSelector | null | undefined; probe?: boolean | null | undefined }, options?: CallOptions): Promise<SandboxInfo>
 }
 
 export interface IntegrationsOperations {
@@ -1092,6 +1102,15 @@ export interface Rule {
   readonly effect: "allow" | "ask" | "deny"
 }
 
+export interface SandboxInfo {
+  readonly mode: "off" | "read-only" | "workspace"
+  readonly required: boolean
+  readonly inForce?: string
+  readonly backend?: string
+  readonly problem?: string
+  readonly gaps?: readonly string[]
+}
+
 export interface SavedApproval {
   readonly id: string
   readonly projectID: string
@@ -1630,6 +1649,14 @@ export type LiveEvent = {
 /** A newer server may send types that are not listed here: have a default branch. */
 export type Event = DurableEvent | LiveEvent
 
+export interface CommandNotFoundError extends Error {
+  readonly _tag: "CommandNotFoundError"
+  readonly message: string
+  readonly command: string
+  readonly status: 404
+}
+export declare function isCommandNotFoundError(error: unknown): error is CommandNotFoundError
+
 export interface ConflictError extends Error {
   readonly _tag: "ConflictError"
   readonly message: string
@@ -1749,6 +1776,7 @@ export declare function isUnknownError(error: unknown): error is UnknownError
 
 /** A declared failure: look at its tag, not at its class. */
 export type ApiError =
+  | CommandNotFoundError
   | ConflictError
   | ForbiddenError
   | InvalidCursorError

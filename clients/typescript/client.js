@@ -3,6 +3,7 @@ import { caller, connector } from "./runtime.js"
 
 export { ClientError, basicAuthorization, follow, isClientError } from "./runtime.js"
 
+export const isCommandNotFoundError = (error) => error?._tag === "CommandNotFoundError"
 export const isConflictError = (error) => error?._tag === "ConflictError"
 export const isForbiddenError = (error) => error?._tag === "ForbiddenError"
 export const isInvalidCursorError = (error) => error?._tag === "InvalidCursorError"
@@ -40,6 +41,7 @@ export function createClient(options) {
       switchAgent: call({ method: "POST", path: "/api/session/{sessionID}/agent", shape: "void", errors: [400, 401, 404], payload: ["agent"] }),
       switchModel: call({ method: "POST", path: "/api/session/{sessionID}/model", shape: "void", errors: [400, 401, 404], payload: ["model"] }),
       prompt: call({ method: "POST", path: "/api/session/{sessionID}/prompt", shape: "data", errors: [400, 401, 404, 409], payload: ["prompt", "id", "delivery", "resume"] }),
+      command: call({ method: "POST", path: "/api/session/{sessionID}/command", shape: "data", errors: [400, 401, 404, 409, 503], payload: ["command", "id", "arguments", "files", "agents", "delivery", "resume"] }),
       compact: call({ method: "POST", path: "/api/session/{sessionID}/compact", shape: "void", errors: [400, 401, 404, 409, 503] }),
       wait: call({ method: "POST", path: "/api/session/{sessionID}/wait", shape: "void", errors: [400, 401, 404, 503] }),
       stageRevert: call({ method: "POST", path: "/api/session/{sessionID}/revert/stage", shape: "data", errors: [400, 401, 404, 500], payload: ["messageID", "files"] }),
@@ -47,11 +49,11 @@ export function createClient(options) {
       commitRevert: call({ method: "POST", path: "/api/session/{sessionID}/revert/commit", shape: "void", errors: [400, 401, 404] }),
       context: call({ method: "GET", path: "/api/session/{sessionID}/context", shape: "data", errors: [400, 401, 404, 500] }),
       history: call({ method: "GET", path: "/api/session/{sessionID}/history", shape: "history", errors: [400, 401, 404], query: ["limit", "after"] }),
-      events: call({ method: "GET", path: "/api/session/{sessionID}/event", shape: "stream", errors: [400, 401, 404], query: ["after", "live"] }),
+      events: call({ method: "GET", path: "/api/session/{sessionID}/event", shape: "stream", errors: [400, 401, 404], query: ["after", "live", "replay"] }),
       interrupt: call({ method: "POST", path: "/api/session/{sessionID}/interrupt", shape: "void", errors: [400, 401, 404] }),
       message: call({ method: "GET", path: "/api/session/{sessionID}/message/{messageID}", shape: "data", errors: [400, 401, 404] }),
       messages: call({ method: "GET", path: "/api/session/{sessionID}/message", shape: "page", errors: [400, 401, 404, 500], query: ["limit", "order", "cursor"] }),
-      interrupted: call({ method: "GET", path: "/api/session/interrupted", shape: "data", errors: [400, 401], input: false }),
+      interrupted: call({ method: "GET", path: "/api/session/interrupted", shape: "data", errors: [400, 401], query: ["directory"] }),
       pending: call({ method: "GET", path: "/api/session/{sessionID}/pending", shape: "data", errors: [400, 401, 404] }),
       withdraw: call({ method: "DELETE", path: "/api/session/{sessionID}/pending/{messageID}", shape: "void", errors: [400, 401, 404, 409] }),
       rename: call({ method: "POST", path: "/api/session/{sessionID}/rename", shape: "data", errors: [400, 401, 404], payload: ["title"] }),
@@ -104,7 +106,11 @@ export function createClient(options) {
     config: {
       get: call({ method: "GET", path: "/api/config", shape: "bare", errors: [400, 401], query: ["location"] }),
       report: call({ method: "GET", path: "/api/config/report", shape: "data", errors: [400, 401], query: ["location"] }),
+      effective: call({ method: "GET", path: "/api/config/effective", shape: "data", errors: [400, 401], query: ["location"] }),
       reload: call({ method: "POST", path: "/api/config/reload", shape: "data", errors: [400, 401, 409], query: ["location"] }),
+    },
+    sandbox: {
+      get: call({ method: "GET", path: "/api/sandbox", shape: "data", errors: [400, 401], query: ["location", "probe"] }),
     },
     integrations: {
       list: call({ method: "GET", path: "/api/integration", shape: "location", errors: [400, 401], query: ["location"] }),

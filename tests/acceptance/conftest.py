@@ -20,6 +20,23 @@ def node() -> str:
     return found
 
 
+def npm_package(name: str, version: str) -> Path:
+    """The node_modules folder of an installation of one package, outside the source tree and kept between runs. Skips
+    the test where npm is not installed."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "holdfast" / "acceptance"
+    place = cache / f"{name.replace('/', '-')}-{version}"
+    if not place.is_dir():
+        if shutil.which("npm") is None:
+            pytest.skip("npm is not installed")
+        fresh = cache / f"installing-{place.name}-{os.getpid()}"
+        fresh.mkdir(parents=True)
+        command = ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(fresh), f"{name}@{version}"]
+        installed = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        assert installed.returncode == 0, installed.stderr
+        fresh.rename(place)
+    return place / "node_modules"
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     folder = tmp_path / "project"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.acceptance.conftest import npm_package
 
 SDK = "@opencode-ai/sdk"
 VERSION = "1.19.3"
@@ -21,19 +21,7 @@ pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(180)]
 
 @pytest.fixture(scope="module")
 def modules() -> Path:
-    """A node_modules folder with the SDK, outside the source tree and kept between runs."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "holdfast" / "acceptance"
-    place = cache / f"sdk-{VERSION}"
-    if not place.is_dir():
-        if shutil.which("npm") is None:
-            pytest.skip("npm is not installed")
-        fresh = cache / f"installing-{os.getpid()}"
-        fresh.mkdir(parents=True)
-        command = ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(fresh), f"{SDK}@{VERSION}"]
-        installed = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-        assert installed.returncode == 0, installed.stderr
-        fresh.rename(place)
-    return place / "node_modules"
+    return npm_package(SDK, VERSION)
 
 
 @pytest.fixture
@@ -50,7 +38,7 @@ def checks(
     return {line["check"]: line for line in lines}
 
 
-def test_the_sdk_works_unchanged(checks: dict[str, dict[str, Any]]) -> None:
+def test_the_official_javascript_sdk_works_unchanged(checks: dict[str, dict[str, Any]]) -> None:
     """API-003, API-035, API-100, API-101, API-111, API-115, API-116, API-117, API-122, API-124, API-130, API-133,
     API-134, API-140, API-150, API-202, API-210, API-221, API-223: every kind of operation, as the SDK itself sends and
     reads it: create, list with cursors, prompt, tool call, permission and question, interrupt, events, errors."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.acceptance.conftest import npm_package
 
 TYPESCRIPT = "7.0.2"
 SCRIPT = Path(__file__).with_name("client.mjs")
@@ -70,19 +70,7 @@ def test_the_client_of_a_web_page(checks: dict[str, dict[str, Any]]) -> None:
 
 @pytest.fixture(scope="module")
 def compiler() -> Path:
-    """The TypeScript compiler, outside the source tree and kept between runs."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "holdfast" / "acceptance"
-    place = cache / f"typescript-{TYPESCRIPT}"
-    if not place.is_dir():
-        if shutil.which("npm") is None:
-            pytest.skip("npm is not installed")
-        fresh = cache / f"installing-typescript-{os.getpid()}"
-        fresh.mkdir(parents=True)
-        command = ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(fresh), f"typescript@{TYPESCRIPT}"]
-        installed = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-        assert installed.returncode == 0, installed.stderr
-        fresh.rename(place)
-    return place / "node_modules" / ".bin" / "tsc"
+    return npm_package("typescript", TYPESCRIPT) / ".bin" / "tsc"
 
 
 STRICTEST = {

@@ -54,7 +54,7 @@ def test_a_test_that_fails_again_fails_the_run(tmp_path: Path) -> None:
     ],
     ids=["nothing fails", "a module cannot be imported", "too much fails"],
 )
-def test_nothing_else_is_run_again(tmp_path: Path, text: str, code: int) -> None:
+def test_nothing_is_run_again_when_nothing_or_too_much_fails(tmp_path: Path, text: str, code: int) -> None:
     ran = run(tmp_path, text)
     assert (ran.returncode, "failed tests again" in ran.stdout) == (code, False)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import os
 import re
@@ -10,6 +11,7 @@ import select
 import socket
 import subprocess
 import sys
+import termios
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -110,8 +112,8 @@ class Machine:
         path.write_text(json.dumps(turns), encoding="utf-8")
         self.environment["HOLDFAST_SCRIPT"] = str(path)
 
-    def at_terminal(self, *arguments: str) -> Person:
-        """Start with a terminal for everything but the answer."""
+    def at_terminal(self, *arguments: str, controlling: bool = False) -> Person:
+        """Start with a terminal for everything but the answer. Closing a controlling one sends SIGHUP."""
         master, slave = os.openpty()
         process = subprocess.Popen(
             [HOLDFAST, *arguments],
@@ -121,6 +123,8 @@ class Machine:
             stdout=subprocess.PIPE,
             stderr=slave,
             text=True,
+            start_new_session=controlling,
+            preexec_fn=_take_terminal if controlling else None,
         )
         os.close(slave)
         self._started.append(process)
@@ -148,17 +152,23 @@ class Machine:
         """What is stored, seen by a host of our own."""
         return asyncio.run(self._look(session_id))
 
-    def _host(self) -> Holdfast:
-        return Holdfast(self.project, data=self.data, environment=self.environment)
+    def host(self, *, recover: bool = True) -> Holdfast:
+        """A host in this process on the same data."""
+        return Holdfast(self.project, data=self.data, environment=self.environment, recover=recover)
 
     async def _examine(self) -> bool:
-        async with self._host() as hf:
+        async with self.host() as hf:
             await hf.sessions.list()
             return await hf.verify() == []
 
     async def _look(self, session_id: str) -> tuple[Session, list[SessionMessage]]:
-        async with self._host() as hf:
+        async with self.host() as hf:
             return await hf.sessions.get(session_id), await hf.sessions.context(session_id)
+
+
+def _take_terminal() -> None:
+    """Make standard input the controlling terminal of a new process."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 class Person:

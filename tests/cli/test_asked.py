@@ -96,7 +96,7 @@ def test_a_person_allows_it_once(asking: Machine) -> None:
 
     assert (ran.code, ran.out) == (0, "I try.\nGood.\n")
     assert (asking.project / "made.txt").exists()
-    assert "elsewhere" not in ran.err
+    assert "another client" not in ran.err
     assert "nobody" in asking(*SCRIPTED).err
 
 
@@ -128,7 +128,7 @@ def test_a_person_says_no_and_why(asking: Machine) -> None:
 
 
 @pytest.mark.parametrize("typed", ["n\n", "\x04"])
-def test_a_person_says_no(asking: Machine, typed: str) -> None:
+def test_a_declined_request_stops_the_turn(asking: Machine, typed: str) -> None:
     """The turn stops there; so does the end of input, which is no consent."""
     person = asking.at_terminal(*SCRIPTED)
     person.wait_for("your answer:")
@@ -147,7 +147,7 @@ def test_an_unclear_answer_is_asked_again(asking: Machine, typed: str) -> None:
     person = asking.at_terminal(*SCRIPTED)
     person.wait_for("your answer:")
     person.type(typed)
-    person.wait_for("none of these")
+    person.wait_for("is not a choice. Please enter one of: y, a, a1, a2, n, n REASON")
     person.wait_for("your answer:")
     person.type("n\n")
     person.leave()
@@ -155,7 +155,7 @@ def test_an_unclear_answer_is_asked_again(asking: Machine, typed: str) -> None:
     assert not (asking.project / "made.txt").exists()
 
 
-def test_what_was_typed_before_is_no_answer(holdfast: Machine, provider: Provider) -> None:
+def test_keys_typed_before_a_question_do_not_answer_it(holdfast: Machine, provider: Provider) -> None:
     """A key pressed while the model was busy must not approve what it asks for next."""
     arguments = '{"command": "touch made.txt", "description": "make a file"}'
     call = {"index": 0, "id": "c1", "type": "function", "function": {"name": "bash", "arguments": arguments}}
@@ -232,7 +232,7 @@ def test_an_answer_from_elsewhere_ends_the_question(asking: Machine, serve: Call
     ran = person.leave()
 
     assert (ran.code, ran.out) == (0, "I try.\nGood.\n")
-    assert "answered elsewhere" in ran.err
+    assert "another client has answered" in ran.err
     assert (asking.project / "made.txt").exists()
 
 

@@ -100,7 +100,7 @@ def test_an_empty_file_becomes_a_database(holdfast: Machine) -> None:
 
 
 def test_doctor_finds_and_repairs_what_disagrees_with_the_log(holdfast: Machine) -> None:
-    """DESIGN section 4: a projection row that was changed behind our back."""
+    """A projection row that was changed behind our back."""
     ran = holdfast("run", "--model", "demo/echo", "x")
     connection = connect(str(database(holdfast)), BusyWait())
     connection.execute("update session set title = 'changed'").fetchall()

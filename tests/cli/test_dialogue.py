@@ -25,7 +25,7 @@ class Typed(Terminal):
     async def ask(self, prompt: str) -> str | None:
         return self._lines.pop(0) if self._lines else None
 
-    def forget_typed(self) -> None:
+    def discard_typed(self) -> None:
         pass
 
 
@@ -48,7 +48,9 @@ def request(*save: str, resource: str = "git push") -> PermissionRequest:
         ((), ["", "ok", "yes please", "1"], Decision("reject")),
     ],
 )
-async def test_only_consent_is_consent(save: tuple[str, ...], lines: list[str], decision: Decision) -> None:
+async def test_an_unclear_reply_is_asked_again_and_the_end_of_input_is_a_no(
+    save: tuple[str, ...], lines: list[str], decision: Decision
+) -> None:
     """TOL-354: what is unclear is asked again, and the end of input is a no."""
     assert await decide(Typed(*lines), request(*save)) == decision
 

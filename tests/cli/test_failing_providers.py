@@ -149,7 +149,7 @@ def test_silence_ends_at_the_configured_limit(holdfast: Machine, provider: Provi
     assert holdfast.healthy()
 
 
-def test_nobody_listening(holdfast: Machine) -> None:
+def test_an_unreachable_provider_is_named_by_its_address(holdfast: Machine) -> None:
     """The address is in the message."""
     port = free_port()
     holdfast.use_provider(f"http://127.0.0.1:{port}/v1")

@@ -70,7 +70,7 @@ def test_without_a_provider_there_are_no_models(here: Invoke) -> None:
     assert json.loads(here("models", "--json").out) == []
 
 
-def test_agents(holdfast: Machine, here: Invoke) -> None:
+def test_agents_lists_built_in_and_configured_ones(holdfast: Machine, here: Invoke) -> None:
     """Built in and configured; hidden ones on request."""
     holdfast.configure(agent={"tester": {"mode": "primary", "description": "tests\nthings", "model": "demo/echo"}})
     listed = {row[0]: row for row in rows(here("agents"))}
@@ -81,7 +81,7 @@ def test_agents(holdfast: Machine, here: Invoke) -> None:
     assert "tester" in {agent["id"] for agent in json.loads(here("agents", "--json").out)}
 
 
-def test_commands(holdfast: Machine, here: Invoke) -> None:
+def test_commands_lists_built_in_and_configured_ones(holdfast: Machine, here: Invoke) -> None:
     """CAT-075, CAT-077: built in and configured."""
     holdfast.configure(command={"greet": {"template": "Hello $1", "agent": "plan"}})
     listed = {row[0]: row for row in rows(here("commands"))}
@@ -91,7 +91,7 @@ def test_commands(holdfast: Machine, here: Invoke) -> None:
     assert {"greet", "init"} <= {command["name"] for command in json.loads(here("commands", "--json").out)}
 
 
-def test_skills(holdfast: Machine, here: Invoke) -> None:
+def test_skills_lists_those_of_the_project(holdfast: Machine, here: Invoke) -> None:
     """Found below the project."""
     folder = holdfast.project / ".opencode" / "skill" / "baking"
     folder.mkdir(parents=True)
@@ -114,7 +114,9 @@ def test_nothing_listed_can_steer_the_terminal(holdfast: Machine, here: Invoke) 
 # -- configuration -----------------------------------------------------------------------------------------------
 
 
-def test_a_good_configuration(here: Invoke, holdfast: Machine, provider_config: None) -> None:
+def test_a_valid_configuration_names_each_file_that_is_read(
+    here: Invoke, holdfast: Machine, provider_config: None
+) -> None:
     """Each file that is read is named."""
     ran = here("config", "check")
 
@@ -147,7 +149,7 @@ def test_a_file_that_cannot_be_used_is_a_failure(here: Invoke, holdfast: Machine
 
 
 @pytest.mark.parametrize("command", [("config", "check"), ("doctor",)])
-def test_what_is_wrong_is_said_once(holdfast: Machine, command: tuple[str, ...]) -> None:
+def test_a_reported_problem_is_not_logged_too(holdfast: Machine, command: tuple[str, ...]) -> None:
     """CAT-026: a command that reports it does not log it too."""
     path = holdfast.project / "opencode.json"
     path.write_text('{"model": ', encoding="utf-8")

@@ -12,7 +12,6 @@ from holdfast.cli.output import brief, heading, one_line, print_json, print_tabl
 from holdfast.cli.screen import Screen
 from holdfast.schema.codec import encode
 from holdfast.schema.model import ModelRef
-from holdfast.schema.session_message import AssistantMessage, TextPart, Time
 from holdfast.schema.typed_event import LiveEvent
 
 
@@ -26,13 +25,13 @@ from holdfast.schema.typed_event import LiveEvent
         ("turned\u202earound\u2066", "turned\\u202earound\\u2066"),
     ],
 )
-def test_control_characters_are_shown(text: str, shown: str) -> None:
+def test_control_characters_are_escaped_in_output(text: str, shown: str) -> None:
     """Everything that a terminal would obey, and nothing else."""
     assert printable(text) == shown
 
 
 @pytest.mark.parametrize("code", [0xAD, 0x200B, 0x200D, 0x200F, 0x2028, 0x2060, 0x3164, 0xFE0F, 0xFEFF, 0xE0041])
-def test_what_takes_no_room_is_shown_where_it_matters(code: int) -> None:
+def test_invisible_characters_are_shown_in_what_a_person_decides_about(code: int) -> None:
     """TOL-318: for what a person decides about; elsewhere emoji and scripts need some of them."""
     shown = f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
 
@@ -77,14 +76,9 @@ class Tty(io.StringIO):
 def test_an_answer_cannot_steer_the_terminal(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, shown: str) -> None:
     """What is piped on stays as it was said."""
     monkeypatch.setattr(sys, "stdout", stream)
-    message = AssistantMessage(
-        id="msg_1",
-        time=Time(created=0),
-        agent="build",
-        model=ModelRef(id="m", provider_id="p"),
-        content=(TextPart(id="t", text="a\x1b[2Jb"),),
-    )
-    Screen(quiet=True).complete(message)
+    text = {"assistantMessageID": "msg_1", "textID": "t", "text": "a\x1b[2Jb"}
+    event = LiveEvent(id="evt_1", type="session.next.text.ended", data=msgspec.Raw(encode(text)))
+    Screen(quiet=True).show(event, text)
 
     assert stream.getvalue() == shown
 

@@ -29,7 +29,7 @@ def test_quiet_is_the_answer_only(holdfast: Machine) -> None:
     assert holdfast(*ECHO, "-q", "just say this") == Ran(0, "just say this\n", "")
 
 
-def test_a_session_is_continued(holdfast: Machine) -> None:
+def test_continuing_a_session_keeps_its_history_and_model(holdfast: Machine) -> None:
     """API-117: the second prompt joins the first one's history and keeps its model."""
     first = holdfast(*ECHO, "one")
     second = holdfast("run", "--session", first.session, "two")
@@ -106,7 +106,7 @@ def test_a_prompt_in_no_encoding_is_refused(holdfast: Machine) -> None:
     assert ran.complaint
 
 
-def test_nobody_reading_the_answer_is_no_disaster(holdfast: Machine) -> None:
+def test_a_closed_pipe_gives_no_traceback_and_the_turn_is_recorded(holdfast: Machine) -> None:
     """A closed pipe: no traceback, and the turn is recorded all the same."""
     reader, writer = os.pipe()
     os.close(reader)
@@ -125,7 +125,7 @@ def test_nobody_reading_the_answer_is_no_disaster(holdfast: Machine) -> None:
     assert holdfast.healthy()
 
 
-def test_attached_to_a_server(holdfast: Machine, serve: Callable[..., Server]) -> None:
+def test_run_attached_to_a_server_gives_the_same_answer(holdfast: Machine, serve: Callable[..., Server]) -> None:
     """API-040, API-041: the same answer through the server, with the password that this machine keeps."""
     server = serve()
     ran = holdfast(*ECHO, "--attach", server.url, "What does hello.txt say?")
@@ -136,7 +136,7 @@ def test_attached_to_a_server(holdfast: Machine, serve: Callable[..., Server]) -
     assert (again.code, again.out, again.session) == (0, "once more\n", ran.session)
 
 
-def test_attached_in_another_directory(holdfast: Machine, serve: Callable[..., Server]) -> None:
+def test_run_places_the_session_in_the_directory_of_dir(holdfast: Machine, serve: Callable[..., Server]) -> None:
     """API-111: `--dir` places the session, attached or not."""
     (elsewhere := holdfast.home / "elsewhere").mkdir()
     (elsewhere / "note.txt").write_text("over here\n", encoding="utf-8")
@@ -169,7 +169,7 @@ def test_attached_with_a_wrong_password(holdfast: Machine, serve: Callable[..., 
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1", "http://127.0.0.1:port", "nonsense", "ftp://127.0.0.1"])
-def test_attached_to_nothing(holdfast: Machine, url: str) -> None:
+def test_attaching_to_a_bad_address_is_told_in_one_line(holdfast: Machine, url: str) -> None:
     """API-309: one line, whatever is wrong with the address."""
     ran = holdfast(*ECHO, "--attach", url, "x")
 

@@ -17,7 +17,7 @@ ECHO = ("run", "--model", "demo/echo")
 
 
 def test_a_run_goes_through_the_server_on_the_same_data(holdfast: Machine, serve: Callable[..., Server]) -> None:
-    """DESIGN section 6, API-046: found by itself, with its password; and not when that is not wanted."""
+    """API-046: found by itself, with its password; and not when that is not wanted."""
     server = serve()
     through, alone = holdfast(*ECHO, "one"), holdfast(*ECHO, "--standalone", "two")
 
@@ -28,7 +28,7 @@ def test_a_run_goes_through_the_server_on_the_same_data(holdfast: Machine, serve
 
 
 def test_another_data_directory_has_another_server(holdfast: Machine, serve: Callable[..., Server]) -> None:
-    """DESIGN section 6: only the same data counts."""
+    """Only the same data counts."""
     url = serve().url
     ran = holdfast(*ECHO, "one", HOLDFAST_DATA=str(holdfast.home / "other"))
 
@@ -37,7 +37,7 @@ def test_another_data_directory_has_another_server(holdfast: Machine, serve: Cal
 
 
 def test_a_server_that_was_killed_is_no_obstacle(holdfast: Machine, serve: Callable[..., Server]) -> None:
-    """DESIGN section 6: what it left behind is recognised."""
+    """What it left behind is recognised."""
     server = serve()
     server.process.kill()
     server.process.wait()
@@ -96,7 +96,7 @@ def test_interrupting_a_run_through_a_server(
     assert server.process.poll() is None
 
 
-def test_what_it_waits_for_is_said(
+def test_a_run_says_what_it_waits_for_after_a_silence(
     holdfast: Machine, here: Callable[..., Ran], provider: Provider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SES-209: after a silence, with what ends it."""

@@ -94,7 +94,7 @@ def test_without_auth_nobody_is_asked(holdfast: Machine, serve: Callable[..., Se
         ("--allow-origin", "null"),
     ],
 )
-def test_what_would_open_the_server_too_far_is_refused(here: Callable[..., Ran], arguments: tuple[str, ...]) -> None:
+def test_options_that_would_expose_the_server_are_refused(here: Callable[..., Ran], arguments: tuple[str, ...]) -> None:
     """API-410, API-413: a usage error in one line, and nothing listens."""
     ran = here("serve", "--port", "0", *arguments)
 
@@ -114,7 +114,7 @@ def test_a_signal_ends_it_in_order(holdfast: Machine, serve: Callable[..., Serve
     assert list(registered.iterdir()) == []
 
 
-def test_what_does_not_close_does_not_keep_the_process(holdfast: Machine) -> None:
+def test_a_server_that_does_not_close_in_time_ends_all_the_same(holdfast: Machine) -> None:
     """API-416: after a bound it ends all the same, and says so; the next process takes over as after a crash."""
     program = """
 import asyncio

@@ -27,7 +27,9 @@ def listed(here: Invoke, *options: str) -> list[str]:
     return [line.split()[0] for line in ran.out.splitlines()[1:]]
 
 
-def test_a_session_is_shown(here: Invoke, session: str, holdfast: Machine) -> None:
+def test_show_prints_a_session_with_its_messages_and_pending_input(
+    here: Invoke, session: str, holdfast: Machine
+) -> None:
     """SES-045: what is known, what is pending, what was said."""
     asyncio.run(admit(holdfast, session, "for later"))
     ran = here("sessions", "show", session)
@@ -48,7 +50,7 @@ async def admit(machine: Machine, session_id: str, text: str) -> None:
         await hf.sessions.prompt(session_id, prompt=PromptInput(text=text), resume=False)
 
 
-def test_a_session_is_renamed(here: Invoke, session: str) -> None:
+def test_rename_changes_the_title_in_the_list(here: Invoke, session: str) -> None:
     """SES-027: as the list shows."""
     assert here("sessions", "rename", session, "A", "good", "name").code == 0
 
@@ -83,7 +85,7 @@ def test_a_session_is_deleted_when_that_is_meant(here: Invoke, holdfast: Machine
     person.type("n\n")
     kept = person.leave()
     assert (unasked.code, "--yes" in unasked.complaint) == (2, True)
-    assert (kept.code, "nothing was deleted" in kept.complaint) == (1, True)
+    assert (kept.code, "was not deleted" in kept.complaint) == (1, True)
     assert listed(here) == [session]
     assert here("sessions", "delete", session, "--yes").code == 0
 
@@ -141,7 +143,9 @@ def test_a_session_that_waits_for_nothing(here: Invoke, session: str) -> None:
     assert json.loads(here("sessions", "waits", session, "--json").out) == []
 
 
-def test_what_a_running_session_waits_for(holdfast: Machine, here: Invoke, provider: Provider) -> None:
+def test_show_says_what_a_session_of_another_process_waits_for(
+    holdfast: Machine, here: Invoke, provider: Provider
+) -> None:
     """SES-209: asked from another process than the one that executes it."""
     holdfast.use_provider(provider.url)
     provider.behave = provider.hang
@@ -198,12 +202,12 @@ def test_a_broken_turn_is_abandoned(here: Invoke, broken: str, holdfast: Machine
     assert holdfast.healthy()
 
 
-def test_what_is_answered_is_not_asked_again(here: Invoke, session: str, holdfast: Machine) -> None:
+def test_continuing_an_answered_session_makes_no_request(here: Invoke, session: str, holdfast: Machine) -> None:
     """SES-139: there is nothing to go on with, so no request is made."""
     before = holdfast.look(session)
     ran = here("sessions", "recover", session, "--continue")
 
-    assert (ran.code, ran.out, "nothing of it broke off" in ran.complaint) == (1, "", True)
+    assert (ran.code, ran.out, "nothing to continue" in ran.complaint) == (1, "", True)
     assert holdfast.look(session) == before
 
 
@@ -278,7 +282,7 @@ def test_a_session_without_a_context_says_so(holdfast: Machine, here: Invoke) ->
     ran = here("context", session)
 
     assert (ran.code, ran.out) == (0, "")
-    assert "not initialized" in ran.err
+    assert "no System Context yet" in ran.err
     assert json.loads(here("context", session, "--json").out) == {"status": "not initialized"}
     assert here("context", "ses_unknown").code == 1
 

@@ -11,11 +11,14 @@ from typing import Any
 
 import httpx2
 import pytest
-from tests.cli.conftest import PATIENCE, Machine, Provider, Server, eventually, finish
+from tests.cli.conftest import PATIENCE, Machine, Provider, Server, eventually, finish, frame
 
+from holdfast.cli.answer import Answer
 from holdfast.cli.answering import Answering
-from holdfast.cli.following import follow
+from holdfast.cli.attendance import Attendance
+from holdfast.cli.following import Follower
 from holdfast.cli.screen import Screen
+from holdfast.client.call import Options
 from holdfast.client.errors import ClientError
 
 
@@ -74,6 +77,42 @@ def test_under_nohup_the_terminal_may_go(holdfast: Machine, provider: Provider) 
     ran = finish(process)
 
     assert (ran.code, ran.out) == (0, "fine\n")
+
+
+@pytest.mark.parametrize("controlling", [True, False])
+def test_a_closed_terminal_interrupts_a_turn(holdfast: Machine, provider: Provider, controlling: bool) -> None:
+    """API-463, API-124: exit code 130 although nothing can be printed, with SIGHUP or without, and the turn is
+    recorded."""
+    holdfast.use_provider(provider.url)
+    arguments = '{"command": "touch made.txt", "description": "make a file"}'
+    call = {"index": 0, "id": "c1", "type": "function", "function": {"name": "bash", "arguments": arguments}}
+
+    def call_bash(handler: Any) -> None:
+        Provider.head(handler)
+        handler.wfile.write(frame({"tool_calls": [call]}) + frame({}, "tool_calls") + b"data: [DONE]\n\n")
+
+    provider.behave = call_bash
+    holdfast.configure(permission={"bash": "ask"})
+    person = holdfast.at_terminal("run", "hello", controlling=controlling)
+    person.wait_for("your answer:")
+    person.hang_up()
+    ran = finish(person.process)
+
+    assert ran.code == 130
+    assert not (holdfast.project / "made.txt").exists()
+    assert holdfast.healthy()
+
+
+def test_a_closed_terminal_ends_a_silent_turn(holdfast: Machine, provider: Provider) -> None:
+    """API-463: nothing is being printed or asked when the terminal is closed."""
+    holdfast.use_provider(provider.url)
+    provider.behave = provider.hang
+    person = holdfast.at_terminal("run", "hello", controlling=True)
+    assert provider.asked.acquire(timeout=PATIENCE)
+    person.hang_up()
+
+    assert finish(person.process).code == 130
+    assert holdfast.healthy()
 
 
 def test_interrupting_a_question_of_the_command_itself(holdfast: Machine) -> None:
@@ -169,10 +208,13 @@ async def test_an_interruption_that_does_not_arrive_is_said(capsys: pytest.Captu
 
     class Gone:
         def __init__(self) -> None:
-            self.events = self.sessions = self
+            self.sessions = self
 
-        async def subscribe(self) -> AsyncIterator[str]:
-            yield "connected"
+        async def events(self, session_id: str, *, options: Options, **query: bool) -> AsyncIterator[str]:
+            assert options.on_heartbeat is not None
+            options.on_heartbeat()
+            await asyncio.Event().wait()
+            yield "never"
 
         async def interrupt(self, session_id: str) -> None:
             raise ClientError("Transport", "nobody is there")
@@ -182,7 +224,8 @@ async def test_an_interruption_that_does_not_arrive_is_said(capsys: pytest.Captu
 
     client: Any = Gone()
     screen = Screen(quiet=False)
+    answering = Answering(client, "ses_1", screen, Attendance(None, allow=False))
     with pytest.raises(asyncio.CancelledError):
-        await follow(client, "ses_1", screen, Answering(client, "ses_1", screen, None, allow=False), begin)
+        await Follower(client, "ses_1", screen, answering, Answer()).follow(begin)
 
-    assert capsys.readouterr().err == "\ninterrupted\nthe server was not told: nobody is there\n"
+    assert capsys.readouterr().err == "\ninterrupted\nthe server did not get the interruption: nobody is there\n"

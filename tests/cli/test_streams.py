@@ -67,7 +67,7 @@ def test_no_room_for_a_complaint_is_a_failure_like_any_other(holdfast: Machine) 
     assert shell(holdfast, f"{HOLDFAST} sessions show ses_unknown 2> /dev/full") == Ran(1, "", "")
 
 
-def test_what_an_encoding_does_not_know_is_spelled_out(holdfast: Machine) -> None:
+def test_characters_that_the_encoding_lacks_are_spelled_out(holdfast: Machine) -> None:
     """In an answer and in a table."""
     answer = shell(holdfast, f"{ECHO} 'to be →'", PYTHONIOENCODING="latin-1")
     table = shell(holdfast, f"{HOLDFAST} sessions", PYTHONIOENCODING="latin-1")
@@ -109,7 +109,7 @@ def test_a_folder_that_cannot_be_used_is_said(holdfast: Machine) -> None:
     assert "hello.txt" in ran.complaint
 
 
-def test_nobody_reading_the_answer_interrupts_the_server_too(
+def test_a_closed_pipe_interrupts_the_turn_at_the_server(
     holdfast: Machine, provider: Provider, serve: Callable[..., Server]
 ) -> None:
     """API-124: a run through a server ends its turn there as one without a server does."""
@@ -147,5 +147,5 @@ def test_a_server_that_ends_in_mid_answer_is_named(
     ran = finish(process)
 
     assert ran.code == 1
-    assert "the server went away" in ran.complaint
+    assert "The server ended before the answer was complete" in ran.complaint
     assert holdfast.healthy()

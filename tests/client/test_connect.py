@@ -153,7 +153,7 @@ def described(folder: Path, name: str, started: int = 1) -> RunningServer:
     )
 
 
-def test_what_a_killed_server_left_is_removed(environment: dict[str, str]) -> None:
+def test_the_registration_of_a_killed_server_is_removed(environment: dict[str, str]) -> None:
     """API-415: the lock decides, neither the process id nor what the file says."""
     folder = servers_folder(environment)
     left = leave_behind(folder, "one", msgspec.json.encode(described(folder, "one")))
@@ -262,7 +262,7 @@ def test_a_path_that_is_too_long_for_a_socket(tmp_path: Path) -> None:
     assert not path.parent.exists()
 
 
-def test_what_is_left_of_a_socket_elsewhere_is_removed(tmp_path: Path) -> None:
+def test_a_socket_left_in_the_temporary_directory_is_removed(tmp_path: Path) -> None:
     """API-415: nothing stays in the directory for temporary files after a crash."""
     environment = {"HOME": str(tmp_path)}
     elsewhere = tmp_path / "holdfast-server-x"

@@ -104,7 +104,7 @@ async def created(client: AsyncClient) -> Session:
     return await client.sessions.create(model=MODEL)
 
 
-async def test_every_operation_works(client: AsyncClient, project: Path) -> None:
+async def test_every_operation_returns_its_records_over_every_transport(client: AsyncClient, project: Path) -> None:
     """API-225, API-304, API-400: values arrive as the records that they are."""
     assert (await client.health.get()).healthy is True
     assert (await client.location.get()).directory == str(project)
@@ -350,7 +350,7 @@ async def test_cancelling_a_call_cancels_only_the_call(
     assert last.finish == "stop"
 
 
-async def test_many_calls_at_once(client: AsyncClient) -> None:
+async def test_concurrent_calls_do_not_mix_their_answers(client: AsyncClient) -> None:
     """Requests do not get in each other's way."""
     sessions = await asyncio.gather(*(client.sessions.create(model=MODEL) for _ in range(20)))
     prompt = PromptInput(text="hi")

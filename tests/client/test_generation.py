@@ -92,7 +92,7 @@ def test_both_python_clients_take_and_give_the_same() -> None:
             assert not inspect.iscoroutinefunction(getattr(twin, method))
 
 
-def test_the_check_tells_drift_in_any_of_them(
+def test_the_check_fails_on_drift_in_any_generated_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """API-306: what CI runs fails on any difference, writes nothing, and generation repairs it."""
@@ -142,7 +142,7 @@ def test_generation_stays_in_its_folder(tmp_path: Path, name: str, listed: bool)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["generated"]
 
 
-def test_generation_follows_no_link(tmp_path: Path) -> None:
+def test_generation_writes_through_no_symbolic_link(tmp_path: Path) -> None:
     """API-306: not through a file, not through the folder."""
     victim = tmp_path / "victim.py"
     victim.write_text("precious", encoding="utf-8")
@@ -178,7 +178,7 @@ def test_generation_follows_no_link(tmp_path: Path) -> None:
         ((endpoint(payload=Reserved),), "called options"),
     ],
 )
-def test_what_no_client_can_express_is_refused_by_name(endpoints: tuple[Endpoint, ...], reason: str) -> None:
+def test_generation_refuses_by_name_what_no_client_can_express(endpoints: tuple[Endpoint, ...], reason: str) -> None:
     """API-303, API-305: generation fails, and says where and why."""
     with pytest.raises(GenerationError, match=reason):
         compile_contract(endpoints)

@@ -43,8 +43,8 @@ def layers(modules: set[str]) -> set[str]:
     return {module.split(".")[1] for module in modules if module.startswith("holdfast.")}
 
 
-def test_help_loads_nothing_heavy() -> None:
-    """DESIGN section 5: `--help` is click and our own names."""
+def test_help_imports_click_and_our_own_modules_only() -> None:
+    """`--help` is click and our own names."""
     code = "from click.testing import CliRunner\nfrom holdfast.cli.main import cli\n"
     modules = loaded(code + "assert CliRunner().invoke(cli, ['--help']).exit_code == 0")
 
@@ -54,7 +54,7 @@ def test_help_loads_nothing_heavy() -> None:
 
 @pytest.mark.parametrize("command", ["run", "serve", "sessions", "doctor"])
 def test_help_of_a_command_loads_nothing_heavy(command: str) -> None:
-    """DESIGN section 5: nor does that of a command."""
+    """Nor does that of a command."""
     code = "from click.testing import CliRunner\nfrom holdfast.cli.main import cli\n"
     modules = loaded(code + f"assert CliRunner().invoke(cli, ['{command}', '--help']).exit_code == 0")
 

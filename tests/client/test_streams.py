@@ -110,7 +110,7 @@ async def test_breaking_out_of_a_kept_stream_closes_the_request() -> None:
     assert stream is not None
 
 
-async def test_cancelling_closes_the_request() -> None:
+async def test_cancelling_a_stream_closes_its_request() -> None:
     """API-312: while waiting for the next element."""
     transport = FakeTransport(streaming(frame(1), hang=True))
     waiting = asyncio.create_task(numbers(AsyncClient(transport)))

@@ -11,7 +11,7 @@ import pytest
 from holdfast.core.atomic_write import atomic_write
 
 
-def test_it_is_new_or_old_and_its_owners(tmp_path: Path) -> None:
+def test_an_atomic_write_leaves_the_new_or_the_old_file(tmp_path: Path) -> None:
     """CAT-096, CAT-135: nothing lies beside it afterwards."""
     path = tmp_path / "file.json"
     path.write_text("old")

@@ -23,7 +23,7 @@ from holdfast.core.frontmatter import InvalidFrontmatter, Markdown, parse_markdo
         ),
     ],
 )
-def test_head_and_body(text: str, found: Markdown) -> None:
+def test_frontmatter_has_plain_values_and_leaves_the_body_untouched(text: str, found: Markdown) -> None:
     """CAT-065: plain values only; the body is untouched."""
     assert parse_markdown(text) == found
 
@@ -46,7 +46,7 @@ def test_unquoted_colons_are_let_through(head: str, value: str) -> None:
     "head",
     ["- a\n- b", "a: [", "a: {b", "a: 2024-13-45", "!!python/object:os.system x", "a: &x [*x]"],
 )
-def test_what_cannot_be_read_is_an_error(head: str) -> None:
+def test_unreadable_frontmatter_is_an_error(head: str) -> None:
     """CAT-065: the file is skipped, whatever is in it."""
     with pytest.raises(InvalidFrontmatter):
         parse_markdown(f"---\n{head}\n---\n")

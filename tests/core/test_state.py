@@ -44,7 +44,7 @@ def test_transforms_run_by_phase_then_in_order() -> None:
     ]
 
 
-def test_leaving_leaves_nothing_behind() -> None:
+def test_closing_a_scope_removes_its_transforms() -> None:
     """CAT-140: disposing twice is once; closing the scope takes the rest; what remains runs again from scratch."""
     state, mine, other = State(Names, Batches()), Scope(), Scope()
     dispose = state.transform(appending("a"), mine, phase=Phase.PLUGIN)

@@ -176,10 +176,14 @@ async def test_interrupting_waits_for_a_blocking_tool(project: Path) -> None:
 async def test_a_fact_of_the_application_is_in_the_system_context(project: Path) -> None:
     """API-401, CTX-013: in the baseline, and told when it changes."""
     on_duty = ["Ada"]
+
+    async def load() -> str:
+        return on_duty[0]
+
     source = Source(
         key="desk/on-duty",
         codec=JsonCodec(str),
-        load=lambda: on_duty[0],
+        load=load,
         baseline=lambda name: f"On duty: {name}.",
         update=lambda _, name: f"Now on duty: {name}.",
     )
@@ -199,7 +203,7 @@ async def test_a_fact_of_the_application_is_in_the_system_context(project: Path)
 
 
 @pytest.mark.parametrize(("unattended", "settled"), [("deny", ToolError), ("allow", ToolCompleted)])
-async def test_nobody_is_asked_when_nobody_is_there(
+async def test_an_unattended_host_denies_or_allows_at_once(
     project: Path, tmp_path: Path, unattended: Unattended, settled: type
 ) -> None:
     """TOL-354, API-402: denied or allowed at once, as the host was told."""

@@ -59,7 +59,7 @@ class Below:
 
 @pytest.mark.parametrize("strips", [False, True])
 @pytest.mark.parametrize("path", ["/a gent", "/a%20gent", "/%61%20gen%74"])
-async def test_it_works_below_a_mount(project: Path, strips: bool, path: str) -> None:
+async def test_the_application_works_below_a_mount(project: Path, strips: bool, path: str) -> None:
     """API-400, API-402: paths, queries and quoted ids arrive, however the mount is escaped in the path that was sent;
     the host opens and closes with `lifespan`."""
     hf = host(project)
@@ -78,7 +78,7 @@ async def test_it_works_below_a_mount(project: Path, strips: bool, path: str) ->
         await hf.sessions.list()
 
 
-async def test_it_serves_alone_and_follows_the_server(project: Path) -> None:
+async def test_the_application_opens_and_closes_with_its_server(project: Path) -> None:
     """API-402: opened at start-up, closed at shutdown, by the server's own events."""
     application = asgi(host(project))
     async with _served(application) as url, AsyncClient(HttpTransport(url)) as client:
@@ -148,7 +148,7 @@ async def test_a_page_of_a_declared_origin_may_write(project: Path, origins: Ite
 
 def test_an_empty_password_is_refused(project: Path) -> None:
     """API-040: it would be asked for, and everybody knows it."""
-    with pytest.raises(ValueError, match="empty password"):
+    with pytest.raises(ValueError, match="the password is empty"):
         asgi(host(project), password="")
 
 

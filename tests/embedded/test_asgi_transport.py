@@ -144,7 +144,7 @@ async def test_leaving_frees_an_application_that_is_stopped_at_the_limit() -> No
 
 @pytest.mark.parametrize("turns", range(6))
 async def test_cancelling_the_caller_is_a_disconnect(turns: int) -> None:
-    """API-404, DESIGN section 7: the application sees it and runs on to its own end, whenever it comes."""
+    """API-404: the application sees it and runs on to its own end, whenever it comes."""
     gate, finished = asyncio.Event(), asyncio.Event()
 
     async def work(receive: Receive, send: Send) -> None:
@@ -202,7 +202,7 @@ async def test_a_failure_in_the_middle_of_a_body_reaches_its_reader() -> None:
 
 
 @pytest.mark.parametrize("more", [True, False])
-async def test_what_was_sent_before_a_failure_arrives(more: bool) -> None:
+async def test_data_sent_before_a_failure_arrives(more: bool) -> None:
     """API-309: even when the failure follows at once; after a complete body it is no failure of the response."""
 
     async def work(receive: Receive, send: Send) -> None:

@@ -113,7 +113,9 @@ async def eventually(met: Callable[[], bool]) -> None:
         ("/é", "/%C3%A9"),
     ],
 )
-async def test_it_works_wherever_it_is_mounted(framework: Framework, hf: Holdfast, mount: str, path: str) -> None:
+async def test_the_application_works_wherever_it_is_mounted(
+    framework: Framework, hf: Holdfast, mount: str, path: str
+) -> None:
     """API-400, API-402: paths, queries and quoted ids arrive, however the mount is spelled; the host is open as long
     as the application, and what it did is there in the same process."""
     async with served(framework(mount, asgi(hf))) as server, server.client(path) as client:
@@ -223,7 +225,7 @@ async def test_a_host_that_cannot_open_stops_the_application(framework: Framewor
             pass
 
 
-async def test_its_errors_are_its_own(framework: Framework, hf: Holdfast) -> None:
+async def test_errors_below_a_mount_come_from_holdfast(framework: Framework, hf: Holdfast) -> None:
     """API-010, API-042: unknown paths and missing credentials below the mount are answered there, tagged."""
     async with (
         served(framework("/agent", asgi(hf, password="pw"))) as server,

@@ -52,7 +52,7 @@ async def test_a_prompt_is_answered_from_a_file(project: Path, data: Path) -> No
 
 
 async def test_an_admission_survives_its_cancelled_caller(project: Path, data: Path, model: ScriptedTransport) -> None:
-    """API-118, API-404, DESIGN section 7: whenever the caller goes away, the prompt is admitted, once."""
+    """API-118, API-404: whenever the caller goes away, the prompt is admitted, once."""
     ids = [f"msg_{turns:02}" for turns in range(1, 40)]
     async with host(project, data, model) as hf:
         session = await hf.sessions.create(model=ECHO)
@@ -212,7 +212,7 @@ async def test_a_host_that_is_not_open_says_so(project: Path, data: Path) -> Non
 async def test_a_host_is_not_opened_twice_at_once(project: Path, data: Path) -> None:
     """API-402: the second attempt is refused, and the first goes on."""
     async with host(project, data) as hf:
-        with pytest.raises(RuntimeError, match="open already"):
+        with pytest.raises(RuntimeError, match="already open"):
             await hf.__aenter__()
         assert (await hf.health.get()).healthy
 

@@ -22,7 +22,7 @@ def test_segments_join_to_what_was_appended(pieces: list[bytes]) -> None:
     assert segments.length == sum(map(len, pieces))
 
 
-def test_segments_stay_few() -> None:
+def test_a_long_conversation_is_handed_out_in_few_segments() -> None:
     """LLM-364: handing out a long conversation is not handing out as many pieces as it has messages."""
     segments = Segments()
     for _ in range(10_000):
@@ -97,7 +97,7 @@ def test_a_marker_goes_to_the_last_text_and_else_to_the_last_block() -> None:
     assert b"".join(draft.chunks(marker=b"!", newest=1)) == b"[[1,2,3,4,5]]"
 
 
-def test_what_a_limit_leaves_bounds_the_markers() -> None:
+def test_the_newest_markers_are_kept_within_the_limit() -> None:
     """LLM-214, LLM-217: the newest are kept."""
     draft = draft_of([("user", ["a"]), ("user", ["b"]), ("user", ["c"])])
     draft.spare = 1

@@ -1,14 +1,15 @@
-"""Recorded traffic of real providers: requests encode to what was sent, answers decode to the same events however they
-are cut."""
+"""Exchanges with providers: requests encode to what was sent, answers decode alike however they are cut."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from fnmatch import fnmatch
+from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conftest import SHARED
+from tests.conftest import FIXTURES, RECORDINGS
 from tests.llm.support import KEY, Playback, Played, collect, failure, play
 
 from holdfast.llm import event as ev
@@ -40,22 +41,38 @@ from holdfast.llm.route.route import Route
 from holdfast.llm.stream import http_request, prepare
 from holdfast.schema.codec import decode_any
 
-pytestmark = [pytest.mark.shared, pytest.mark.anyio]
+pytestmark = pytest.mark.anyio
 
 FOLDERS = (
     *("openai-chat", "openai-compatible-chat", "session-runner", "cloudflare-ai-gateway", "cloudflare-workers-ai"),
     *("anthropic-messages", "anthropic-messages-cache"),
 )
-PATHS = sorted(path for folder in FOLDERS for path in (SHARED / "cassettes" / folder).glob("*.json"))
 
 
-def interactions() -> Iterator[Any]:
-    for path in PATHS:
-        for number, interaction in enumerate(json.loads(path.read_text())["interactions"]):
-            yield pytest.param(interaction, id=f"{path.parent.name}/{path.stem}-{number}")
+def cassettes(pattern: str) -> list[Any]:
+    """Those written for these tests, then those recorded from the providers where there are any."""
+    found: list[Any] = []
+    for root, prefix, marks in ((FIXTURES, "", ()), (RECORDINGS, "recorded:", (pytest.mark.recorded,))):
+        paths = sorted(path for folder in FOLDERS for path in (root / "cassettes" / folder).glob("*.json"))
+        named = {f"{path.parent.name}/{path.stem}": path for path in paths}
+        found += [
+            pytest.param(path, id=f"{prefix}{name}", marks=marks)
+            for name, path in named.items()
+            if fnmatch(name, pattern)
+        ]
+    return found
 
 
-RECORDED = list(interactions())
+def exchanges(path: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["interactions"]
+    return found
+
+
+RECORDED: list[Any] = [
+    pytest.param(interaction, id=f"{item.id}-{number}", marks=item.marks)
+    for item in cassettes("*")
+    for number, interaction in enumerate(exchanges(item.values[0]))
+]
 ANSWERED = [item for item in RECORDED if item.values[0]["response"]["status"] == 200]
 
 
@@ -160,9 +177,10 @@ def joined(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 # -- requests --------------------------------------------------------------------------------------------------------
 
 
-def test_there_are_recordings() -> None:
-    assert len(PATHS) >= 18
-    assert len(RECORDED) >= 21
+def test_every_shape_has_an_exchange_of_our_own() -> None:
+    own = [item.values[0] for item in cassettes("*") if not item.marks]
+    assert {path.parent.name for path in own} == {*FOLDERS} - {"session-runner"}
+    assert sum(len(exchanges(path)) for path in own) >= 17
 
 
 @pytest.mark.parametrize("recorded", RECORDED)
@@ -208,8 +226,23 @@ async def test_an_answer_gives_the_same_events_however_it_is_cut(recorded: dict[
 
 
 PARIS: list[tuple[str, Any]] = [("get_weather", {"city": "Paris"})]
-# Text, calls, reason, input and output tokens.
+OSLO: list[tuple[str, Any]] = [("get_forecast", {"place": "Oslo"})]
+# Text, calls, reason, input and output tokens: of our own exchanges, then of the recorded ones.
 EXPECTED: dict[str, tuple[str, list[tuple[str, Any]], str, int, int]] = {
+    "anthropic-messages/text-0": ("Good mörning", [], "stop", 21, 6),
+    "anthropic-messages/tool-call-0": ("", OSLO, "tool-calls", 300, 30),
+    "anthropic-messages/after-tool-result-0": ("Clear.", [], "stop", 340, 4),
+    "anthropic-messages-cache/write-then-read-0": ("Hi.", [], "stop", 5761, 5),
+    "anthropic-messages-cache/write-then-read-1": ("Hi.", [], "stop", 5761, 5),
+    "openai-chat/text-0": ("Good mörning", [], "stop", 20, 3),
+    "openai-chat/tool-call-0": ("", OSLO, "tool-calls", 60, 9),
+    "openai-chat/after-tool-result-0": ("Clear, 5 °C.", [], "stop", 70, 8),
+    "openai-compatible-chat/deepseek-text-0": ("Good day", [], "stop", 12, 3),
+    "openai-compatible-chat/groq-tool-loop-0": ("", OSLO, "tool-calls", 200, 14),
+    "openai-compatible-chat/groq-tool-loop-1": ("Sunny, 22 degrees.", [], "stop", 230, 7),
+    "openai-compatible-chat/openrouter-tool-loop-0": ("", OSLO, "tool-calls", 60, 14),
+    "openai-compatible-chat/openrouter-tool-loop-1": ("Sunny, 22 °C.", [], "stop", 90, 8),
+    "openai-compatible-chat/together-text-0": ("Good day", [], "stop", 44, 3),
     "anthropic-messages/accepts-malformed-assistant-tool-order-with-default-patch-0": (
         "The weather in Paris is currently 72°F.",
         [],
@@ -258,7 +291,9 @@ EXPECTED: dict[str, tuple[str, list[tuple[str, Any]], str, int, int]] = {
 
 
 @pytest.mark.parametrize("recorded", ANSWERED)
-async def test_what_an_answer_says(recorded: dict[str, Any], request: pytest.FixtureRequest) -> None:
+async def test_an_answer_folds_to_its_text_calls_and_usage(
+    recorded: dict[str, Any], request: pytest.FixtureRequest
+) -> None:
     """LLM-101, LLM-083, LLM-087, LLM-317"""
     response = fold(await collect(model_of(recorded["request"]), play(recorded["response"]["body"].encode())))
     assert response.usage is not None
@@ -269,14 +304,14 @@ async def test_what_an_answer_says(recorded: dict[str, Any], request: pytest.Fix
         response.usage.input,
         response.usage.output,
     )
-    assert found == EXPECTED[request.node.callspec.id]
+    assert found == EXPECTED[request.node.callspec.id.removeprefix("recorded:")]
 
 
-async def test_a_cache_is_written_and_then_read() -> None:
+@pytest.mark.parametrize("path", cassettes("anthropic-messages-cache/*"))
+async def test_a_cache_is_written_and_then_read(path: Path) -> None:
     """LLM-083, LLM-086"""
-    (path,) = (path for path in PATHS if path.parent.name == "anthropic-messages-cache")
     usages = []
-    for recorded in json.loads(path.read_text())["interactions"]:
+    for recorded in exchanges(path):
         events = await collect(model_of(recorded["request"]), play(recorded["response"]["body"].encode()))
         last = events[-1]
         assert isinstance(last, ev.Finish)
@@ -285,10 +320,10 @@ async def test_a_cache_is_written_and_then_read() -> None:
     assert usages == [(5761, 9, 0, 5752), (5761, 9, 5752, 0)]
 
 
-async def test_what_the_provider_refuses_is_an_invalid_request() -> None:
+@pytest.mark.parametrize("path", [*cassettes("*/refused-order"), *cassettes("*/rejects-malformed*")])
+async def test_what_the_provider_refuses_is_an_invalid_request(path: Path) -> None:
     """LLM-331, LLM-225: and the order that it refused is not what is sent here."""
-    (path,) = (path for path in PATHS if path.stem.startswith("rejects-malformed"))
-    (recorded,) = json.loads(path.read_text())["interactions"]
+    (recorded,) = exchanges(path)
     answer = recorded["response"]
     transport = Playback(Played([answer["body"].encode()], answer["status"], answer["headers"]))
     error = await failure(model_of(recorded["request"]), transport, request_of(json.loads(recorded["request"]["body"])))
@@ -297,30 +332,28 @@ async def test_what_the_provider_refuses_is_an_invalid_request() -> None:
     assert [block["type"] for block in sent[0]["content"]] == ["text", "tool_use"]
 
 
-async def test_reasoning_before_a_call_is_kept_apart() -> None:
+@pytest.mark.parametrize("path", cassettes("*gpt-oss*"))
+async def test_reasoning_before_a_call_is_kept_apart(path: Path) -> None:
     """LLM-246, LLM-317: gpt-oss on Workers AI."""
-    (path,) = (path for path in PATHS if "gpt-oss" in path.stem)
-    (recorded,) = json.loads(path.read_text())["interactions"]
+    (recorded,) = exchanges(path)
     response = fold(await collect(model_of(recorded["request"]), play(recorded["response"]["body"].encode(), 1)))
     assert [part.__class__.__name__ for part in response.parts] == ["ReasoningPart", "ToolCallPart"]
 
 
-async def test_the_second_request_of_a_loop_follows_from_the_first_answer() -> None:
-    """LLM-242, LLM-071: what was folded is what goes back, as it was recorded."""
-    for path in PATHS:
-        recorded = json.loads(path.read_text())["interactions"]
-        if "drives-a-tool-loop" not in path.stem:
-            continue
-        model = model_of(recorded[0]["request"])
-        first = request_of(json.loads(recorded[0]["request"]["body"]))
-        response = fold(await collect(model, play(recorded[0]["response"]["body"].encode())))
-        (call,) = response.calls
-        result = ToolResult(type="json", value={"temperature": 22, "condition": "sunny"})
-        prepared = prepare(model, first)
-        prepared.extend(
-            [
-                Message(role="assistant", content=response.parts),
-                Message(role="tool", content=(ToolResultPart(id=call.id, name=call.name, result=result),)),
-            ]
-        )
-        assert decode_any(prepared.body) == json.loads(recorded[1]["request"]["body"])
+@pytest.mark.parametrize("path", cassettes("*tool-loop"))
+async def test_the_second_request_of_a_loop_follows_from_the_first_answer(path: Path) -> None:
+    """LLM-242, LLM-071: what was folded is what goes back."""
+    recorded = exchanges(path)
+    model = model_of(recorded[0]["request"])
+    first = request_of(json.loads(recorded[0]["request"]["body"]))
+    response = fold(await collect(model, play(recorded[0]["response"]["body"].encode())))
+    (call,) = response.calls
+    result = ToolResult(type="json", value={"temperature": 22, "condition": "sunny"})
+    prepared = prepare(model, first)
+    prepared.extend(
+        [
+            Message(role="assistant", content=response.parts),
+            Message(role="tool", content=(ToolResultPart(id=call.id, name=call.name, result=result),)),
+        ]
+    )
+    assert decode_any(prepared.body) == json.loads(recorded[1]["request"]["body"])

@@ -67,7 +67,7 @@ def test_an_error_is_not_retryable_unless_it_says_so() -> None:
         (400, "this violates our content policy", ("ContentPolicy", None)),
     ],
 )
-def test_status_and_text(status: int, text: str, expected: tuple[str, str | None]) -> None:
+def test_an_error_is_classified_by_status_and_text(status: int, text: str, expected: tuple[str, str | None]) -> None:
     """LLM-331, LLM-335"""
     assert verdict(status, text)[:3] == (*expected, None)
 
@@ -258,7 +258,7 @@ def test_no_shape_of_an_error_breaks_its_classification(status: int | None, body
         "key:" * 4000,
     ],
 )
-def test_no_text_takes_long(text: str) -> None:
+def test_errors_of_any_text_are_classified_in_linear_time(text: str) -> None:
     """LLM-338: a whole body is searched and redacted, so its shape may not matter."""
     started = time.process_time()
     classify(400, None, text)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import socket
 import ssl
 
+import msgspec
 import pytest
 from tests.llm.support import KEY, Playback, Played, chat_model, failure, play, sse
 
+from holdfast.http.url import Origin
 from holdfast.llm.explain import host_of, network_cause, place, unreachable
 from holdfast.llm.request import make_request
 from holdfast.llm.route.auth import KeyAuth
-from holdfast.llm.route.dial import Origin
 from holdfast.llm.route.retry import NO_RETRY
 from holdfast.llm.stream import stream
 from holdfast.schema.codec import encode
@@ -60,7 +61,7 @@ def error(message: str, **more: object) -> bytes:
         (400, error("odd"), 'Provider request failed with HTTP 400: {"error":{"message":"odd"}}'),
     ],
 )
-async def test_a_failed_request(status: int, body: bytes, message: str) -> None:
+async def test_a_failed_request_is_explained(status: int, body: bytes, message: str) -> None:
     """LLM-417, LLM-419, LLM-420"""
     model = chat_model("gpt-9").replace(credential_fix=FIX)
     found = await failure(model, Played([body], status, {}))
@@ -85,7 +86,7 @@ async def test_an_error_inside_a_stream_is_explained_alike() -> None:
     assert batch[-1].message == f"openai did not accept the credential: bad key. {FIX}"  # type: ignore[union-attr]
 
 
-async def test_what_was_sent_does_not_come_back() -> None:
+async def test_an_explanation_does_not_repeat_what_was_sent() -> None:
     """LLM-339, LLM-417"""
     found = await failure(chat_model(), Played([error(f"the key {KEY} is bad")], 401, {}))
     assert KEY not in found.message
@@ -132,6 +133,6 @@ def test_a_host_is_all_that_is_shown_of_an_address() -> None:
     proxied = Origin("https", "h.example", 443, proxy="http://user:secret@proxy.example:3128")
     assert place(proxied) == "h.example through the proxy proxy.example:3128"
     assert (
-        place(proxied.replace(proxy="user:secret@proxy.example:3128"))
+        place(msgspec.structs.replace(proxied, proxy="user:secret@proxy.example:3128"))
         == "h.example through the proxy proxy.example:3128"
     )

@@ -69,7 +69,7 @@ def test_every_module_can_be_the_first() -> None:
     assert found.stdout.splitlines() == [f"{module} []" for module in MODULES], found.stderr
 
 
-def test_importing_is_quick() -> None:
+def test_importing_the_llm_layer_takes_less_than_its_limit() -> None:
     """LLM-008: 150 ms is the aim for a cold interpreter. Measured is what comes on top of asyncio and msgspec, against
     these, so that neither a busy nor a slow machine decides."""
     assert min(probe(["holdfast.llm.stream", "holdfast.llm.providers.profiles"])[1] for _ in range(3)) < 2
@@ -87,7 +87,7 @@ PROTOCOLS = ("anthropic_messages", "bedrock_converse", "gemini", "openai_chat", 
         ("openai:openai_model('gpt-5', 'k')", "openai_responses"),
         ("openai:openai_model('gpt-4o', 'k', api='chat')", "openai_chat"),
         ("gateways:azure_model('gpt-5', 'k', resource='r')", "openai_responses"),
-        ("gateways:workers_ai_model('m', 'k', account='a')", "openai_chat"),
+        ("gateways:copilot_model('gpt-4.1', 'k', 'https://x')", "openai_chat"),
     ],
 )
 def test_only_the_protocol_in_use_is_imported(made: str, wanted: str) -> None:

@@ -74,7 +74,7 @@ TREE = {
         (TREE, {"children": [{"children": []}]}, {"children": [{"kids": 1}]}, "$.children[0]: 'kids' is not allowed"),
     ],
 )
-def test_keywords(schema: dict[str, Any], good: Any, bad: Any, complaint: str) -> None:
+def test_each_json_schema_keyword_is_validated(schema: dict[str, Any], good: Any, bad: Any, complaint: str) -> None:
     """LLM-377"""
     assert violation(schema, good) is None
     assert (violation(schema, bad) or "").startswith(complaint)
@@ -92,7 +92,7 @@ def test_keywords(schema: dict[str, Any], good: Any, bad: Any, complaint: str) -
         {"type": "string", "minimum": 5, "properties": 3, "required": "a", "items": 7, "anyOf": {}, "minLength": "x"},
     ],
 )
-def test_what_is_not_understood_forbids_nothing(schema: Any) -> None:
+def test_a_malformed_or_recursive_schema_forbids_nothing(schema: Any) -> None:
     """LLM-377: a schema that names itself ends, one that is malformed does not crash."""
     assert violation(schema, "text") is None
 
@@ -112,7 +112,7 @@ def test_every_value_fits_itself_and_any_schema_has_an_answer(schema: Any, value
     violation(schema, value)
 
 
-def test_alternatives_that_multiply_end() -> None:
+def test_a_schema_with_multiplying_alternatives_is_validated_in_bounded_time() -> None:
     """They come from servers that somebody else wrote, and the loop waits for this."""
     schema = {"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}
     assert violation(schema, {}) is None

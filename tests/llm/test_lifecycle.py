@@ -73,8 +73,8 @@ def test_a_block_that_was_closed_is_not_opened_again() -> None:
     with pytest.raises(LLMError) as caught:
         emit.open_text("t")
     assert caught.value.reason == "InvalidProviderOutput"
-    assert emit.fresh("t") != "t"
-    emit.text(emit.fresh("t"), "b")
+    assert emit.unused_id("t") != "t"
+    emit.text(emit.unused_id("t"), "b")
 
 
 def test_two_calls_with_one_id_are_two_calls() -> None:
@@ -109,7 +109,7 @@ def test_at_the_finish_reasoning_closes_before_text() -> None:
     ]
 
 
-def test_there_is_one_end() -> None:
+def test_a_stream_has_exactly_one_finish() -> None:
     """LLM-065: whatever is repeated or comes late."""
     emit = Emitter()
     emit.finish("length", None)
@@ -127,7 +127,7 @@ def test_there_is_one_end() -> None:
     assert sum(isinstance(event, ev.ProviderError | ev.Finish) for event in events) == 1
 
 
-def test_a_call_in_pieces() -> None:
+def test_the_deltas_of_a_call_are_the_raw_text_of_its_arguments() -> None:
     """LLM-066: the deltas are the raw text of the arguments, and the name is the same on all."""
     emit = Emitter()
     call = emit.open_call("c", "f")
@@ -148,7 +148,7 @@ def test_a_call_in_pieces() -> None:
 def test_a_whole_call_has_the_same_shape() -> None:
     """LLM-066, LLM-164"""
     emit = Emitter()
-    emit.whole_call("c", "f", {"city": "Zürich", "n": [1, 2]}, metadata={"google": {"x": 1}})
+    emit.add_call("c", "f", {"city": "Zürich", "n": [1, 2]}, metadata={"google": {"x": 1}})
     assert emit.take() == [
         ev.StepStart(),
         ev.ToolInputStart("c", "f"),
@@ -205,7 +205,7 @@ def test_a_stopped_call_without_an_object_waits_for_what_comes_next(arguments: s
         emit = Emitter()
         call = emit.open_call("c", "f")
         emit.call_delta(call, arguments)
-        emit.stop_call(call)
+        emit.end_arguments(call)
         assert not any(isinstance(event, ev.ToolInputEnd) for event in emit.take())
         return emit
 
@@ -229,7 +229,7 @@ def test_a_stopped_call_with_an_object_is_made_at_once() -> None:
     call = emit.open_call("c", "f")
     emit.call_delta(call, '{"a": 1}')
     emit.take()
-    emit.stop_call(call)
+    emit.end_arguments(call)
     assert emit.take() == [ev.ToolInputEnd("c", "f"), ev.ToolCall("c", "f", {"a": 1})]
     emit.close_calls(cut=False)
     emit.close_call(call)
@@ -254,7 +254,7 @@ def test_given_arguments_count_instead_of_the_deltas() -> None:
 def test_a_stop_with_a_local_call_is_a_stop_for_tools(reason: str, hosted: bool, expected: str) -> None:
     """LLM-101"""
     emit = Emitter()
-    emit.whole_call("c", "f", {}, hosted=hosted)
+    emit.add_call("c", "f", {}, hosted=hosted)
     emit.finish(reason, None)
     assert emit.take()[-1] == ev.Finish(expected)
 
@@ -272,7 +272,7 @@ def test_a_stop_without_a_call_stays_one() -> None:
 def test_hosted_calls_and_results_say_so() -> None:
     """LLM-067"""
     emit = Emitter()
-    emit.whole_call("h", "web_search", {"q": 1}, hosted=True)
+    emit.add_call("h", "web_search", {"q": 1}, hosted=True)
     emit.hosted_result("h", "web_search", ToolResult(type="json", value=[]))
     call, result = emit.take()[-2:]
     assert call == ev.ToolCall("h", "web_search", {"q": 1}, provider_executed=True)
@@ -284,8 +284,8 @@ def test_a_result_that_no_hosted_call_waits_for_is_left_out() -> None:
     emit = Emitter()
     nothing = ToolResult(type="json", value=[])
     emit.hosted_result("h", "web_search", nothing)
-    emit.whole_call("h", "web_search", {}, hosted=True)
-    emit.whole_call("l", "read", {})
+    emit.add_call("h", "web_search", {}, hosted=True)
+    emit.add_call("l", "read", {})
     for id in ("h", "h", "l"):
         emit.hosted_result(id, "web_search", nothing)
     emit.finish("stop", None)
@@ -312,7 +312,7 @@ def test_many_blocks_and_calls_of_one_name_cost_no_more_than_others() -> None:
     assert len(set(ids)) == 20_000
     assert ids[:3] == ["c", "c~1", "c~2"]
     for _ in range(20_000):
-        block = emit.fresh("text-0")
+        block = emit.unused_id("text-0")
         emit.text(block, "x")
         emit.close_text(block)
     assert block == "text-0~19999"
@@ -371,12 +371,12 @@ def test_no_order_of_requests_gives_events_out_of_order(data: st.DataObject) -> 
         "close reasoning": lambda: emit.close_reasoning(data.draw(IDS).upper()),
         "call": lambda: calls.append(emit.open_call(data.draw(IDS) + "-call", "f")),
         "delta": lambda: emit.call_delta(calls[-1], data.draw(WORDS)) if calls else None,
-        "stop call": lambda: emit.stop_call(calls.pop()) if calls else None,
+        "stop call": lambda: emit.end_arguments(calls.pop()) if calls else None,
         "close calls": close_calls,
-        "hosted": lambda: emit.whole_call(data.draw(IDS) + "-hosted", "h", {}, hosted=True),
+        "hosted": lambda: emit.add_call(data.draw(IDS) + "-hosted", "h", {}, hosted=True),
         "result": lambda: emit.hosted_result(data.draw(IDS) + "-hosted", "h", ToolResult(type="json", value=1)),
         "close call": lambda: emit.close_call(calls.pop(), cut=data.draw(st.booleans())) if calls else None,
-        "whole": lambda: emit.whole_call("a-call", "f", {}),
+        "whole": lambda: emit.add_call("a-call", "f", {}),
         "close all": emit.close_all,
     }
     for name in data.draw(st.lists(st.sampled_from(sorted(actions)), max_size=20)):

@@ -118,13 +118,13 @@ async def test_a_turn_beyond_the_limit_ends_although_no_part_is_too_large() -> N
     assert 900 <= len(texts(events)) < 1000, "ids count as well"
 
 
-def test_whatever_is_stored_of_an_answer_counts() -> None:
+def test_ids_names_and_metadata_count_towards_the_size_of_a_turn() -> None:
     """LLM-392: ids, names, metadata and results of hosted calls."""
     large = {"p": {"signature": "s" * 200}}
     hosted = ToolResult(type="json", value={"found": "x" * 200})
 
     def result(emit: Emitter) -> None:
-        emit.whole_call("c", "f", {}, hosted=True)
+        emit.add_call("c", "f", {}, hosted=True)
         emit.hosted_result("c", "f", hosted)
 
     for use in (
@@ -132,7 +132,7 @@ def test_whatever_is_stored_of_an_answer_counts() -> None:
         lambda emit: emit.open_text("t", large),
         lambda emit: emit.open_reasoning("r", large),
         lambda emit: emit.open_call("c", "f" * 200),
-        lambda emit: emit.whole_call("c", "f", {}, metadata=large),
+        lambda emit: emit.add_call("c", "f", {}, metadata=large),
         lambda emit: emit.finish("stop", None, large),
         result,
     ):

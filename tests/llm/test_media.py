@@ -64,7 +64,7 @@ TEXT = {"type": "text", "text": "seen"}
 # -- what counts as valid ------------------------------------------------------------------------------------------
 
 
-def test_image_types() -> None:
+def test_gif_jpeg_png_and_webp_are_images() -> None:
     """LLM-190"""
     assert sorted(IMAGES) == ["image/gif", "image/jpeg", "image/png", "image/webp"]
     assert read_media(MediaPart(media_type="image/webp", data=DATA)).is_image
@@ -82,12 +82,12 @@ def test_image_types() -> None:
         ("image/png; name=x", DATA),
     ],
 )
-def test_three_forms_are_one(declared: str, data: str | bytes) -> None:
+def test_media_given_as_bytes_base64_or_uri_is_the_same(declared: str, data: str | bytes) -> None:
     """LLM-191"""
     assert read_media(MediaPart(media_type=declared, data=data, filename="x")) == Media("image/png", DATA, "x")
 
 
-def test_jpg_is_jpeg() -> None:
+def test_the_type_image_jpg_is_read_as_image_jpeg() -> None:
     """LLM-194, LLM-191"""
     for kind in ("image/jpg", "image/jpeg"):
         part = MediaPart(media_type="image/jpg", data=f"data:{kind};base64,{DATA}")
@@ -117,14 +117,14 @@ def test_items_of_results_are_read_alike() -> None:
         ("_-8=", "not valid base64"),
     ],
 )
-def test_what_is_not_canonical_base64_of_that_type_is_refused(data: str | bytes, complaint: str) -> None:
+def test_media_that_is_not_canonical_base64_of_its_type_is_refused(data: str | bytes, complaint: str) -> None:
     """LLM-191"""
     with pytest.raises(LLMError, match=complaint) as refused:
         read_media(MediaPart(media_type="image/png", data=data))
     assert refused.value.reason == "InvalidRequest"
 
 
-def test_limits() -> None:
+def test_media_at_the_limit_passes_and_one_byte_more_is_refused() -> None:
     """LLM-192: at the limit it passes, one more byte is refused; the encoded limit holds before anything is decoded."""
     assert read_media(MediaPart(media_type="image/png", data=bytes(DECODED_LIMIT))).mime == "image/png"
     for data in (
@@ -244,7 +244,7 @@ def texts(value: Any, key: str = "") -> Iterator[str]:
 @every_protocol
 @settings(deadline=None, max_examples=20)
 @given(data=st.binary(min_size=40, max_size=60))
-def test_base64_is_never_text(protocol: WireProtocol, data: bytes) -> None:
+def test_base64_of_media_never_appears_as_text(protocol: WireProtocol, data: bytes) -> None:
     """LLM-197"""
     encoded = base64.b64encode(data).decode()
     part = MediaPart(media_type="image/png", data=data)
@@ -268,7 +268,7 @@ def test_base64_is_never_text(protocol: WireProtocol, data: bytes) -> None:
     ],
     ids=["anthropic", "responses", "gemini"],
 )
-def test_pdf(protocol: WireProtocol, form: dict[str, Any]) -> None:
+def test_a_pdf_has_the_form_of_each_protocol(protocol: WireProtocol, form: dict[str, Any]) -> None:
     """LLM-198"""
     part = MediaPart(media_type="application/pdf", data=DATA, filename="a.pdf")
     assert parts(protocol, body(protocol, user("read", part)))[1] == form
@@ -291,7 +291,7 @@ def test_a_file_without_a_name_goes_by_its_type() -> None:
 
 @every_protocol
 @pytest.mark.parametrize("kind", ["image/tiff", "application/zip"])
-def test_other_kinds_are_named(protocol: WireProtocol, kind: str) -> None:
+def test_media_that_a_request_cannot_hold_is_named(protocol: WireProtocol, kind: str) -> None:
     """LLM-400: where the request cannot hold them."""
     note = f"[a.bin was left out: {protocol.name} requests cannot hold {kind}]"
     part = MediaPart(media_type=kind, data=DATA, filename="a.bin")
@@ -325,7 +325,7 @@ def test_a_model_without_documents_gets_the_name_of_a_pdf(protocol: WireProtocol
         ("RateLimit", "too many images", False),
     ],
 )
-def test_which_failures_may_be_about_media(reason: str, message: str, expected: bool) -> None:
+def test_failures_that_may_be_about_media_are_recognised(reason: str, message: str, expected: bool) -> None:
     """LLM-402"""
     assert refuses_media(reason, message) is expected
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from holdfast.llm.errors import Diagnostics, LLMError
+from holdfast.llm.errors import Answered, Diagnostics, LLMError
 from holdfast.llm.event import ProviderError
 from holdfast.llm.overflow import is_about_tokens, stated_limit
 
@@ -37,7 +37,9 @@ def test_the_window_that_a_provider_names_is_read(text: str, limit: int) -> None
     """CMP-059: in a stream, and in the body of an HTTP error, which is too long to be part of the message."""
     assert stated_limit(ProviderError(message=text)) == limit
     body = json.dumps({"error": {"message": text, "detail": "x" * 600}})
-    refused = LLMError("InvalidRequest", "Provider request failed with HTTP 400", diagnostics=Diagnostics(body=body))
+    refused = LLMError(
+        "InvalidRequest", "Provider request failed with HTTP 400", answered=Answered(diagnostics=Diagnostics(body=body))
+    )
     assert stated_limit(refused) == limit
     assert is_about_tokens(refused)
 
@@ -45,7 +47,9 @@ def test_the_window_that_a_provider_names_is_read(text: str, limit: int) -> None
 def test_a_window_beside_the_message_is_read() -> None:
     """CMP-059: llama.cpp gives it as a field."""
     error = {"message": "the request exceeds the available context size", "n_prompt_tokens": 5000, "n_ctx": 4096}
-    refused = LLMError("InvalidRequest", "no", diagnostics=Diagnostics(body=json.dumps({"error": error})))
+    refused = LLMError(
+        "InvalidRequest", "no", answered=Answered(diagnostics=Diagnostics(body=json.dumps({"error": error})))
+    )
     assert stated_limit(refused) == 4096
 
 

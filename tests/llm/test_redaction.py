@@ -42,7 +42,7 @@ def test_a_header_with_such_a_name_is_not_shown(name: str) -> None:
     assert redact_headers({name: "v", "accept": "a"}) == {name: REDACTED, "accept": "a"}
 
 
-def test_callers_may_add_names() -> None:
+def test_callers_can_add_names_to_redact() -> None:
     """LLM-339"""
     assert redact_headers({"X-Tenant": "v"}, ["x-tenant"]) == {"X-Tenant": REDACTED}
     assert redact_url("https://h/?tenant=v&a=b", ["tenant"]) == f"https://h/?tenant={REDACTED}&a=b"
@@ -105,7 +105,7 @@ def test_a_password_in_the_address_is_not_shown() -> None:
     assert redact_url("https://h/v1/@me?a=x@y") == "https://h/v1/@me?a=x@y"
 
 
-def test_what_was_sent_under_a_telling_name() -> None:
+def test_values_under_secret_names_are_redacted() -> None:
     """LLM-339"""
     url = "https://me:hunter%32@h/v1?key=k-123&a=b&access_token=t%2F1"
     headers = {"authorization": "Bearer sk-1", "x-secret": "s-1", "accept": "a"}

@@ -605,7 +605,7 @@ async def test_routes_are_values_that_nothing_registers() -> None:
 
 
 @pytest.mark.parametrize("model", MODELS)
-async def test_a_decoder_is_pure(model: Model) -> None:
+async def test_decoders_share_no_state_and_need_no_loop(model: Model) -> None:
     """LLM-003: two of them do not know each other, and no loop is needed."""
     data = HELLO_CHAT if model.provider == "openai" else HELLO_CLAUDE
     frames = SSEFrames(DEFAULT_LIMITS.frame_bytes).feed(data)

@@ -87,7 +87,7 @@ async def test_the_input_of_the_forced_call_is_the_value() -> None:
     assert [event.input for event in found.events if isinstance(event, ev.ToolCall)] == [PARIS]
 
 
-async def test_the_first_call_counts() -> None:
+async def test_the_first_call_of_the_structured_tool_counts() -> None:
     """LLM-375: also after one of a tool that does not exist."""
     calls = (
         Call(tool="other", input={}),
@@ -168,7 +168,7 @@ async def test_input_that_does_not_fit_is_an_error_that_says_why() -> None:
         ({"type": "object", "anyOf": [SCHEMA, {"type": "object"}]}, {"value": {}}, {}),
     ],
 )
-async def test_what_is_not_an_object_travels_in_one(kind: Any, given: dict[str, Any], value: Any) -> None:
+async def test_a_value_that_is_no_object_is_wrapped_in_one(kind: Any, given: dict[str, Any], value: Any) -> None:
     """LLM-375: the input of a tool is always an object."""
     transport = ScriptedTransport([calling(given), calling({"other": 1})])
     assert (await generate_object(transport, MODEL, ASK, kind)).value == value
@@ -231,7 +231,7 @@ async def test_a_provider_that_fails_says_so_itself() -> None:
 # -- repair --------------------------------------------------------------------------------------------------------
 
 
-async def test_one_round_of_repair() -> None:
+async def test_a_wrong_structured_answer_is_repaired_once() -> None:
     """LLM-377: the model sees its own call and what was wrong with it; the bill is for both."""
     transport = ScriptedTransport([calling({"name": "Paris"}, "Well."), calling(PARIS, "Well, then.")])
     found = await generate_object(transport, MODEL, ASK, City, repair=True)

@@ -83,7 +83,7 @@ async def test_waiting_for_the_head_and_for_the_next_attempt_counts(model: Model
 
 
 @pytest.mark.parametrize("make", [chat_model, claude])
-async def test_what_the_caller_does_meanwhile_is_not_cancelled(
+async def test_a_time_limit_does_not_cancel_the_callers_own_work(
     make: Callable[..., Model], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """LLM-354, LLM-010: the limit ends the turn at its next step, not the caller at its own."""

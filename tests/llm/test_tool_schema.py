@@ -243,7 +243,7 @@ def test_openai_a_reference_at_the_top_is_opened() -> None:
         ),
     ],
 )
-def test_gemini_sanitising(given: dict[str, Any], wanted: dict[str, Any]) -> None:
+def test_gemini_schemas_are_sanitised_at_every_depth(given: dict[str, Any], wanted: dict[str, Any]) -> None:
     """LLM-168: at the top and inside of everything that holds schemas."""
     assert gemini_sanitise(given) == wanted
     assert gemini_sanitise(thing(p=given)) == thing(p=wanted)
@@ -302,7 +302,7 @@ def test_gemini_properties_may_have_the_names_of_keywords() -> None:
         ({"type": "object", "anyOf": [thing(a=STRING)]}, {"type": "object", "anyOf": [thing(a=STRING)]}),
     ],
 )
-def test_gemini_projection(given: dict[str, Any], wanted: dict[str, Any]) -> None:
+def test_gemini_schemas_keep_only_what_the_provider_knows(given: dict[str, Any], wanted: dict[str, Any]) -> None:
     """LLM-169: only what the provider knows, in its own form."""
     assert gemini_schema(given) == wanted
     assert gemini_schema(thing(p=given)) == thing(p=wanted)
@@ -354,7 +354,7 @@ def test_gemini_recursion_is_cut() -> None:
     assert gemini_schema({"$ref": "#"}) == {"type": "object"}
 
 
-def test_references_cannot_blow_up() -> None:
+def test_references_that_multiply_are_bounded() -> None:
     """LLM-171: each level names the next twice; in full that would be a million nodes."""
     levels = {f"L{n}": thing(a={"$ref": f"#/$defs/L{n + 1}"}, b={"$ref": f"#/$defs/L{n + 1}"}) for n in range(20)}
     schema = {"$ref": "#/$defs/L0", "$defs": {**levels, "L20": STRING}}
@@ -378,7 +378,7 @@ def test_references_cannot_blow_up() -> None:
         ({"type": "array", "items": STRING}, {"type": "array", "items": STRING}),
     ],
 )
-def test_moonshot(given: dict[str, Any], wanted: dict[str, Any]) -> None:
+def test_moonshot_schemas_have_the_form_it_accepts(given: dict[str, Any], wanted: dict[str, Any]) -> None:
     """LLM-170"""
     outer = {**thing(p=given), "$defs": {"x": STRING}}
     assert moonshot_schema(outer) == {**thing(p=wanted), "$defs": {"x": STRING}}

@@ -275,7 +275,7 @@ def bomb() -> bytes:
     )
 
 
-def test_what_cannot_be_attached_is_refused_and_nothing_is_admitted(
+def test_an_attachment_that_cannot_be_read_refuses_the_prompt(
     project: Path, api: Callable[..., Api], provider: Provider
 ) -> None:
     """SES-233: a typed 400 that names the file and the reason; the inbox and the conversation stay as they were."""

@@ -155,7 +155,7 @@ def test_both_clients_have_the_same_operations() -> None:
     assert all(hasattr(holdfast, name) for name in holdfast.__all__)
 
 
-async def test_records_are_plain_values(world: World) -> None:
+async def test_client_records_are_compared_by_value_and_immutable(world: World) -> None:
     """API-320: compared by what they hold, and not to be changed."""
     async with world.host() as hf:
         session = await hf.sessions.create()
@@ -194,7 +194,7 @@ async def test_a_host_answers_while_it_is_open(world: World) -> None:
     assert (heard[0], heard[-1]) == ("server.connected", "global.disposed")
     with pytest.raises((ClientError, ApiError)):
         await hf.sessions.get(session.id)
-    async with world.host() as second:
+    async with world.host(recover=False) as second:  # so that nothing runs before the prompt
         user, half = await second.sessions.context(session.id)
         assert isinstance(user, UserMessage)
         assert getattr(half, "finish", None) == "error"

@@ -138,7 +138,7 @@ async def test_the_document_of_the_api_is_an_operation(client: AsyncClient) -> N
     assert "/api/pty/{ptyID}/connect" in document["paths"]
 
 
-async def test_events_are_decoded(client: AsyncClient) -> None:
+async def test_clients_receive_decoded_events(client: AsyncClient) -> None:
     """API-439: what a user writes to show an answer as it comes."""
     session = await client.sessions.create(model=ECHO)
     text, whole, kinds = "", "", set()
@@ -166,7 +166,7 @@ async def test_events_are_decoded(client: AsyncClient) -> None:
     assert isinstance(history.events[0].data, PromptAdmitted)
 
 
-def test_blocking_code_has_all_of_it(blocking: Client, holdfast: Machine) -> None:
+def test_blocking_clients_have_files_terminals_and_typed_events(blocking: Client, holdfast: Machine) -> None:
     """API-430, API-439: files, terminals and typed events without a loop."""
     data = files_of(holdfast)
     here = Location(directory=str(holdfast.project))

@@ -68,7 +68,7 @@ async def test_a_conversation_that_grows_too_long_is_summed_up_before_the_next_t
     assert len(final.raw) < max(len(request.raw) for request in world.model.requests)
 
 
-async def test_compacting_by_hand(world: World) -> None:
+async def test_compacting_by_hand_sends_one_request_without_tools(world: World) -> None:
     """CMP-013, CMP-014, CMP-015, CMP-018, CMP-019, CMP-022, CMP-040, CTX-105, SES-097: one request
     without tools and system text, with labels and shortened results; the newest is kept word for word; no turn follows;
     the next one begins with the checkpoint."""

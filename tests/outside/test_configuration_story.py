@@ -29,7 +29,7 @@ def named(text: str) -> dict[str, Any]:
     return {"agents": {"who": {"system": text, "mode": "primary"}}}
 
 
-async def test_the_nearer_file_wins(world: World) -> None:
+async def test_a_nearer_configuration_file_wins(world: World) -> None:
     """CAT-020, CAT-021, CAT-026, CAT-030: the user's, the project's from its root down, then
     `.opencode` folders; .jsonc after .json, with comments; nothing from above the root; a broken file costs only
     itself."""
@@ -131,7 +131,7 @@ async def test_agents_are_made_of_documents_and_files(world: World) -> None:
         assert world.model.last.system.startswith("Help out.")
 
 
-async def test_older_files_are_understood(world: World) -> None:
+async def test_configuration_of_the_older_form_is_understood(world: World) -> None:
     """CAT-036, CAT-037, CAT-038, CAT-039, CAT-040, CAT-045: singular names, permissions as a map in their order, tools
     as switches, modes; a provider that is disabled is gone with its models."""
     document = {

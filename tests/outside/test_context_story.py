@@ -234,7 +234,7 @@ async def test_the_environment_and_the_date_are_told(world: World) -> None:
     assert sorted(parts, key=told.index) == parts
 
 
-async def test_what_was_told_survives_a_failed_turn_and_is_not_repeated(world: World) -> None:
+async def test_an_update_survives_a_failed_turn_and_is_not_repeated(world: World) -> None:
     """CTX-096, CTX-099, CTX-101, LLM-120, LLM-121, LLM-122, SES-154: the retry has the same words in the same place;
     they cannot close their own wrapper."""
     fact = Fact("blue")
@@ -272,7 +272,7 @@ async def test_taking_back_a_message_takes_back_what_was_told_in_it(world: World
         assert context.prefix_breaks
 
 
-async def test_what_the_model_is_told_can_be_looked_at(world: World) -> None:
+async def test_the_context_of_a_session_can_be_inspected(world: World) -> None:
     """CTX-064, CTX-202, SES-019: the exact baseline, each source with its value and size, what changed since; none of
     it is part of the conversation that clients read."""
     fact = Fact("blue")

@@ -222,7 +222,7 @@ async def test_a_follower_in_another_host_hears_what_this_one_commits(world: Wor
         assert len(await one.sessions.context(session.id)) == 6
 
 
-async def test_what_belongs_together_is_committed_together(world: World) -> None:
+async def test_inputs_of_one_boundary_are_committed_together(world: World) -> None:
     """EVT-019, EVT-057, EVT-059: three steers of one boundary have consecutive positions, in the order of admission,
     before the step that answers them."""
     async with world.host() as hf:

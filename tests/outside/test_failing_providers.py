@@ -185,7 +185,7 @@ async def test_a_wait_beyond_the_limit_fails_at_once_everywhere(holdfast: Machin
 
 
 @pytest.mark.parametrize("status", [400, 401, 402, 403, 404, 422])
-def test_what_repeating_cannot_mend_is_sent_once(holdfast: Machine, provider: Provider, status: int) -> None:
+def test_a_request_that_would_fail_again_is_sent_once(holdfast: Machine, provider: Provider, status: int) -> None:
     """LLM-410"""
     configure(holdfast, provider.url, total_seconds=60)
     provider.behave = refusal(status, retry_after="1")

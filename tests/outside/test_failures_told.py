@@ -35,7 +35,7 @@ UNCHECKED = Options(headers={"x-holdfast-checked": "0"})
 """As a client that knows only the contract."""
 
 
-async def test_what_keeps_input_from_starting_is_told_and_mending_it_starts_it(
+async def test_blocked_input_is_told_with_its_cause_and_starts_when_it_is_mended(
     holdfast: Machine, serve: Serve, provider: Provider
 ) -> None:
     """SES-255, SES-256: a model that does not exist: the input stays pending, the wait has its cause and the outcome
@@ -136,7 +136,7 @@ async def test_a_failure_after_promotion_is_a_failed_step_and_the_next_prompt_wo
         assert (await client.sessions.outcome(session_id)).type == "completed"
 
 
-async def test_how_it_ended_is_told_to_whoever_waits(holdfast: Machine, provider: Provider) -> None:
+async def test_the_outcome_of_an_activity_is_told_to_those_who_wait(holdfast: Machine, provider: Provider) -> None:
     """SES-258: completed, failed by the provider, interrupted; in Python a failure can be raised."""
     holdfast.use_provider(provider.url)
     machine = holdfast
@@ -178,7 +178,7 @@ def test_a_script_hears_it_too(holdfast: Machine, provider: Provider) -> None:
             check_outcome(outcome)
 
 
-async def test_what_does_not_exist_is_refused_when_a_session_is_created(
+async def test_a_session_with_an_unknown_agent_model_or_directory_is_refused(
     holdfast: Machine, serve: Serve, provider: Provider
 ) -> None:
     """SES-259: by the clients, by the host, and by the command line; nothing is left of it."""

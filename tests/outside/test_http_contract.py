@@ -67,7 +67,7 @@ def test_absent_keys_are_left_out_or_null_as_the_contract_has_it(wire: Wire) -> 
         assert failure(wire.post(path, payload)) == INVALID
 
 
-def test_what_is_wrong_is_looked_at_in_one_order(wire: Wire, locked: Wire) -> None:
+def test_errors_of_a_request_are_checked_in_one_order(wire: Wire, locked: Wire) -> None:
     """API-009, API-042: no credential beats an unknown Session, which beats a bad payload, query or second id."""
     session = wire.create()
     for path in (f"{UNKNOWN}/prompt", f"{session}/prompt"):

@@ -130,7 +130,7 @@ def test_a_permission_is_evaluated_asked_and_answered(wire: Wire) -> None:
     assert wire.get("/api/question/request").json()["data"] == wire.data(f"{session}/question") == []
 
 
-def test_what_a_location_offers(wire: Wire) -> None:
+def test_a_location_lists_agents_models_providers_commands_and_skills(wire: Wire) -> None:
     """API-140, CAT-055, CAT-058, CAT-075, CAT-077, CAT-085, CAT-086, CTX-170: agents, models, providers, commands,
     skills and references, each with where it holds; an unknown provider is not found, an unknown integration is
     null."""

@@ -59,7 +59,7 @@ async def test_a_changed_file_replaces_the_whole_set(world: World) -> None:
         assert len(updates(world)) == 3
 
 
-async def test_which_file_counts(world: World) -> None:
+async def test_an_instruction_file_behind_a_link_out_of_the_project_does_not_count(world: World) -> None:
     """CTX-134, CTX-136, CTX-140: never through a link that leaves the project; a folder of
     that name is none; CLAUDE.md where there is no AGENTS.md; text in another encoding is read as well as can be."""
     world.repository()
@@ -98,7 +98,7 @@ async def test_project_instructions_can_be_switched_off(
         assert ("GLOBAL" in told, "PROJECT" in told) == (global_file, project_file or not off)
 
 
-async def test_configured_instructions(world: World) -> None:
+async def test_configured_instructions_follow_the_ambient_ones_without_repeats(world: World) -> None:
     """CTX-142, CTX-143, CTX-144, CTX-145, CTX-146, CTX-147, CTX-152: paths and globs, relative to the file that names
     them; behind the ambient ones; not twice; what is not there is simply not there; the entries of a project that
     nobody trusts stay inside it."""

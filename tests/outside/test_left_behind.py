@@ -318,7 +318,7 @@ async def test_a_safe_broken_turn_is_sent_again_by_any_host(
 
 @pytest.mark.parametrize("at", ["the first turn", "a later turn"])
 @pytest.mark.parametrize("host", HOSTS)
-async def test_what_was_never_sent_goes_on_by_itself(
+async def test_work_that_was_never_sent_continues_by_itself(
     holdfast: Machine, serve: Serve, provider: Provider, host: str, at: str
 ) -> None:
     """SES-253: killed while older history was summarised, for a prompt or between two turns of tools: the next server,

@@ -305,7 +305,7 @@ class Squatter:
                     pass
 
 
-def test_nobody_inherits_the_place_of_a_server_that_was_killed(holdfast: Machine, serve: Serve) -> None:
+def test_the_password_is_not_sent_to_a_program_on_the_port_of_a_killed_server(holdfast: Machine, serve: Serve) -> None:
     """API-415: with its port taken and its process id alive again, no password is sent, and the work is done here; what
     it left is removed."""
     server = serve()
@@ -341,7 +341,7 @@ def test_a_run_talks_to_the_server_though_a_stranger_has_a_port_like_it(holdfast
             listener.accept()
 
     assert (ran.code, ran.out) == (0, "one\n")
-    assert "through http://" in ran.err
+    assert "using the server at http://" in ran.err
     assert server.process.poll() is None
 
 
@@ -427,7 +427,7 @@ def test_titles_and_paths_cannot_look_like_other_lines(holdfast: Machine) -> Non
     assert json.loads(holdfast("sessions", "show", session, "--json").out)["session"]["title"] == title
 
 
-def test_what_cannot_be_seen_is_shown_before_it_is_decided(holdfast: Machine) -> None:
+def test_invisible_characters_are_shown_before_an_approval(holdfast: Machine) -> None:
     """TOL-318: characters without width in a command that needs permission."""
     holdfast.configure_user(permission={"bash": "ask"})
     calls = [{"tool": "bash", "input": {"command": "echo a\u200bb\u2060\ufeff\U000e0041", "description": "x"}}]

@@ -258,7 +258,7 @@ async def test_a_place_outside_the_project_needs_its_own_yes(world: World) -> No
         assert "hello world" in world.model.last.results[-1]
 
 
-async def test_nobody_to_ask_is_a_no_at_once(world: World) -> None:
+async def test_an_unattended_request_is_denied_at_once(world: World) -> None:
     """TOL-354: with a reason; a policy that says yes is explicit."""
     world.configure(permissions=ASK)
     async with world.host(unattended="deny") as hf:

@@ -32,13 +32,17 @@ class Acme:
             Source(
                 key=host.context.namespace + "fact",
                 codec=JsonCodec(str),
-                load=lambda: "sunny",
+                load=weather,
                 baseline=lambda value: f"The weather is {value}.",
                 update=lambda _, value: f"The weather is now {value}.",
                 removed=lambda _: "The weather is no longer known.",
             )
         )
         host.request.transform(hook)
+
+
+async def weather():
+    return "sunny"
 
 
 def hook(request):
@@ -152,7 +156,7 @@ async def test_plugins_can_be_left_out(world: World) -> None:
     assert not marker.exists()
 
 
-def test_commands_are_files_too(here: Callable[..., Ran], holdfast: Machine) -> None:
+def test_a_command_file_is_named_by_its_path(here: Callable[..., Ran], holdfast: Machine) -> None:
     """CAT-075, CAT-080, CAT-082: named by their path; a shell command in the template is run and its output put
     in, one in the arguments is not; a skill may be called like a command."""
     folder = holdfast.home / "config" / "opencode"

@@ -169,7 +169,7 @@ def test_a_project_s_plugin_works_once_it_is_trusted(holdfast: Machine, marker: 
         ("acme@2.0", "version 1.0 is installed"),
     ],
 )
-def test_what_is_wrong_with_a_plugin_is_told(
+def test_problems_of_a_plugin_are_reported(
     holdfast: Machine, serve: Callable[..., Server], named: str, problem: str
 ) -> None:
     """CAT-198: by `config check` and the report, with the file that names it, and in one line at the start of `run`

@@ -51,7 +51,7 @@ async def conversation(world: World) -> tuple[Request, Request]:
     return one, two
 
 
-async def test_chat_completions(world: World) -> None:
+async def test_a_tool_loop_over_chat_completions_sends_one_tool_message_per_result(world: World) -> None:
     """LLM-240, LLM-241, LLM-242, LLM-243, LLM-246, LLM-164, LLM-165, LLM-211, LLM-360, CAT-120: one system message
     first; calls with compact arguments; one tool message per result; bearer key."""
     speaks(world, CHAT)
@@ -72,7 +72,7 @@ async def test_chat_completions(world: World) -> None:
     assert all(tool["function"]["parameters"]["type"] == "object" for tool in two.body["tools"])
 
 
-async def test_responses(world: World) -> None:
+async def test_a_tool_loop_over_responses_stores_nothing_at_the_provider(world: World) -> None:
     """LLM-045, LLM-046, LLM-167, LLM-216, LLM-260, LLM-261, LLM-262, LLM-263, LLM-266, LLM-267, LLM-140, SES-097,
     SES-158, CAT-120: nothing is stored at the provider; sealed reasoning goes back without its id, the last seal; order
     inside an answer is kept; the cache key is the Session."""
@@ -100,7 +100,7 @@ async def test_responses(world: World) -> None:
     ]
 
 
-async def test_anthropic_messages(world: World) -> None:
+async def test_a_tool_loop_over_anthropic_messages_returns_signed_thinking(world: World) -> None:
     """LLM-041, LLM-210, LLM-211, LLM-214, LLM-215, LLM-217, LLM-220, LLM-221, LLM-222, LLM-223, LLM-224,
     LLM-225, LLM-227, LLM-229, CAT-120: signed thinking goes back; results of parallel calls are one user message; at
     most four cache marks, at the tools, the system text and the newest messages."""
@@ -129,7 +129,7 @@ async def test_anthropic_messages(world: World) -> None:
     assert 1 <= two.raw.count(b'"cache_control"') <= 4
 
 
-async def test_gemini(world: World) -> None:
+async def test_a_tool_loop_over_gemini_returns_signed_calls(world: World) -> None:
     """LLM-280, LLM-281, LLM-283, LLM-284, LLM-286, LLM-169, LLM-171, CAT-121: signed calls go back; all
     results are one content; the schema has only what the API knows."""
     speaks(world, GEMINI, "gemini-2.5-pro")
@@ -241,7 +241,7 @@ async def test_a_call_that_the_provider_carried_out_is_not_carried_out_again(wor
     assert blocks[1] == result
 
 
-async def test_what_is_lost_of_a_providers_own_call_is_said(world: World) -> None:
+async def test_a_hosted_call_without_a_result_is_a_failed_one(world: World) -> None:
     """LLM-386, SES-127: a hosted call without a result is a failed one."""
     speaks(world, ANTHROPIC, "claude-sonnet-4-5")
     use = {"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {"query": "q"}}

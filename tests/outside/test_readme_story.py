@@ -58,7 +58,7 @@ def test_a_session_is_continued_and_looked_after(here: Here) -> None:
     assert here("sessions", "show", id).code == 1
 
 
-def test_exit_codes(here: Here) -> None:
+def test_exit_codes_tell_failures_from_usage_errors(here: Here) -> None:
     """1 failed, 2 a mistake in the line, each with one line that says what."""
     unknown = here("run", "--session", "ses_unknown", "hi")
     assert unknown.code == 1
@@ -293,7 +293,7 @@ async def test_a_key_in_the_environment_is_used_and_said(world: World) -> None:
 
 
 @pytest.mark.anyio
-async def test_it_mounts_into_an_application(world: World) -> None:
+async def test_holdfast_mounts_into_an_asgi_application(world: World) -> None:
     """`asgi()`: the same API below somebody's own, with a password if one is given. API-400, API-040"""
     mounted = asgi(world.host(), password="hunter2")
     async with (

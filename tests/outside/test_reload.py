@@ -230,7 +230,7 @@ def test_an_edit_that_asks_for_more_needs_trust_again(
     assert sorted(log.read_text(encoding="utf-8").splitlines()[2:]) == ["lying second", "named second"]
 
 
-def test_what_waited_for_a_configuration_goes_on_after_the_edit(
+def test_blocked_input_starts_when_a_reload_mends_the_configuration(
     holdfast: Machine, provider: Provider, client: Client
 ) -> None:
     """CAT-196: input that could not be started is started when a reload has taken over another configuration."""
@@ -261,7 +261,7 @@ def test_sighup_has_a_server_read_everything_again(holdfast: Machine, serve: Cal
     server.process.send_signal(signal.SIGTERM)
     ran = finish(server.process)
     assert ran.code == 0
-    assert ("configuration read again" in ran.err, "configuration not taken over" in ran.err) == (True, True)
+    assert ("configuration reloaded" in ran.err, "configuration not reloaded" in ran.err) == (True, True)
 
 
 def test_the_end_of_its_terminal_ends_a_server(holdfast: Machine) -> None:
@@ -284,7 +284,7 @@ def test_the_end_of_its_terminal_ends_a_server(holdfast: Machine) -> None:
 
 
 @pytest.mark.anyio
-async def test_an_embedded_host_reloads(tmp_path: Path) -> None:
+async def test_an_embedded_host_reloads_every_open_project(tmp_path: Path) -> None:
     """CAT-197: every project that is open; what failed is returned, one line each."""
     project = tmp_path / "project"
     project.mkdir()

@@ -38,7 +38,7 @@ ATTEMPTS = Path(__file__).with_name("sandbox_attempts.py")
 BACKENDS = ["namespaces", "landlock", pytest.param("bubblewrap", marks=pytest.mark.acceptance)]
 WITH_MOUNTS = ["namespaces", pytest.param("bubblewrap", marks=pytest.mark.acceptance)]
 KNOWN_GAPS = {"landlock": {"change the mode of a file outside"}}
-"""What docs/sandbox.md says a back end does not prevent."""
+"""What docs/how-to/sandbox.md says a back end does not prevent."""
 
 
 @pytest.fixture
@@ -282,7 +282,9 @@ touch /tmp/hardcoded
 
 
 @pytest.mark.parametrize("backend", WITH_MOUNTS)
-def test_ordinary_work_succeeds(machine: Machine, use: Callable[[str], None], backend: str) -> None:
+def test_ordinary_development_work_succeeds_inside_the_sandbox(
+    machine: Machine, use: Callable[[str], None], backend: str
+) -> None:
     """TOL-373: git, a compiler, a virtual environment, tests, processes, temporary files."""
     use(backend)
     project = machine.project
@@ -388,7 +390,7 @@ def test_without_a_network_namespace_the_proxy_is_no_network(machine: Machine, u
 # -- choosing it -----------------------------------------------------------------------------------------------------
 
 
-def test_a_project_cannot_choose_it(machine: Machine, use: Callable[[str], None]) -> None:
+def test_a_project_cannot_change_the_sandbox_mode(machine: Machine, use: Callable[[str], None]) -> None:
     """TOL-375: neither on nor off; that it tried is said."""
     use("namespaces")
     machine.configure(holdfast={"sandbox": {"mode": "read-only", "required": True}})
@@ -407,7 +409,9 @@ def test_a_project_cannot_choose_it(machine: Machine, use: Callable[[str], None]
     assert not (machine.project / "new").exists()
 
 
-def test_argument_environment_configuration(machine: Machine, use: Callable[[str], None]) -> None:
+def test_the_sandbox_mode_is_the_argument_then_the_environment_then_configuration(
+    machine: Machine, use: Callable[[str], None]
+) -> None:
     """TOL-375: the first of them that says something."""
     use("namespaces")
     machine.configure_user(holdfast={"sandbox": "read-only"})
@@ -454,7 +458,7 @@ def test_a_required_sandbox_refuses_instead(machine: Machine) -> None:
     assert not (machine.project / "refused").exists()
 
 
-def test_a_server_confines_too(machine: Machine, use: Callable[[str], None]) -> None:
+def test_serve_with_sandbox_confines_commands(machine: Machine, use: Callable[[str], None]) -> None:
     """TOL-375: `serve --sandbox`."""
     use("namespaces")
     machine.script({"text": "done"})
@@ -462,7 +466,7 @@ def test_a_server_confines_too(machine: Machine, use: Callable[[str], None]) -> 
     assert process.stdout is not None
     assert "listening on" in process.stdout.readline()
     ran = command(machine, "echo x > new; exit 1")
-    assert "through http://" in ran.err
+    assert "using the server at http://" in ran.err
     _, messages = machine.look(ran.session)
     assert "It ran in a sandbox: read-only (namespaces, network off)." in read(messages)[0]
     assert not (machine.project / "new").exists()
@@ -497,7 +501,7 @@ def test_yes_does_not_let_commands_out(machine: Machine, use: Callable[[str], No
     assert not (machine.home / "outside").exists()
 
 
-def test_nobody_leaves_the_sandbox_unattended(machine: Machine, use: Callable[[str], None]) -> None:
+def test_leaving_the_sandbox_is_not_offered_unattended(machine: Machine, use: Callable[[str], None]) -> None:
     """TOL-379: not offered where nobody can be asked."""
     use("namespaces")
     asked = {"command": OUTSIDE, "escape": True}
@@ -537,7 +541,7 @@ async def _ask(machine: Machine, mode: Any) -> None:
 
 # -- the documentation -----------------------------------------------------------------------------------------------
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "sandbox.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "how-to" / "sandbox.md"
 
 
 def blocks(language: str) -> list[str]:

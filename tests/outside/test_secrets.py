@@ -11,7 +11,7 @@ LOOK = "for f in /proc/$PPID/environ /proc/[0-9]*/environ; do tr '\\0' '\\n' < $
 
 
 def test_commands_cannot_read_keys_from_the_process(holdfast: Machine) -> None:
-    """TOL-222, TOL-402 (F9): not from `/proc`, also when the runtime runs as root."""
+    """TOL-222, TOL-402: not from `/proc`, also when the runtime runs as root."""
     holdfast.environment |= {"OPENAI_API_KEY": KEY, "OPENCODE_SERVER_PASSWORD": KEY, "SOME_TOKEN": KEY, "PLAIN": "seen"}
     holdfast.script({"calls": [{"tool": "bash", "input": {"command": LOOK}}]}, {"text": "done"})
     ran = holdfast("run", "--model", "demo/scripted", "go")

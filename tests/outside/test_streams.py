@@ -231,7 +231,7 @@ async def test_a_follower_goes_on_after_the_server_was_killed(
     assert all(isinstance(item.error, ClientError) for item in told)
 
 
-async def test_heartbeats_are_told_of(holdfast: Machine, serve: Serve) -> None:
+async def test_a_client_hears_of_heartbeats(holdfast: Machine, serve: Serve) -> None:
     """API-435: the first one comes with the connection."""
     server = serve()
     beats: list[str] = []

@@ -146,8 +146,10 @@ def repositories(folder: Path, url: str, marker: Path, home: Path) -> Iterator[P
         yield place(project, text(document))
 
 
-def test_no_repository_gets_anything(holdfast: Machine, stranger: Stranger, serve: Callable[..., Server]) -> None:
-    """CAT-147, CAT-180 to CAT-183, CAT-170 (F1 to F4): no byte of a secret leaves, nothing executes, and opening each
+def test_a_hostile_repository_executes_nothing_and_gets_no_secret(
+    holdfast: Machine, stranger: Stranger, serve: Callable[..., Server]
+) -> None:
+    """CAT-147, CAT-180 to CAT-183, CAT-170: no byte of a secret leaves, nothing executes, and opening each
     takes at most a second."""
     marker, home = holdfast.home / "executed", holdfast.home
     (home / ".ssh").mkdir()

@@ -14,7 +14,7 @@ COUNT = 100_000
 SEED = 11
 
 
-def test_what_runs_unasked_has_no_effect(
+def test_commands_that_run_unasked_have_no_effect(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """TOL-360, TOL-224: with `cat *` and `echo *` allowed, no text has a side effect in dash or bash."""

@@ -1,15 +1,12 @@
-"""Our records against OpenCode's published schemas: what we send is what its clients were generated for."""
+"""Our records against published schemas, ours and OpenCode's: what we send is what clients were generated for."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from tests.conftest import SHARED
+from tests.contract import either_contract, problems, schemas
 from tests.schema.conftest import examples
 
 from holdfast.core.event.bus import Announcement
@@ -23,12 +20,11 @@ from holdfast.schema.prompt import Admission, Prompt
 from holdfast.schema.session import Session, SessionActive
 from holdfast.schema.session_message import SessionMessage
 
-pytestmark = [pytest.mark.anyio, pytest.mark.shared]
+pytestmark = pytest.mark.anyio
 
-CONTRACT = SHARED / "contract" / "opencode-v2-openapi.json"
 OURS_ALONE = {"session.next.compaction.failed"}
 """Public events of Holdfast that the contract does not know."""
-SHARED_DURABLE = [item for item in SESSION_DEFINITIONS if item.public and item.type not in OURS_ALONE]
+COMMON_DURABLE = [item for item in SESSION_DEFINITIONS if item.public and item.type not in OURS_ALONE]
 FREE_FORM: dict[str, list[dict[str, Any]]] = {
     # Payloads with fields whose own shape our records leave open: written out here.
     "session.error": [{}, {"sessionID": "ses_1", "error": {"name": "UnknownError", "data": {"message": "x"}}}],
@@ -49,60 +45,8 @@ FREE_FORM: dict[str, list[dict[str, Any]]] = {
 }
 
 
-@functools.cache
-def schemas() -> dict[str, Any]:
-    document: dict[str, Any] = decode_any(Path(CONTRACT).read_bytes())
-    found: dict[str, Any] = document["components"]["schemas"]
-    return found
-
-
-def problems(value: Any, schema: dict[str, Any], at: str = "$") -> Iterator[str]:
-    """What a value lacks, has too much, or has of the wrong type. Patterns and bounds are not looked at."""
-    if "$ref" in schema:
-        yield from problems(value, schemas()[schema["$ref"].rpartition("/")[2]], at)
-    elif alternatives := schema.get("anyOf") or schema.get("oneOf"):
-        found = [list(problems(value, alternative, at)) for alternative in alternatives]
-        if all(found):
-            nearest = min(found, key=lambda faults: (f"{at}.type:" in faults[0], len(faults)))
-            yield f"{at}: fits none of {len(found)}; nearest: {nearest}"
-    elif "enum" in schema and value not in schema["enum"]:
-        yield f"{at}: {value!r} is none of {schema['enum']}"
-    elif "type" in schema and not is_a(value, schema["type"]):
-        yield f"{at}: {value!r} is no {schema['type']}"
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from problems(item, schema.get("items", {}), f"{at}[{index}]")
-    elif isinstance(value, dict):
-        yield from object_problems(value, schema, at)
-
-
-def object_problems(value: dict[str, Any], schema: dict[str, Any], at: str) -> Iterator[str]:
-    known, further = schema.get("properties", {}), schema.get("additionalProperties", True)
-    yield from (f"{at}: lacks {name}" for name in schema.get("required", ()) if name not in value)
-    for name, item in value.items():
-        if name in known:
-            yield from problems(item, known[name], f"{at}.{name}")
-        elif further is False:
-            yield f"{at}: has unknown {name}"
-        elif isinstance(further, dict):
-            yield from problems(item, further, f"{at}.{name}")
-
-
-def is_a(value: Any, kind: str) -> bool:
-    kinds: dict[str, type | tuple[type, ...]] = {
-        "object": dict,
-        "array": list,
-        "string": str,
-        "integer": int,
-        "number": (int, float),
-        "boolean": bool,
-        "null": type(None),
-    }
-    return isinstance(value, kinds[kind]) and (kind == "boolean" or not isinstance(value, bool))
-
-
-def check(wire: Any, schema: str) -> None:
-    found = list(problems(wire, {"$ref": schema}))
+def check(contract: str, wire: Any, schema: str) -> None:
+    found = list(problems(schemas(contract), wire, {"$ref": schema}))
     assert not found, f"{schema}: {wire}: {found}"
 
 
@@ -114,10 +58,19 @@ def wired(definition: Definition, payload: Any) -> Any:
     return decode_any(encode(event))
 
 
-def test_the_checker_sees_faults() -> None:
+def test_the_schema_checker_finds_faults() -> None:
     """What the other tests rely on."""
+    time = {"type": "object", "properties": {"created": {"type": "number"}}, "required": ["created"]}
+    fields = {
+        "id": {"type": "string"},
+        "type": {"enum": ["system"]},
+        "text": {"type": "string"},
+        "time": {"$ref": "Time"},
+    }
+    message = {"type": "object", "properties": fields, "required": [*fields], "additionalProperties": False}
+    known = {"Time": time, "Message": {"anyOf": [{"type": "null"}, message]}}
     good: dict[str, Any] = {"id": "msg_1", "type": "system", "text": "x", "time": {"created": 1}}
-    check(good, "SessionMessage")
+    assert list(problems(known, good, {"$ref": "Message"})) == []
     for bad in (
         {**good, "extra": 1},
         {**good, "text": 7},
@@ -126,43 +79,51 @@ def test_the_checker_sees_faults() -> None:
         {**good, "time": {}},
         {key: value for key, value in good.items() if key != "id"},
     ):
-        assert list(problems(bad, {"$ref": "SessionMessage"})), bad
+        assert list(problems(known, bad, {"$ref": "Message"})), bad
 
 
-def test_messages_fit_the_contract() -> None:
+@either_contract
+def test_messages_fit_the_contract(contract: str) -> None:
     """SES-191..201: every kind of message, part and state in every form that a record can take."""
     for wire in examples(SessionMessage):
         if wire["type"] not in ("assistant", "shell"):
             wire = {**wire, "time": {"created": 7}}  # our record of a time is shared; only those two ever end
-        check(decode_any(encode(decode_message(msgspec.json.encode(wire)))), "SessionMessage")
+        check(contract, decode_any(encode(decode_message(msgspec.json.encode(wire)))), "SessionMessage")
 
 
+@either_contract
 @pytest.mark.parametrize(
     ("kind", "schema"),
     [(Session, "SessionV2Info"), (Admission, "SessionInputAdmitted"), (SessionActive, "SessionActive")],
 )
-def test_records_fit_the_contract(kind: type[msgspec.Struct], schema: str) -> None:
+def test_records_fit_the_contract(contract: str, kind: type[msgspec.Struct], schema: str) -> None:
     """SES-008, SES-034, SES-073: in every form that a record can take."""
     for wire in examples(kind):
-        check(decode_any(encode(decoder(kind).decode(msgspec.json.encode(wire)))), schema)
+        check(contract, decode_any(encode(decoder(kind).decode(msgspec.json.encode(wire)))), schema)
 
 
-@pytest.mark.parametrize("definition", SHARED_DURABLE, ids=lambda item: item.type)
-def test_durable_events_fit_the_contract(definition: Definition) -> None:
+@either_contract
+@pytest.mark.parametrize("definition", COMMON_DURABLE, ids=lambda item: item.type)
+def test_durable_events_fit_the_contract(contract: str, definition: Definition) -> None:
     """EVT-046: each public durable event, whole."""
     for payload in examples(definition.payload):
-        check(wired(definition, payload), "SessionDurableEvent")
+        check(contract, wired(definition, payload), "SessionDurableEvent")
 
 
+@either_contract
 @pytest.mark.parametrize("definition", LIVE_DEFINITIONS, ids=lambda item: item.type)
-def test_live_events_fit_the_contract(definition: Definition) -> None:
+def test_live_events_fit_the_contract(contract: str, definition: Definition) -> None:
     """EVT-049, SES-076: each event that is announced and never stored."""
     for payload in FREE_FORM.get(definition.type) or examples(definition.payload):
-        check(wired(definition, payload), "V2Event")
+        check(contract, wired(definition, payload), "V2Event")
 
 
-async def test_what_a_real_session_says_fits_the_contract(runtime: Runtime, model: ScriptedTransport) -> None:
+@either_contract
+async def test_everything_that_a_session_announces_and_stores_fits_the_contract(
+    contract: str, runtime: Runtime, model: ScriptedTransport
+) -> None:
     """EVT-046, EVT-049, SES-076, SES-197: everything announced and stored by two prompts, one of which fails."""
+    known = schemas(contract)
     heard: list[Announcement] = []
     runtime.log.bus.listen(heard.append)
     model._turns[:] = [
@@ -175,17 +136,19 @@ async def test_what_a_real_session_says_fits_the_contract(runtime: Runtime, mode
         project=await runtime.project(runtime.location),
         model=ModelRef(id="echo", provider_id="demo"),
     )
-    check(decode_any(encode(session)), "SessionV2Info")
+    check(contract, decode_any(encode(session)), "SessionV2Info")
     for text in ("one", "two"):
         receipt = await runtime.sessions.prompt(session.id, Prompt(text=text))
-        check(decode_any(encode(receipt)), "SessionInputAdmitted")
+        check(contract, decode_any(encode(receipt)), "SessionInputAdmitted")
         await runtime.sessions.wait(session.id)
     for message in await runtime.sessions.messages(session.id, order="asc", limit=50):
-        check(decode_any(message.wire), "SessionMessage")
+        check(contract, decode_any(message.wire), "SessionMessage")
     events, _ = await runtime.sessions.history(session.id, limit=100)
     for event in events:
-        check(decode_any(encode(event)), "SessionDurableEvent")
-    faults = [fault for item in heard for fault in problems(decode_any(item.wire), {"$ref": "V2Event"})]
+        check(contract, decode_any(encode(event)), "SessionDurableEvent")
+    private = {item.type for item in SESSION_DEFINITIONS if not item.public and contract == "published"}
+    announced = [decode_any(item.wire) for item in heard if item.type not in private]
+    faults = [fault for event in announced for fault in problems(known, event, {"$ref": "V2Event"})]
     assert faults == []
     assert {"session.created", "session.status", "session.error", "session.next.step.failed"} <= {
         item.type for item in heard

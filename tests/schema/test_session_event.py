@@ -117,7 +117,7 @@ def test_records_of_the_whole_session_stay_private() -> None:
     assert private == {"session.created", "session.updated", "session.deleted", *PRIVATE}
 
 
-def test_what_the_contract_does_not_know_is_private() -> None:
+def test_events_that_the_contract_does_not_know_are_private() -> None:
     """EVT-061: stored and replayed under names of the same style, and absent from the public stream; only the failed
     compaction is public, because its start is."""
     assert all(not MANIFEST.latest[name].public and name.startswith("session.next.") for name in PRIVATE)
@@ -125,7 +125,7 @@ def test_what_the_contract_does_not_know_is_private() -> None:
 
 
 @pytest.mark.parametrize("definition", ALL, ids=[f"{item.type}.{item.version}" for item in ALL])
-def test_there_and_back(definition: Definition) -> None:
+def test_every_event_payload_survives_decoding_and_encoding(definition: Definition) -> None:
     """EVT-008, EVT-046, EVT-049: every example of a payload survives decoding and encoding."""
     reading = decoder(definition.payload)
     for wire in examples(definition.payload):

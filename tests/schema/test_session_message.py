@@ -75,13 +75,15 @@ SHAPES: list[tuple[type[msgspec.Struct], str | None, set[str], set[str]]] = [
 
 
 @pytest.mark.parametrize(("kind", "tag", "required", "optional"), SHAPES, ids=[shape[0].__name__ for shape in SHAPES])
-def test_names_on_the_wire(kind: type[msgspec.Struct], tag: str | None, required: set[str], optional: set[str]) -> None:
+def test_messages_have_these_names_on_the_wire(
+    kind: type[msgspec.Struct], tag: str | None, required: set[str], optional: set[str]
+) -> None:
     """SES-191..201, SES-008, SES-034, SES-042: each name, and whether it is there always or only with a value."""
     assert field_names(kind) == (tag, required, optional)
 
 
 @pytest.mark.parametrize("kind", [shape[0] for shape in SHAPES], ids=lambda kind: str(kind.__name__))
-def test_there_and_back(kind: type[msgspec.Struct]) -> None:
+def test_every_message_survives_decoding_and_encoding(kind: type[msgspec.Struct]) -> None:
     """SES-191..201: every example survives decoding and encoding unchanged; equal values give equal bytes."""
     for wire in examples(kind):
         record = decoder(kind).decode(msgspec.json.encode(wire))
@@ -154,7 +156,7 @@ ASSISTANT: dict[str, Any] = {
         "user",
     ],
 )
-def test_what_is_no_message_is_refused(wire: Any) -> None:
+def test_a_malformed_message_is_refused(wire: Any) -> None:
     """SES-191, SES-196, SES-197, SES-200: an unknown kind, part or state, a missing or mistyped field."""
     with pytest.raises(msgspec.ValidationError):
         decode_message(msgspec.json.encode(wire))

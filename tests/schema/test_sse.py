@@ -43,7 +43,7 @@ CASES: dict[str, tuple[bytes, list[bytes]]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_one_chunk(name: str) -> None:
+def test_events_of_one_chunk_are_parsed(name: str) -> None:
     """LLM-361, LLM-248: line ends, comments, several lines of data, a mark at the start, an unterminated last event."""
     stream, expected = CASES[name]
     assert read(stream) == expected

@@ -54,7 +54,7 @@ def test_a_payload_is_the_record_of_its_type() -> None:
     ],
     ids=["type", "version", "private", "live", "durable type without a position"],
 )
-def test_what_is_not_known_keeps_its_payload_as_it_came(wire: bytes) -> None:
+def test_an_event_of_an_unknown_type_keeps_its_raw_payload(wire: bytes) -> None:
     """API-439: an older client follows a newer server."""
     data = decode_event(wire).data
     assert isinstance(data, msgspec.Raw)

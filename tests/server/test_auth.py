@@ -55,7 +55,7 @@ async def test_a_missing_credential_beats_everything(memory: Wire, method: str, 
 
 
 @pytest.mark.parametrize("scheme", ["Basic", "basic", "BASIC"])
-async def test_a_header_lets_in(memory: Wire, scheme: str) -> None:
+async def test_a_basic_header_with_the_password_is_accepted(memory: Wire, scheme: str) -> None:
     """API-041: the scheme in any case; the password may contain a colon."""
     assert (await memory.get("/api/health", {"authorization": f"{scheme} {GOOD}"})).status == 200
 

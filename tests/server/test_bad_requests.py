@@ -128,7 +128,7 @@ async def test_another_content_type_is_refused(memory: Wire, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["application/json; charset=utf-8", "Application/JSON"])
-async def test_json_may_carry_parameters(memory: Wire, kind: str) -> None:
+async def test_a_json_media_type_may_have_parameters(memory: Wire, kind: str) -> None:
     """API-001: the media type counts, in any case, whatever follows it."""
     assert (await memory("POST", "/api/session", body=b"{}", headers={"content-type": kind})).status == 200
 

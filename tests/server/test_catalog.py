@@ -91,7 +91,7 @@ def named(items: list[Any], name: str, key: str = "id") -> Any:
     return next(item for item in items if item[key] == name)
 
 
-async def test_what_a_location_offers_is_listed(memory: Wire, project: Path) -> None:
+async def test_agents_models_providers_commands_skills_and_references_are_listed(memory: Wire, project: Path) -> None:
     """API-003, API-140: six lists, each in the location envelope, with the configured entry in the contract's shape."""
     agent = named(await listed(memory, "agent"), "reviewer")
     assert {"id", "request", "mode", "hidden", "permissions"} <= set(agent)
@@ -137,7 +137,7 @@ async def test_an_unknown_provider_is_not_found_and_an_unknown_integration_is_nu
     assert "data" in unknown.json
 
 
-async def test_no_secret_leaves(memory: Wire, runtime: Runtime) -> None:
+async def test_no_route_or_live_event_shows_a_secret(memory: Wire, runtime: Runtime) -> None:
     """API-143: not one that is configured, in the environment or stored; in no route and no live event."""
     async with memory.stream("/api/event") as stream:
         await stream.event()

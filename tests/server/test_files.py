@@ -94,7 +94,7 @@ async def test_a_page_of_a_project_runs_nothing(http: httpx2.AsyncClient) -> Non
         ("sub%5C..%5C..%5Csecret.txt", MISSING),
     ],
 )
-async def test_nothing_outside_is_read(memory: Wire, path: str, failure: tuple[int, str]) -> None:
+async def test_no_file_outside_the_location_is_read(memory: Wire, path: str, failure: tuple[int, str]) -> None:
     """API-026, API-150: missing is 404, escaping 400; never 500 and never the file."""
     read = await memory.get(f"/api/fs/read/{path}")
     listed = await memory.get(f"/api/fs/list?path={path}")

@@ -55,7 +55,7 @@ async def test_the_headers_forbid_buffering(app: App, runtime: Runtime) -> None:
                 assert response.headers["transfer-encoding"] == "chunked"
 
 
-async def test_heartbeats_go_on(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_heartbeats_continue_on_the_live_stream(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
     """API-211: every fifteen seconds, here sooner."""
     assert sse.HEARTBEAT_SECONDS == 15
     monkeypatch.setattr(sse, "HEARTBEAT_SECONDS", 0.02)
@@ -85,7 +85,7 @@ async def test_events_of_every_session_with_deltas_and_without_replay(wire: Wire
         assert ("durable" in event) != ephemeral
 
 
-async def test_nothing_private_is_announced(memory: Wire, runtime: Runtime) -> None:
+async def test_private_events_are_not_on_the_live_stream(memory: Wire, runtime: Runtime) -> None:
     """API-214, API-215: private events of a Session are not heard of; what is meant for observers is, and so are the
     records of whole Sessions, which the contract's stream knows."""
     async with memory.stream("/api/event") as stream:
@@ -155,7 +155,7 @@ async def test_stopping_the_server_says_so_and_ends_the_stream(wire: Wire, app: 
     assert (farewell["type"], farewell["data"]) == ("global.disposed", {})
 
 
-async def test_nothing_follows_the_farewell(wire: Wire, app: App, runtime: Runtime) -> None:
+async def test_no_event_follows_global_disposed(wire: Wire, app: App, runtime: Runtime) -> None:
     """API-213: a model that goes on talking does not keep the stream of a stopped server open."""
     async with wire.stream("/api/event") as stream:
         await stream.event()
@@ -199,7 +199,7 @@ async def test_a_source_that_never_ends_is_cut_off(monkeypatch: pytest.MonkeyPat
     assert closed.is_set()
 
 
-async def test_leaving_removes_the_subscription(wire: Wire, runtime: Runtime) -> None:
+async def test_leaving_the_live_stream_removes_the_subscription(wire: Wire, runtime: Runtime) -> None:
     """API-210: nobody is kept who has gone."""
     for _ in range(3):
         async with wire.stream("/api/event") as stream:

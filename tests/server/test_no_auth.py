@@ -10,7 +10,7 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.parametrize("headers", [{}, {"authorization": "Basic !!!"}, {"authorization": "Bearer x"}])
-async def test_credentials_do_not_matter(memory: Wire, headers: dict[str, str]) -> None:
+async def test_credentials_are_ignored_when_authorization_is_off(memory: Wire, headers: dict[str, str]) -> None:
     """API-040, API-400: auth is off, also for the embedded host's own application."""
     assert (await memory.get("/api/health?auth_token=nonsense", headers)).status == 200
 

@@ -133,7 +133,7 @@ async def test_head_of_a_stream_ends(url: str, runtime: Runtime) -> None:
     await eventually(lambda: not runtime.log.bus.observed)
 
 
-async def test_the_api_describes_itself(wire: Wire) -> None:
+async def test_the_server_publishes_its_openapi_document(wire: Wire) -> None:
     """API-010: the very document that is compared with the contract."""
     answer = await wire.get("/openapi.json")
 

@@ -76,7 +76,9 @@ async def test_a_copy_without_a_name_gets_one(copies: Copies, tmp_path: Path) ->
     assert all(Path(directory).parent == tmp_path / "copies" for directory in made)
 
 
-async def test_what_cannot_be_copied_is_said(copies: Copies, repository: Path, tmp_path: Path, wire: Wire) -> None:
+async def test_a_project_that_cannot_be_copied_is_refused_with_a_reason(
+    copies: Copies, repository: Path, tmp_path: Path, wire: Wire
+) -> None:
     """API-021, API-151: unknown strategies, projects, names and places; nothing is made, nothing is taken over."""
     taken = tmp_path / "copies" / "taken"
     taken.mkdir(parents=True)
@@ -149,7 +151,7 @@ async def test_copies_that_are_gone_are_forgotten(copies: Copies, repository: Pa
 
 @pytest.mark.parametrize("payload", [{}, {"strategy": "git_worktree"}, {"directory": "/x", "force": "yes"}, [1]])
 @pytest.mark.parametrize("method", ["POST", "DELETE"])
-async def test_fields_are_checked_first(wire: Wire, method: str, payload: object) -> None:
+async def test_fields_of_a_project_copy_are_checked_first(wire: Wire, method: str, payload: object) -> None:
     """API-023, API-151: also of a DELETE, which has a body here."""
     assert (await wire(method, "/experimental/project/global/copy", payload)).failure == INVALID
 
@@ -195,7 +197,7 @@ async def test_a_copy_runs_neither_filters_nor_hooks(copies: Copies, repository:
 
 
 @pytest.mark.parametrize("change", ["staged", "deleted", "new", "modified"])
-async def test_what_is_not_committed_needs_force(copies: Copies, tmp_path: Path, change: str) -> None:
+async def test_a_copy_with_uncommitted_changes_needs_force(copies: Copies, tmp_path: Path, change: str) -> None:
     """API-151: each of the ways in which a file can differ."""
     copy = Path((await copies.create(tmp_path / "copies", "x")).json["directory"])
     if change == "new":

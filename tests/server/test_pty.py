@@ -218,7 +218,7 @@ async def test_the_life_of_a_terminal(wire: Wire, project: Path) -> None:
 
 
 @pytest.mark.parametrize("call", [("GET", ...), ("PUT", {}), ("DELETE", ...)])
-async def test_unknown_and_malformed_ids(memory: Wire, call: tuple[str, object]) -> None:
+async def test_an_unknown_terminal_is_404_and_a_malformed_id_400(memory: Wire, call: tuple[str, object]) -> None:
     """API-024, API-160, TOL-292, TOL-303: 404 for an unknown terminal, 400 for what is no terminal's id."""
     assert (await memory(call[0], "/api/pty/pty_none", call[1])).failure == (404, "PtyNotFoundError")
     answer = await memory(call[0], "/api/pty/nope", call[1])
@@ -252,7 +252,9 @@ async def test_terminals_belong_to_their_location(memory: Wire, tmp_path: Path) 
         ("PUT", {"title": 7}),
     ],
 )
-async def test_bad_payloads(memory: Wire, method: str, payload: object) -> None:
+async def test_a_bad_terminal_payload_is_refused_and_changes_nothing(
+    memory: Wire, method: str, payload: object
+) -> None:
     """API-160, TOL-288, TOL-292: refused with a reason, and nothing has changed."""
     made = (await memory.post("/api/pty", {"command": "cat"})).data
     answer = await memory(method, "/api/pty" if method == "POST" else f"/api/pty/{made['id']}", payload)
@@ -267,7 +269,7 @@ async def test_no_more_terminals_than_may_run(memory: Wire, monkeypatch: pytest.
     assert (await memory.post("/api/pty", {"command": "cat"})).failure == (503, "ServiceUnavailableError")
 
 
-async def test_observers_hear_of_terminals(memory: Wire) -> None:
+async def test_terminals_are_announced_on_the_live_stream(memory: Wire) -> None:
     """API-214, TOL-293: on the live stream, with the Location."""
     async with memory.stream("/api/event") as stream:
         await stream.until("server.connected")
@@ -371,7 +373,7 @@ def test_a_ticket_is_good_once_for_its_claim_and_not_for_long() -> None:
     assert not tickets.consume(later, claim)
 
 
-def test_tickets_are_bounded() -> None:
+def test_the_oldest_tickets_are_dropped_at_the_limit() -> None:
     """API-163, TOL-304: the oldest give way."""
     tickets, claim = Tickets(lambda: 0.0), Claim("pty_1", Location(directory="/a"))
     issued = [tickets.issue(claim) for _ in range(LIMIT + 1)]
@@ -566,7 +568,7 @@ async def test_replay_cursor_output_and_close_come_in_order(browser: Browser) ->
     assert second.text == "x" * 150_001 + "😀live"
 
 
-async def test_what_is_retained_and_where_a_cursor_into_the_rest_leads(browser: Browser) -> None:
+async def test_the_newest_two_mebi_characters_are_retained_and_the_cursor_counts_all(browser: Browser) -> None:
     """API-165, API-166: two mebi characters; the cursor goes on counting what was dropped, and one that points there
     replays from the oldest character that is left."""
     retained, dropped = 2 * 1024 * 1024, 70_000
@@ -623,7 +625,7 @@ async def test_the_cursor_of_a_connection(app: App, memory: Wire, cursor: str, r
         await each.closed()
 
 
-async def test_what_clients_type(browser: Browser) -> None:
+async def test_text_from_clients_reaches_the_terminal_and_other_bytes_are_dropped(browser: Browser) -> None:
     """API-165, TOL-311: text, or bytes that are text; other bytes are dropped."""
     made = await browser.create("stty raw -echo; printf ready; head -c 9")
     screen = Screen()
@@ -739,7 +741,7 @@ async def test_an_oversized_frame_closes_the_socket(app: App, browser: Browser) 
     assert not any(frame.get("text") for frame in connection.sent)
 
 
-async def test_shutting_down_says_so(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_shutting_down_closes_every_terminal_socket_with_1001(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     """TOL-313: every socket is closed with 1001, also one whose terminal is busy."""
     monkeypatch.setattr(pty, "CLOSE_SECONDS", PATIENCE)
     screens = [Screen(), Screen()]

@@ -240,7 +240,7 @@ async def test_a_session_moves_within_its_project(memory: Wire, repository: Path
     assert (refused.failure, refused.json["field"]) == (INVALID, "directory")
 
 
-async def test_it_is_told_for_what_a_session_waits(
+async def test_the_server_says_what_a_session_waits_for(
     wire: Wire, path: str, session: str, model: ScriptedTransport
 ) -> None:
     """API-012: the provider, while a turn is held; nothing when idle."""

@@ -154,3 +154,28 @@ async def test_many_readers_of_many_sessions(memory: Wire, runtime: Runtime) -> 
 
     for session_id, events in zip(ids, await asyncio.gather(*readers), strict=True):
         assert {event["durable"]["aggregateID"] for event in events} == {session_id}
+
+
+@pytest.mark.parametrize("live", ["", "&live=true"])
+async def test_without_replay_a_stream_begins_with_the_next_event(wire: Wire, path: str, live: str) -> None:
+    """API-461: nothing that is stored comes; a position in the request wins."""
+    await wire.prompt("ses_one", "before", resume=False)
+    async with wire.stream(f"{path}/event?replay=false{live}") as stream:
+        if live:
+            assert await stream.frame() == b": heartbeat"
+        second = asyncio.create_task(stream.event())
+        receipt = await wire.prompt("ses_one", "after", resume=False)
+        assert (await second)["durable"]["seq"] == receipt["admittedSeq"]
+    async with wire.stream(f"{path}/event?replay=false&after=0{live}") as stream:
+        assert (await stream.event())["durable"]["seq"] == 1
+
+
+async def test_after_the_comment_no_live_event_is_missed(wire: Wire, path: str) -> None:
+    """API-461: from the status at the start of the work to the one at its end."""
+    async with wire.stream(f"{path}/event?replay=false&live=true") as stream:
+        assert await stream.frame() == b": heartbeat"
+        await wire.answer("ses_one", "say something longer")
+        events = await stream.until("session.status", 2)
+
+    states = [event["data"]["status"]["type"] for event in events if event["type"] == "session.status"]
+    assert states == ["busy", "idle"]

@@ -1,9 +1,9 @@
-"""Runs a command's coroutine and turns what can go wrong into one readable line and an exit code."""
+"""Runs a command's coroutine. A failure becomes one line on standard error and an exit code."""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -12,6 +12,10 @@ from holdfast.cli.output import printable
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Coroutine
+
+    from holdfast.embedded.holdfast import Holdfast
+
+    Work = Callable[[Holdfast], Coroutine[Any, Any, int]]
 
 FAILED = 1
 INTERRUPTED = 130
@@ -24,53 +28,77 @@ def execute(
     own_signals: bool = True,
     warnings: bool = False,
 ) -> int:
-    """`own_signals` is false for work that handles Ctrl-C and SIGTERM itself. `warnings` shows what goes wrong in
-    Sessions, for a command that nobody watches."""
+    """Run `work` and return its exit code. `own_signals` is false for work that handles Ctrl-C and SIGTERM itself.
+    `warnings` also logs warnings about Sessions, for a command without a screen."""
     import asyncio
-    import logging
 
-    logging.basicConfig(level=logging.ERROR, format="%(levelname)s: %(message)s")
-    for level in (logging.WARNING, logging.ERROR):
-        logging.addLevelName(level, logging.getLevelName(level).lower())
-    if warnings:
-        for package in ("session", "runner", "runtime"):
-            logging.getLogger(f"holdfast.core.{package}").setLevel(logging.WARNING)
-    _show_upgrades()
-    # The writer thread shares the interpreter with the loop; shorter turns let commits answer sooner.
-    sys.setswitchinterval(0.0005)
+    _configure_logging(warnings=warnings)
     try:
         with asyncio.Runner(loop_factory=loop_factory) as runner:
             return runner.run(_interruptible(work) if own_signals else work)
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:
-        if type(error).__module__.startswith("holdfast."):
-            return fail(str(error))
+        if _is_expected(error):
+            return fail(_message(error))
         raise
 
 
-def _show_upgrades() -> None:
-    """A large database takes seconds to upgrade; nobody should think that the command hangs."""
-    import logging
+def run_on_host(work: Work, directory: str | None = None) -> NoReturn:
+    """Open the runtime in this process, run `work` with it, and exit."""
+    sys.exit(execute(on_host(work, directory)))
 
-    log = logging.getLogger("holdfast.core.database.sqlite")
-    log.setLevel(logging.WARNING)
-    log.propagate = False
-    if not log.handlers:
-        handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter("holdfast: %(message)s"))
-        log.addHandler(handler)
+
+async def on_host(work: Work, directory: str | None = None) -> int:
+    """Open the runtime in this process and run `work` with it. Work that another process left unfinished is not
+    continued: this process ends too soon for that."""
+    from holdfast.embedded.holdfast import Holdfast
+
+    async with Holdfast(directory, recover=False) as host:
+        return await work(host)
 
 
 def fail(message: str) -> int:
-    """Say what went wrong. Messages of providers, servers and files are among the reasons: they steer no terminal."""
+    """Print why the command failed, and return the exit code. Control characters of the message are escaped."""
     click.echo(f"holdfast: {printable(message)}", err=True)
     return FAILED
 
 
+def _is_expected(error: Exception) -> bool:
+    """Whether the error was raised by Holdfast for a person to read; any other is a defect."""
+    return type(error).__module__.startswith("holdfast.")
+
+
+def _message(error: Exception) -> str:
+    from holdfast.client.generated.guards import is_session_not_found
+
+    if is_session_not_found(error):
+        session_id = error.body.get("sessionID")
+        return f"No session {session_id} in this database. `holdfast sessions --all` lists the sessions."
+    return str(error)
+
+
+def _configure_logging(*, warnings: bool) -> None:
+    import logging
+
+    logging.basicConfig(level=logging.ERROR, format="%(levelname)s: %(message)s")
+    for level in (logging.WARNING, logging.ERROR):
+        logging.addLevelName(level, logging.getLevelName(level).lower())
+    for package in ("runner", "runtime", "session") if warnings else ():
+        logging.getLogger(f"holdfast.core.{package}").setLevel(logging.WARNING)
+    # A large database takes seconds to upgrade; that is shown, so that the command does not seem to hang.
+    upgrades = logging.getLogger("holdfast.core.database.sqlite")
+    upgrades.setLevel(logging.WARNING)
+    upgrades.propagate = False
+    if not upgrades.handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("holdfast: %(message)s"))
+        upgrades.addHandler(handler)
+
+
 async def _interruptible(work: Coroutine[Any, Any, int]) -> int:
-    """Ctrl-C, SIGTERM and the end of the terminal cancel the command's own task, so that its `async with` blocks close
-    in order. Under nohup the terminal may go."""
+    """Ctrl-C, SIGTERM and SIGHUP cancel the command's task, so that its `async with` blocks close in order. Under nohup
+    SIGHUP stays ignored."""
     import asyncio
     import signal
 

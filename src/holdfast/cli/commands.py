@@ -1,28 +1,27 @@
-"""`holdfast commands`: prompts that have a name."""
+"""`holdfast commands`: lists the commands of the current directory."""
 
 from __future__ import annotations
 
-import sys
+from typing import TYPE_CHECKING
 
 import click
 
+from holdfast.cli.command_runner import run_on_host
 from holdfast.cli.output import brief, json_option, print_json, print_table
+
+if TYPE_CHECKING:
+    from holdfast.embedded.holdfast import Holdfast
 
 
 @click.command("commands", short_help="List the commands of this directory.")
 @json_option
 def command(as_json: bool) -> None:
     """List the commands of this directory; `holdfast run --command NAME` calls one."""
-    from holdfast.cli.command_runner import execute
-
-    sys.exit(execute(_list(as_json)))
+    run_on_host(lambda host: _list(host, as_json))
 
 
-async def _list(as_json: bool) -> int:
-    from holdfast.embedded.holdfast import Holdfast
-
-    async with Holdfast(recover=False) as hf:
-        commands = (await hf.commands.list()).data
+async def _list(host: Holdfast, as_json: bool) -> int:
+    commands = (await host.commands.list()).data
     if as_json:
         print_json(commands)
         return 0

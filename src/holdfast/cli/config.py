@@ -1,18 +1,21 @@
-"""`holdfast config`: what the configuration files say, and what is wrong with them."""
+"""`holdfast config`: shows and checks the configuration files of the current directory."""
 
 from __future__ import annotations
 
-import sys
+import logging
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
 
+from holdfast.cli.command_runner import FAILED, run_on_host
 from holdfast.cli.output import brief, json_option, one_line, print_json, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from holdfast.embedded.choices import Preset
+    from holdfast.embedded.holdfast import Holdfast
     from holdfast.schema.configuration import ConfigProblem, ConfigReport
 
 LINE_CHARACTERS = 400
@@ -25,7 +28,7 @@ def described(problem: ConfigProblem) -> str:
 
 
 def summary(problems: Sequence[ConfigProblem]) -> str | None:
-    """One line about what does not count, for the start of a command; None when everything does."""
+    """One line with the number of problems and the first of them; None without problems."""
     if not problems:
         return None
     count = f"{len(problems)} problems" if len(problems) > 1 else "1 problem"
@@ -34,32 +37,41 @@ def summary(problems: Sequence[ConfigProblem]) -> str | None:
 
 
 def refused(report: ConfigReport) -> bool:
-    """Whether a file could not be used as it was meant."""
+    """Whether a file has an error, so that it is not used."""
     return any(problem.severity == "error" for problem in report.problems)
+
+
+@contextmanager
+def quiet_configuration() -> Iterator[None]:
+    """Keep configuration problems out of the log, for commands that print them."""
+    log = logging.getLogger("holdfast.core.config")
+    before = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
 
 
 @click.group("config")
 def command() -> None:
-    """Look at the configuration of this directory."""
+    """Show and check the configuration of this directory."""
 
 
 @command.command()
 @json_option
 def check(as_json: bool) -> None:
-    """Name every file that is read, and what in it does not count.
+    """List the files that are read, and the problems in them.
 
-    Exits with 1 if a file could not be used; warnings alone are no failure."""
-    from holdfast.cli.command_runner import execute
-
-    sys.exit(execute(_check(as_json)))
+    Exits with 1 if a file has an error; warnings alone are not a failure."""
+    with quiet_configuration():
+        run_on_host(lambda host: _check(host, as_json))
 
 
 @command.command()
 def show() -> None:
-    """Print the configuration in force as JSON, all files merged, without secrets."""
-    from holdfast.cli.command_runner import execute
-
-    sys.exit(execute(_show()))
+    """Print the effective configuration as JSON: all files merged, without secrets."""
+    run_on_host(_show)
 
 
 @command.command()
@@ -67,12 +79,13 @@ def show() -> None:
 def preset(name: Preset) -> None:
     """Choose how agents work in all your projects.
 
-    default: they read, edit and run commands in a project without asking. ask: edits, commands and fetches are asked
-    for. sandbox: commands can write only in the project and have no network. Your own files count before a preset."""
+    default: they read, edit and run commands in a project without asking. ask: they ask before edits, commands and
+    fetches. sandbox: commands can write only in the project and have no network. Your own configuration files take
+    precedence over a preset."""
     from holdfast.embedded.choices import Choices
 
     Choices().choose(name)
-    click.echo(f"chosen: {name} (kept in {printable(str(Choices().path))})", err=True)
+    click.echo(f"stored the preset {name} in {printable(str(Choices().path))}", err=True)
 
 
 @command.command()
@@ -83,13 +96,8 @@ def schema() -> None:
     print_json(Holdfast.config_schema())
 
 
-async def _check(as_json: bool) -> int:
-    from holdfast.cli.command_runner import FAILED
-    from holdfast.cli.host import Host, quiet_configuration
-
-    with quiet_configuration():
-        async with Host() as host:
-            report = await host.config.report()
+async def _check(host: Holdfast, as_json: bool) -> int:
+    report = await host.config.report()
     if as_json:
         print_json(report)
     else:
@@ -98,13 +106,10 @@ async def _check(as_json: bool) -> int:
         for problem in report.problems:
             click.echo(printable(described(problem)))
         if not report.problems:
-            click.echo("no problems found" if report.files else "no configuration file", err=True)
+            click.echo("no problems found" if report.files else "no configuration file found", err=True)
     return FAILED if refused(report) else 0
 
 
-async def _show() -> int:
-    from holdfast.cli.host import Host
-
-    async with Host() as host:
-        print_json(await host.effective_config())
+async def _show(host: Holdfast) -> int:
+    print_json(await host.config.effective())
     return 0

@@ -1,12 +1,12 @@
-"""`holdfast context`: what the model is told about its surroundings, and what changed it."""
+"""`holdfast context`: shows the System Context of a session, and what changed it."""
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import click
 
+from holdfast.cli.command_runner import run_on_host
 from holdfast.cli.output import brief, heading, json_option, moment, print_json, print_table, printable
 
 if TYPE_CHECKING:
@@ -19,27 +19,23 @@ if TYPE_CHECKING:
 @click.argument("session_id", metavar="SESSION")
 @json_option
 def command(session_id: str, as_json: bool) -> None:
-    """Show the System Context of SESSION: what every request to its model begins with.
+    """Show the System Context of SESSION: the beginning of every request to its model.
 
-    First the baseline; then each source with what the model was told last; then every change since, with the sources
-    it spoke for; then the requests that did not begin like the one before them, and why. Nothing is read anew."""
-    from holdfast.cli.command_runner import execute
-
-    sys.exit(execute(_show(session_id, as_json)))
+    Lists the baseline; each source with what the model was told last; every change since, with its sources; and the
+    requests that did not begin like the one before, with the reason. Sources are not read again."""
+    run_on_host(lambda host: _show(host, session_id, as_json))
 
 
-async def _show(session_id: str, as_json: bool) -> int:
-    from holdfast.embedded.holdfast import Holdfast
+async def _show(client: AsyncClient, session_id: str, as_json: bool) -> int:
     from holdfast.schema.insight import RequestContextAbsent
 
-    async with Holdfast(recover=False) as hf:
-        context = await hf.sessions.request_context(session_id)
-        if as_json:
-            print_json(context)
-        elif isinstance(context, RequestContextAbsent):
-            click.echo("not initialized: no prompt was promoted yet, or the session moved since", err=True)
-        else:
-            await _print(hf, session_id, context)
+    context = await client.sessions.request_context(session_id)
+    if as_json:
+        print_json(context)
+    elif isinstance(context, RequestContextAbsent):
+        click.echo("no System Context yet: no prompt was promoted, or the session has moved since", err=True)
+    else:
+        await _print(client, session_id, context)
     return 0
 
 
@@ -54,7 +50,7 @@ async def _print(client: AsyncClient, session_id: str, context: RequestContextIn
         event = await _event_at(client, session_id, change.seq)
         click.echo(printable(f"event {change.seq}, {_time(event)}: {', '.join(change.keys)}"))
         click.echo(printable("\n".join(f"    {line}" for line in _text(event).splitlines())))
-    _heading("Requests that did not begin like the one before, newest first")
+    _heading("Requests that did not begin like the one before them, newest first")
     rows = [
         (found.seq, _time(await _event_at(client, session_id, found.seq)), ", ".join(found.causes))
         for found in context.prefix_breaks
@@ -86,7 +82,7 @@ def _source(source: ContextSourceInfo) -> tuple[object, ...]:
 
 
 async def _event_at(client: AsyncClient, session_id: str, seq: int) -> Event | None:
-    """The event at that position, or the next one that clients can see."""
+    """The event at that sequence, or the next public one."""
     found = await client.sessions.history(session_id, after=seq - 1 if seq else None, limit=1)
     return next(iter(found.events), None)
 

@@ -1,4 +1,4 @@
-"""How a person at a terminal decides about a permission request and answers questions."""
+"""Asks the person at the terminal about a permission request or a question."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from holdfast.schema.question import Answer, Question
 
 SHOWN_LINES = 40
-"""Of what a request is about; the rest is counted."""
+"""How many lines of a request are shown; the rest is counted."""
 
 
 class Decision(Frozen):
@@ -25,11 +25,12 @@ class Decision(Frozen):
 
 
 async def decide(terminal: Terminal, request: PermissionRequest) -> Decision:
-    """Asks until the answer is clear; the end of input is a no."""
+    """Ask until the answer is one of the choices. The end of input rejects the request."""
     offered = request.save or ()
-    terminal.forget_typed()
+    terminal.discard_typed()
     _show(terminal, request)
-    for choice, meaning in _choices(offered):
+    choices = tuple(_choices(offered))
+    for choice, meaning in choices:
         terminal.say(f"  {choice:<8}  {meaning}")
     while True:
         line = await terminal.ask("  your answer:")
@@ -39,12 +40,12 @@ async def decide(terminal: Terminal, request: PermissionRequest) -> Decision:
         decision = _decision(line, offered)
         if decision is not None:
             return decision
-        terminal.say("  That is none of these.")
+        terminal.say(f"  {line!r} is not a choice. Please enter one of: {', '.join(choice for choice, _ in choices)}.")
 
 
 async def answer(terminal: Terminal, questions: Sequence[Question]) -> tuple[Answer, ...] | None:
-    """One answer to each; None when the person ends the input instead."""
-    terminal.forget_typed()
+    """One answer to each question; None at the end of input."""
+    terminal.discard_typed()
     answers: list[Answer] = []
     for question in questions:
         _show_question(terminal, question)
@@ -56,7 +57,7 @@ async def answer(terminal: Terminal, questions: Sequence[Question]) -> tuple[Ans
                 return None
             chosen = _chosen(line, question)
             if chosen is None:
-                terminal.say(f"  Please give {_expected(question)}.")
+                terminal.say(f"  Please enter {_expected(question)}.")
         answers.append(chosen)
     return tuple(answers)
 
@@ -90,8 +91,8 @@ def _choices(offered: Sequence[str]) -> Iterator[tuple[str, str]]:
         yield "a", "always allow exactly this" if narrow else "always allow all of these:"
         for number, pattern in enumerate(offered, start=1):
             yield f"a{number}", f"always allow {_pattern(pattern)}"
-    yield "n", "no, and stop here"
-    yield "n REASON", "no, and go on with that in mind"
+    yield "n", "reject it, and stop the turn"
+    yield "n REASON", "reject it, tell the model why, and go on"
 
 
 def _pattern(pattern: str) -> str:

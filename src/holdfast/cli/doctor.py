@@ -1,40 +1,44 @@
-"""`holdfast doctor`: the projections against the log, the configuration files, and the sandbox."""
+"""`holdfast doctor`: checks the database, the configuration files and the sandbox."""
 
 from __future__ import annotations
 
-import sys
+from typing import TYPE_CHECKING
 
 import click
 
+from holdfast.cli.command_runner import FAILED, run_on_host
 from holdfast.cli.output import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from holdfast.embedded.holdfast import Holdfast
+    from holdfast.schema.configuration import SandboxInfo
 
 SHOWN = 20
 
 
 @click.command("doctor")
-@click.option("--rebuild", is_flag=True, help="Write all projections anew from the event log.")
+@click.option("--rebuild", is_flag=True, help="Rebuild everything that clients see from the event log.")
 def command(rebuild: bool) -> None:
     """Check the database, the configuration and the sandbox.
 
-    Does everything clients see agree with the event log, and does everything in the configuration files of this
-    directory count? Exits with 1 if not."""
-    from holdfast.cli.command_runner import execute
-
-    sys.exit(execute(_examine(rebuild)))
-
-
-async def _examine(rebuild: bool) -> int:
-    from holdfast.cli.command_runner import FAILED
-    from holdfast.cli.config import described, refused
-    from holdfast.cli.host import Host, quiet_configuration
+    Compares what clients see with the event log, and looks for settings that have no effect in the configuration files
+    of this directory. Exits with 1 if rows differ or a file cannot be used."""
+    from holdfast.cli.config import quiet_configuration
 
     with quiet_configuration():
-        async with Host() as host:
-            if rebuild:
-                click.echo(f"rebuilt {await host.rebuild()} sessions from the event log")
-            mismatches = await host.verify()
-            config = await host.config.report()
-            sandbox = await host.sandbox_lines()
+        run_on_host(lambda host: _examine(host, rebuild))
+
+
+async def _examine(host: Holdfast, rebuild: bool) -> int:
+    from holdfast.cli.config import described, refused
+
+    if rebuild:
+        click.echo(f"rebuilt {await host.rebuild()} sessions from the event log")
+    mismatches = await host.verify()
+    config = await host.config.report()
+    sandbox = await host.sandbox.get(probe=True)
     for mismatch in mismatches[:SHOWN]:
         click.echo(
             f"{mismatch.aggregate_id} {mismatch.table}: {mismatch.stored} should be {mismatch.rebuilt}", err=True
@@ -44,11 +48,22 @@ async def _examine(rebuild: bool) -> int:
             f"{len(mismatches)} rows differ from the event log; `holdfast doctor --rebuild` repairs them", err=True
         )
     else:
-        click.echo("everything agrees with the event log")
-    for line in sandbox:
+        click.echo("all rows agree with the event log")
+    for line in _sandbox_lines(sandbox):
         click.echo(printable(line))
     for problem in config.problems:
         click.echo(printable(described(problem)), err=True)
     if not config.problems:
-        click.echo(f"nothing to complain about in {len(config.files)} configuration files")
+        click.echo(f"no problems in {len(config.files)} configuration files")
     return FAILED if mismatches or refused(config) else 0
+
+
+def _sandbox_lines(info: SandboxInfo) -> Iterator[str]:
+    from holdfast.cli.notes import sandbox_note
+
+    yield sandbox_note(info) or "sandbox off"
+    if info.backend is None:
+        yield f"this machine cannot confine commands: {info.problem}"
+    else:
+        yield f"this machine can confine commands ({info.backend})"
+        yield from (f"{info.backend}: {gap}" for gap in info.gaps)

@@ -1,121 +1,180 @@
-"""Following a Session until it is idle: showing what happens, answering what is asked, saying what it waits for."""
+"""Follows a Session until it is idle: shows its events, answers its requests, and says what it waits for.
+
+The Session's own stream is followed: durable events with their sequence, live events between them. Durable events that
+the stream did not deliver are read from the history at the end."""
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing, contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from contextlib import aclosing, suppress
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.cli.screen import fields
+from holdfast.client.call import Options
 from holdfast.client.errors import ApiError, ClientError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
+    from collections.abc import Awaitable, Callable, Coroutine
 
+    from holdfast.cli.answer import Answer
     from holdfast.cli.answering import Answering
     from holdfast.cli.screen import Screen
     from holdfast.client.generated.async_client import AsyncClient
     from holdfast.schema.typed_event import Event
 
+T = TypeVar("T")
+
 SILENCE_SECONDS = 5.0
-"""After this long without an event, what it waits for is shown; then after twice as long, and so on."""
+"""Without an event for this long, the screen says what the Session waits for; then after twice as long, and so on."""
 LONGEST_SILENCE_SECONDS = 60.0
+SUBSCRIBE_SECONDS = 2.0
+"""How long `begin` is held back until the stream delivers live events. A server without them never says so."""
+DELIVERY_SECONDS = 1.0
+"""How long the last events may take to arrive after the Session has become idle."""
+PAGE = 100
 
 
-async def follow(
-    client: AsyncClient, session_id: str, screen: Screen, answering: Answering, begin: Callable[[], Awaitable[None]]
-) -> None:
-    """Begin, then show everything and answer what is asked, until the Session is idle."""
-    async with aclosing(aiter(client.events.subscribe())) as live:
-        await anext(live)  # connected: from here on nothing is missed
+class Follower:
+    def __init__(
+        self, client: AsyncClient, session_id: str, screen: Screen, answering: Answering, answer: Answer
+    ) -> None:
+        self._client = client
+        self._session_id = session_id
+        self._screen = screen
+        self._answering = answering
+        self._answer = answer
+        self._subscribed = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._watches = True
+        self._early: list[tuple[Event, dict[str, Any]]] | None = []
+        """Events before `begin` has returned; they are shown after it."""
+        self.position: int | None = None
+        """The newest durable sequence that was shown, or after which to show."""
+
+    async def follow(self, begin: Callable[[], Awaitable[T]]) -> T:
+        """Subscribe, call `begin`, and follow the Session until it is idle. Returns what `begin` returned. An
+        interruption of this task also interrupts the Session. Raises ServerGone if the server ends meanwhile."""
         try:
-            await begin()
-            await first_of(
-                _watch(client, live, session_id, screen, answering),
-                answering.run(),
-                _while_silent(client, session_id, screen, answering),
-            )
+            return await _run_beside(self._run(begin), self._watch(), self._answering.run(), self._report_silence())
         except asyncio.CancelledError:
-            with suppress(OSError):  # the terminal may be what ended
-                screen.note("\ninterrupted")
-            await _interrupt(client, session_id, screen)
+            with suppress(OSError):  # the terminal may be closed
+                self._screen.note("\ninterrupted")
+            await self._interrupt()
             raise
-        except OSError:  # nobody reads the answer any more
-            await _interrupt(client, session_id, screen)
+        except OSError:  # nobody reads the output any more
+            await self._interrupt()
+            raise
+        except ClientError as error:
+            if error.reason == "Transport":
+                raise ServerGone from error
             raise
 
+    async def _run(self, begin: Callable[[], Awaitable[T]]) -> T:
+        await _within(SUBSCRIBE_SECONDS, self._subscribed)
+        result = await begin()
+        early, self._early = self._early or [], None
+        for event, data in early:
+            self._show(event, data)
+        await self._client.sessions.wait(self._session_id)
+        await _within(DELIVERY_SECONDS, self._idle)
+        self._watches = False
+        await self._catch_up()
+        return result
 
-async def _interrupt(client: AsyncClient, session_id: str, screen: Screen) -> None:
-    try:
-        await client.sessions.interrupt(session_id)
-    except (ApiError, ClientError) as error:
-        with suppress(OSError):
-            screen.note(f"the server was not told: {error}")
-
-
-async def first_of(*works: Coroutine[Any, Any, None]) -> None:
-    """Until one of them ends or fails; then the others end too."""
-    tasks = [asyncio.get_running_loop().create_task(work) for work in works]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
-    for task in tasks:
-        if not task.cancelled():
-            task.result()
-
-
-async def _watch(
-    client: AsyncClient, live: AsyncGenerator[Event, None], session_id: str, screen: Screen, answering: Answering
-) -> None:
-    """Until the Session is idle."""
-    try:
-        async for event in live:
-            data = fields(event)
-            if data.get("sessionID") != session_id:
-                continue
-            screen.show(event, data)
-            answering.note(event.type, data)
-            if event.type == "session.status" and data["status"]["type"] == "idle":
-                break
-    except ClientError:
-        screen.note("lost the live stream; waiting for the answer")
-    await client.sessions.wait(session_id)  # another process may be the one that executes it
-
-
-async def _while_silent(client: AsyncClient, session_id: str, screen: Screen, answering: Answering) -> None:
-    """When nothing comes, say what it waits for, and look whether something was asked that we did not hear of."""
-    pause = SILENCE_SECONDS
-    while True:
-        seen = screen.seen
-        await asyncio.sleep(pause)
-        if screen.seen != seen:
-            pause = SILENCE_SECONDS
-            continue
-        pause = min(2 * pause, LONGEST_SILENCE_SECONDS)
+    async def _watch(self) -> None:
+        options = Options(on_heartbeat=self._subscribed.set)
+        stream = self._client.sessions.events(self._session_id, live=True, replay=False, options=options)
         try:
-            await answering.look()
-            for wait in await client.sessions.waits(session_id):
-                screen.note(f"… waiting for {wait.what}, until {wait.ends}")
+            async with aclosing(aiter(stream)) as events:
+                async for event in events:
+                    if not self._watches:
+                        return
+                    data = fields(event)
+                    self._answering.note(event.type, data)
+                    if self._early is None:
+                        self._show(event, data)
+                    else:
+                        self._early.append((event, data))
         except (ApiError, ClientError) as error:
-            screen.note(f"… waiting; the server does not say for what: {error}")
+            self._screen.note(f"lost the event stream, waiting for the whole answer: {error}")
+        finally:
+            self._subscribed.set()
+            self._idle.set()
 
+    def _show(self, event: Event, data: dict[str, Any]) -> None:
+        if event.durable is not None:
+            if self.position is not None and event.durable.seq <= self.position:
+                return
+            self.position = event.durable.seq
+        self._screen.show(event, data)
+        self._answer.note(event.type, data)
+        if event.type == "session.status":
+            if data["status"]["type"] == "idle":
+                self._idle.set()
+            else:
+                self._idle.clear()
 
-@contextmanager
-def as_long_as_it_answers() -> Iterator[None]:
-    """A server that was reached and is reached no more has ended."""
-    try:
-        yield
-    except ClientError as error:
-        if error.reason == "Transport":
-            raise ServerGone from error
-        raise
+    async def _catch_up(self) -> None:
+        """Show durable events that the stream did not deliver: it was lost, or another process committed them."""
+        more = self.position is not None
+        while more:
+            page = await self._client.sessions.history(self._session_id, after=self.position, limit=PAGE)
+            for event in page.events:
+                self._show(event, fields(event))
+            more = page.has_more and bool(page.events)
+
+    async def _report_silence(self) -> None:
+        """When no event comes, say what the Session waits for, and look for requests whose event did not arrive."""
+        pause = SILENCE_SECONDS
+        while True:
+            seen = self._screen.seen
+            await asyncio.sleep(pause)
+            if self._screen.seen != seen:
+                pause = SILENCE_SECONDS
+                continue
+            pause = min(2 * pause, LONGEST_SILENCE_SECONDS)
+            try:
+                await self._answering.look()
+                for wait in await self._client.sessions.waits(self._session_id):
+                    self._screen.note(f"… waiting for {wait.what}, until {wait.ends}")
+            except (ApiError, ClientError) as error:
+                self._screen.note(f"… waiting; the server does not say what for: {error}")
+
+    async def _interrupt(self) -> None:
+        try:
+            await self._client.sessions.interrupt(self._session_id)
+        except (ApiError, ClientError) as error:
+            with suppress(OSError):
+                self._screen.note(f"the server did not get the interruption: {error}")
 
 
 class ServerGone(Exception):
     """The server ended while its answer was followed."""
 
     def __init__(self) -> None:
-        super().__init__("the server went away before the answer was complete; what it recorded is kept")
+        super().__init__("The server ended before the answer was complete. What it recorded is kept in the session.")
+
+
+async def _run_beside(main: Coroutine[Any, Any, T], *others: Coroutine[Any, Any, None]) -> T:
+    """Run `main` with the others beside it. The failure of one ends all; the end of `main` cancels the others."""
+    loop = asyncio.get_running_loop()
+    result = loop.create_task(main)
+    tasks: set[asyncio.Task[Any]] = {result, *map(loop.create_task, others)}
+    try:
+        running = tasks
+        while not result.done():
+            done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        return result.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+
+async def _within(seconds: float, event: asyncio.Event) -> None:
+    """Wait for the event, at most that long."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()

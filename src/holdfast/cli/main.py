@@ -1,8 +1,9 @@
-"""`holdfast`: the commands. Each is a module of its own which is loaded when it is called, and loads the rest when it
-runs, so that `--help` needs click only."""
+"""The `holdfast` program. Each command is a module that is imported when the command is called, and imports the rest
+when it runs, so that `--help` needs click only."""
 
 from __future__ import annotations
 
+import errno
 import gc
 import io
 import os
@@ -17,6 +18,9 @@ from holdfast.schema.version import __version__
 YOUNG_OBJECTS = 50_000
 """New objects before a garbage collection. Python's 700 means hundreds of collections while the modules are imported,
 which find nothing and take a twentieth of a cold start."""
+SWITCH_SECONDS = 0.0005
+"""How long a thread keeps the interpreter while another waits for it. The thread that writes to the database competes
+with the event loop: with Python's 5 ms the time between two turns of a model is a tenth longer."""
 
 COMMANDS = (
     "run",
@@ -35,7 +39,7 @@ COMMANDS = (
 
 
 class Commands(click.Group):
-    """In the order of `COMMANDS`; each module has its command under the name `command`."""
+    """Lists the commands in the order of `COMMANDS`. Each module has its command under the name `command`."""
 
     def list_commands(self, context: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -47,7 +51,7 @@ class Commands(click.Group):
         return found
 
     def invoke(self, context: click.Context) -> object:
-        """Ctrl-C means the same everywhere, also before there is a loop, and at a question of click's own."""
+        """Exit with 130 after Ctrl-C, also before there is a loop and at a prompt of click."""
         try:
             return super().invoke(context)
         except (KeyboardInterrupt, click.Abort):
@@ -63,16 +67,19 @@ def cli() -> None:
 
 def main() -> None:
     gc.set_threshold(YOUNG_OBJECTS)
+    sys.setswitchinterval(SWITCH_SECONDS)
     _prepare_streams()
     try:
         cli(prog_name="holdfast")
     except OSError as error:
-        sys.exit(_unusable(error))
+        sys.exit(_report(error))
+    finally:
+        _discard_unwritable()
 
 
 def _prepare_streams() -> None:
-    """What the caller closed leads nowhere: otherwise the next file that is opened would take its place. What a
-    terminal's encoding does not know is spelled out instead of ending the program."""
+    """Open the null device in place of a closed standard stream: otherwise the next file that is opened would take its
+    descriptor. Characters that the encoding of standard output lacks are escaped."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - as long as the process
@@ -80,28 +87,34 @@ def _prepare_streams() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
-def _unusable(error: OSError) -> int:
-    """One line about a file, a folder or a stream that the system refuses, and no second failure at the exit."""
-    where = error.filename
-    for stream, name in ((sys.stdout, "standard output"), (sys.stderr, "standard error")):
-        try:
-            stream.flush()
-        except OSError:
-            where = name
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-    if where is None and not _here():
+def _report(error: OSError) -> int:
+    """Print which file, directory or stream failed, and return the exit code. A closed terminal is an interruption."""
+    streams = _discard_unwritable()
+    if errno.EIO in streams.values():
+        return INTERRUPTED
+    where = error.filename or next(iter(streams), None)
+    if where is None and not _current_directory_exists():
         where = "the current directory"
     reason = error.strerror or str(error)
     return fail(f"{where}: {reason}" if where else reason)
 
 
-def _here() -> bool:
+def _discard_unwritable() -> dict[str, int | None]:
+    """Send to the null device what a standard stream cannot write; otherwise Python fails again at exit and replaces
+    the exit code with 120. Returns the streams that failed, each with its error number."""
+    failed: dict[str, int | None] = {}
+    for stream, name in ((sys.stdout, "standard output"), (sys.stderr, "standard error")):
+        try:
+            stream.flush()
+        except OSError as error:
+            failed[name] = error.errno
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    return failed
+
+
+def _current_directory_exists() -> bool:
     try:
         os.getcwd()
     except OSError:
         return False
     return True
-
-
-if __name__ == "__main__":
-    main()

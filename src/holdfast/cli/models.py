@@ -1,15 +1,16 @@
-"""`holdfast models`: what can answer here."""
+"""`holdfast models`: lists the models that can be used in the current directory."""
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import click
 
+from holdfast.cli.command_runner import fail, run_on_host
 from holdfast.cli.output import json_option, print_json, print_table
 
 if TYPE_CHECKING:
+    from holdfast.embedded.holdfast import Holdfast
     from holdfast.schema.catalog import ModelInfo
     from holdfast.schema.model import ModelRef
 
@@ -19,30 +20,24 @@ NUMBERS = ("CONTEXT", "OUTPUT", "$/M IN", "$/M OUT")
 
 @click.command("models", short_help="List the models that can be used here.")
 @click.argument("provider", required=False)
-@click.option("--refresh", is_flag=True, help="Fetch the list of models anew first.")
+@click.option("--refresh", is_flag=True, help="First fetch the newest list of models.")
 @json_option
 def command(provider: str | None, refresh: bool, as_json: bool) -> None:
-    """List the models that can be used here, of PROVIDER or of all.
+    """List the models that can be used here, of PROVIDER or of all providers.
 
-    A star marks the one that a session uses when none is chosen."""
-    from holdfast.cli.command_runner import execute
-
-    sys.exit(execute(_list(provider, refresh, as_json)))
+    A star marks the model of a session for which none was chosen."""
+    run_on_host(lambda host: _list(host, provider, refresh, as_json))
 
 
-async def _list(provider: str | None, refresh: bool, as_json: bool) -> int:
-    from holdfast.cli.command_runner import fail
-    from holdfast.embedded.holdfast import Holdfast
-
-    async with Holdfast(recover=False) as hf:
-        if refresh and not await hf.refresh_models():
-            click.echo("no newer list of models was fetched; this is the one from before", err=True)
-        usable = (await hf.models.list()).data
-        default = await hf.default_model()
+async def _list(host: Holdfast, provider: str | None, refresh: bool, as_json: bool) -> int:
+    if refresh and not await host.refresh_models():
+        click.echo("no newer list of models was fetched; this is the stored one", err=True)
+    usable = (await host.models.list()).data
+    default = await host.default_model()
     models = [model for model in usable if provider in (None, model.provider_id)]
     if provider is not None and not models:
-        connected = ", ".join(sorted({model.provider_id for model in usable})) or "none"
-        return fail(f"{provider} has no model that can be used here; providers that have: {connected}")
+        others = ", ".join(sorted({model.provider_id for model in usable})) or "none"
+        return fail(f"No model of {provider} can be used here. Providers with usable models: {others}.")
     if as_json:
         print_json(models)
     elif models:

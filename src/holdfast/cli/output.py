@@ -1,4 +1,4 @@
-"""What commands print: tables for people, JSON for programs. Text from elsewhere cannot steer the terminal."""
+"""Prints tables for people and JSON for programs. Control characters of foreign text are escaped."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 NARROWEST = 20
-"""The room that the last column of a table is folded into; with less, its lines are left to the terminal."""
+"""The smallest width into which the last column of a table is wrapped; below it the terminal wraps the lines."""
 
-json_option = click.option("--json", "as_json", is_flag=True, help="JSON instead of a table.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 
 
 def print_json(value: object) -> None:
@@ -30,8 +30,8 @@ def print_json(value: object) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = ()) -> None:
-    """`right` are the columns of numbers. In a terminal the last column is folded where there is room for it; no other
-    is, so that an id stays in one piece. A pipe gets one line a row."""
+    """Print rows below the headings. `right` names the columns that are aligned to the right. In a terminal the last
+    column is wrapped; the others are not, so that an id stays in one piece. A pipe gets one line per row."""
     import shutil
 
     body = [["" if cell is None else one_line(str(cell)) for cell in row] for row in rows]
@@ -39,8 +39,8 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, rig
     room = shutil.get_terminal_size().columns - sum(widths[:-1]) - 2 * len(widths[:-1]) if sys.stdout.isatty() else 0
     lines = []
     for row in (list(columns), *body):
-        folded = _folded(row[-1], room) if room >= NARROWEST else [row[-1]]
-        lines += [[*row[:-1], folded[0]], *([*[""] * len(row[:-1]), rest] for rest in folded[1:])]
+        wrapped = _wrapped(row[-1], room) if room >= NARROWEST else [row[-1]]
+        lines += [[*row[:-1], wrapped[0]], *([*[""] * len(row[:-1]), rest] for rest in wrapped[1:])]
     for number, line in enumerate(lines):
         padded = (
             " " * (width - _width(cell)) + cell if column in right else cell + " " * (width - _width(cell))
@@ -51,29 +51,28 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, rig
 
 
 def heading(text: str) -> str:
-    """Bold, where somebody looks who did not say otherwise."""
+    """Bold in a terminal, unless NO_COLOR is set."""
     plain = not sys.stdout.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     return text if plain else click.style(text, bold=True)
 
 
 def printable(text: str) -> str:
-    """Without what a terminal would obey: control characters and turns of direction become visible; line breaks and
-    tabs stay."""
-    return _OBEYED.sub(_escaped, text)
+    """The text with control characters and changes of writing direction escaped; line breaks and tabs stay."""
+    return _CONTROLS.sub(_escaped, text)
 
 
 def visible(text: str) -> str:
-    """As `printable`, and what takes no room becomes visible too: for what a person decides about."""
-    return _UNSEEN.sub(_escaped, printable(text))
+    """As `printable`, with invisible characters escaped too: for text that a person decides about."""
+    return _INVISIBLE.sub(_escaped, printable(text))
 
 
 def one_line(text: str) -> str:
-    """For a label, a title or a path: printable, and it cannot look like two lines."""
+    """The printable text on one line, for a label, a title or a path."""
     return " ".join(printable(text).splitlines())
 
 
 def brief(value: Any, limit: int = 100) -> str:
-    """On one line, and not a long one."""
+    """The printable text on one line of at most `limit` characters."""
     text = printable(" ".join(str(value).split()))
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
@@ -83,7 +82,7 @@ def moment(millis: int) -> str:
 
 
 def _width(text: str) -> int:
-    """In the columns of a terminal: what is written above a letter takes none, what East Asia writes wide takes two."""
+    """In columns of a terminal: combining characters take none, wide East Asian characters take two."""
     import unicodedata
 
     return sum(
@@ -92,7 +91,7 @@ def _width(text: str) -> int:
     )
 
 
-def _folded(text: str, room: int) -> list[str]:
+def _wrapped(text: str, room: int) -> list[str]:
     import textwrap
 
     return textwrap.wrap(text, room, break_on_hyphens=False) or [""]
@@ -103,8 +102,8 @@ def _escaped(found: re.Match[str]) -> str:
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
 
 
-_OBEYED = pattern("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-_UNSEEN = pattern(
+_CONTROLS = pattern("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_INVISIBLE = pattern(
     "[\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028\u2029\u2060-\u206f\u3164"
     "\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff]"
 )

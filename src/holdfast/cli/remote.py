@@ -1,4 +1,4 @@
-"""The server that runs on the same data, if one does."""
+"""Finds the server that runs on the same data."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ if TYPE_CHECKING:
 GREETING_SECONDS = 2.0
 
 
-class Found(NamedTuple):
+class LocalServer(NamedTuple):
     url: str
     client: AsyncClient
 
 
-async def find_server(stack: AsyncExitStack) -> Found | None:
-    """One that answers and lets us in; otherwise this process does the work, which is just as safe."""
+async def find_server(stack: AsyncExitStack) -> LocalServer | None:
+    """A server that answers and accepts our credentials, connected until `stack` closes. Without one, the caller opens
+    the runtime in its own process."""
     if not running_servers(os.environ):
         return None
     from holdfast.client.call import Options
@@ -37,4 +38,4 @@ async def find_server(stack: AsyncExitStack) -> Found | None:
         await client.health.get(options=Options(timeout=GREETING_SECONDS))
     except (ApiError, ClientError):
         return None
-    return Found(server.url, client)
+    return LocalServer(server.url, client)

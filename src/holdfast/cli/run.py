@@ -1,17 +1,19 @@
-"""`holdfast run`: one prompt, its answer on standard output as it comes."""
+"""`holdfast run`: sends a prompt and prints the answer as it arrives."""
 
 from __future__ import annotations
 
 import sys
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import click
 
 STDIN_BYTES = 32 * 1024 * 1024
-NO_TEXT = "it is not valid UTF-8"
+NOT_UTF8 = "the prompt is not valid UTF-8"
 
 
 class Ask(NamedTuple):
+    """The prompt and the options of `holdfast run`."""
+
     text: str = ""
     session_id: str | None = None
     agent: str | None = None
@@ -27,87 +29,64 @@ class Ask(NamedTuple):
     sandbox: Literal["off", "read-only", "workspace"] | None = None
 
 
-@click.command("run", short_help="Send a prompt and show the answer as it comes.")
+@click.command("run", short_help="Send a prompt and print the answer as it arrives.")
 @click.argument("prompt", nargs=-1)
-@click.option("--session", "session_id", metavar="ID", help="Continue this session instead of starting one.")
-@click.option("--agent", metavar="NAME", help="The agent that answers; see `holdfast agents`.")
-@click.option("--model", metavar="PROVIDER/MODEL", help="The model that answers; demo/echo works offline.")
-@click.option("--variant", metavar="NAME", help="A variant of the model, such as its effort.")
-@click.option("--command", metavar="NAME", help="Call this command; PROMPT is its arguments. See `holdfast commands`.")
+@click.option("--session", "session_id", metavar="ID", help="Continue this session instead of creating one.")
+@click.option("--agent", metavar="NAME", help="The agent; `holdfast agents` lists them.")
+@click.option("--model", metavar="PROVIDER/MODEL", help="The model; demo/echo works offline.")
+@click.option("--variant", metavar="NAME", help="The variant of the model, such as its effort.")
+@click.option(
+    "--command", metavar="NAME", help="Call this command with PROMPT as arguments; `holdfast commands` lists them."
+)
 @click.option("--dir", "directory", type=click.Path(exists=True, file_okay=False), help="The project directory.")
-@click.option("--attach", metavar="URL", help="Use this server.")
+@click.option("--attach", metavar="URL", help="Use the server at this address.")
 @click.option("--standalone", is_flag=True, help="Use no server, even if one runs on the same data.")
-@click.option("--yes", is_flag=True, help="Allow everything that would be asked for.")
+@click.option("--yes", is_flag=True, help="Allow every request without asking.")
 @click.option(
     "--sandbox",
     type=click.Choice(["off", "read-only", "workspace"]),
-    help="How commands are confined; uses no server. See docs/sandbox.md.",
+    help="How commands are confined; implies --standalone. See docs/how-to/sandbox.md.",
 )
-@click.option("-q", "--quiet", is_flag=True, help="Only the answer, no session id and no tool calls.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only the answer.")
 @click.option(
-    "--json", "as_json", is_flag=True, help="One JSON document a line: the session, the receipt, every event."
+    "--json", "as_json", is_flag=True, help="Print one JSON document per line: the session, the receipt, every event."
 )
-def command(
-    prompt: tuple[str, ...],
-    session_id: str | None,
-    agent: str | None,
-    model: str | None,
-    variant: str | None,
-    command: str | None,
-    directory: str | None,
-    attach: str | None,
-    standalone: bool,
-    yes: bool,
-    sandbox: Literal["off", "read-only", "workspace"] | None,
-    quiet: bool,
-    as_json: bool,
-) -> None:
-    """Send PROMPT and show the answer as it comes; - reads it from standard input.
+def command(prompt: tuple[str, ...], **options: Any) -> None:
+    """Send PROMPT and print the answer as it arrives; - reads the prompt from standard input.
 
-    The answer goes to standard output, everything else to standard error. The session is kept: continue it with
-    --session. Ctrl-C interrupts the turn, records that, and exits with 130.
+    The answer goes to standard output, everything else to standard error. The session is stored; --session continues
+    it. Ctrl-C interrupts the turn and exits with 130; the interruption is recorded.
 
-    What needs your permission is asked for in the terminal. Without a terminal it is denied at once, unless --yes."""
-    text = _given() if prompt == ("-",) else " ".join(prompt)
-    if not prompt and command is None:
-        raise click.UsageError("Missing argument 'PROMPT...'; - reads it from standard input.")
-    if not text.strip() and command is None:
-        raise click.BadParameter("it is empty", param_hint="PROMPT")
-    if model is not None and not all(model.partition("/")[::2]):
-        raise click.BadParameter("expected PROVIDER/MODEL, as in demo/echo", param_hint="--model")
-    if any("\ud800" <= character <= "\udfff" for character in text):
-        raise click.BadParameter(NO_TEXT, param_hint="PROMPT")
-    if attach is not None and (standalone or command is not None or sandbox is not None):
-        raise click.UsageError("--attach cannot be combined with --standalone, --command or --sandbox")
+    Permission requests are asked in the terminal. Without a terminal they are denied at once, unless --yes is given."""
+    ask = Ask(_read_prompt() if prompt == ("-",) else " ".join(prompt), **options)
+    _check(ask, missing=not prompt)
+    if ask.command is not None or ask.sandbox is not None:
+        ask = ask._replace(standalone=True)
     from holdfast.cli.turn import run_prompt
 
-    sys.exit(
-        run_prompt(
-            Ask(
-                text,
-                session_id,
-                agent,
-                model,
-                variant,
-                command,
-                directory,
-                attach,
-                standalone=standalone or command is not None or sandbox is not None,
-                yes=yes,
-                quiet=quiet,
-                as_json=as_json,
-                sandbox=sandbox,
-            )
-        )
-    )
+    sys.exit(run_prompt(ask))
 
 
-def _given() -> str:
-    """Standard input, as far as a prompt can be long."""
+def _check(ask: Ask, *, missing: bool) -> None:
+    """Raise a usage error for options that do not fit. `missing`: no prompt was given."""
+    if missing and ask.command is None:
+        raise click.UsageError("Missing argument 'PROMPT...'; - reads it from standard input.")
+    if not ask.text.strip() and ask.command is None:
+        raise click.BadParameter("the prompt is empty", param_hint="PROMPT")
+    if ask.model is not None and not all(ask.model.partition("/")[::2]):
+        raise click.BadParameter(f"{ask.model!r} is not PROVIDER/MODEL, as in demo/echo", param_hint="--model")
+    if any("\ud800" <= character <= "\udfff" for character in ask.text):
+        raise click.BadParameter(NOT_UTF8, param_hint="PROMPT")
+    if ask.attach is not None and (ask.standalone or ask.command is not None or ask.sandbox is not None):
+        raise click.UsageError("--attach cannot be combined with --standalone, --command or --sandbox")
+
+
+def _read_prompt() -> str:
+    """The prompt from standard input, up to the largest size that a server accepts."""
     data = sys.stdin.buffer.read(STDIN_BYTES + 1)
     if len(data) > STDIN_BYTES:
-        raise click.BadParameter(f"it is longer than {STDIN_BYTES // 1024**2} MiB", param_hint="PROMPT")
+        raise click.BadParameter(f"the prompt is larger than {STDIN_BYTES // 1024**2} MiB", param_hint="PROMPT")
     try:
         return data.decode()
     except UnicodeDecodeError:
-        raise click.BadParameter(NO_TEXT, param_hint="PROMPT") from None
+        raise click.BadParameter(NOT_UTF8, param_hint="PROMPT") from None

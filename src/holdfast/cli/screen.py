@@ -1,4 +1,4 @@
-"""What `holdfast run` shows of a Session while it works: the answer on standard output, the rest on standard error."""
+"""Prints the events of a Session for `holdfast run`: the answer on standard output, the rest on standard error."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.cli.output import brief, printable
 from holdfast.schema.codec import decode_any, encode
-from holdfast.schema.session_message import TextPart
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,15 +15,12 @@ if TYPE_CHECKING:
 
     from holdfast.schema.prompt import Admission
     from holdfast.schema.session import Session
-    from holdfast.schema.session_message import AssistantMessage
     from holdfast.schema.typed_event import Event
 
 
 class Screen:
-    """Turns a Session's events into text. Deltas are shown as they come; the end of a block shows what was missed, and
-    the whole of a block whose beginning was.
-
-    While a person is asked something, the rest waits for its turn."""
+    """Prints text for a person. Deltas are printed as they arrive; the end of a block prints the rest of its text, or
+    all of it if its start was missed. Between `hold` and `release` output is kept back."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
@@ -36,7 +32,7 @@ class Screen:
         self._safe: Callable[[str], str] = printable if sys.stdout.isatty() else str
         self.error: str | None = None
         self.seen = 0
-        """How many events were shown so far."""
+        """How many events were shown."""
 
     def opened(self, session: Session) -> None:
         self.note(f"session {session.id}")
@@ -62,7 +58,7 @@ class Screen:
                 self._write(data, data["text"][self._shown.get(_block(data), 0) :])
                 self._finish_line()
             case "tool.called":
-                self.note(f"> {data['tool']} {_told(data['input'])}".rstrip())
+                self.note(f"> {data['tool']} {_summary(data['input'])}".rstrip())
             case "tool.failed":
                 self.note(f"! {data['error']['message']}")
             case "retried":
@@ -71,14 +67,6 @@ class Screen:
                 self.note("… summarising older history")
             case "session.error":
                 self.error = data["error"]["data"]["message"]
-
-    def complete(self, message: AssistantMessage) -> None:
-        """Whatever of a message was not shown while it came."""
-        for part in message.content:
-            if isinstance(part, TextPart):
-                key = {"assistantMessageID": message.id, "textID": part.id}
-                self._write(key, part.text[self._shown.get((message.id, part.id), 0) :])
-                self._finish_line()
 
     def hold(self) -> None:
         self._finish_line()
@@ -117,12 +105,12 @@ class Screen:
 
 
 class JsonScreen(Screen):
-    """For programs: everything, one document a line, each written as soon as it is known."""
+    """Prints one JSON document per line for a program: the session, the receipt, every event."""
 
     def __init__(self) -> None:
         super().__init__(quiet=True)
         if isinstance(sys.stdout, io.TextIOWrapper):
-            sys.stdout.reconfigure(encoding="utf-8")  # as JSON is, whatever the terminal speaks
+            sys.stdout.reconfigure(encoding="utf-8")  # JSON is UTF-8, whatever the locale says
 
     def opened(self, session: Session) -> None:
         self._line("session", session)
@@ -136,15 +124,12 @@ class JsonScreen(Screen):
         if event.type == "session.error":
             self.error = data["error"]["data"]["message"]
 
-    def complete(self, message: AssistantMessage) -> None:
-        pass
-
     def _line(self, kind: str, value: object) -> None:
         self._put(sys.stdout, encode({"type": kind, kind: value}).decode() + "\n")
 
 
 def fields(event: Event) -> dict[str, Any]:
-    """The payload as it is on the wire."""
+    """The payload of an event as it is on the wire."""
     found: dict[str, Any] = decode_any(encode(event.data))
     return found
 
@@ -154,12 +139,12 @@ def _block(data: dict[str, Any]) -> tuple[str, str]:
 
 
 def _next_attempt(data: dict[str, Any]) -> str:
-    """When a turn that failed is tried again."""
+    """When the failed turn is tried again."""
     due = data["error"].get("metadata", {}).get("next")
     wait = f" in {max(0, int(due) - int(data['timestamp'])) / 1000:.1f} s" if due else ""
     return f"Trying again{wait} (attempt {data['attempt'] + 1})."
 
 
-def _told(given: dict[str, Any]) -> str:
-    """What a call is about, in a few words: lists and records are left out."""
-    return brief(" ".join(str(value) for value in given.values() if isinstance(value, str | int | float)))
+def _summary(arguments: dict[str, Any]) -> str:
+    """The arguments of a call on one line; lists and objects are left out."""
+    return brief(" ".join(str(value) for value in arguments.values() if isinstance(value, str | int | float)))

@@ -1,4 +1,4 @@
-"""`holdfast serve`: the HTTP API on a port."""
+"""`holdfast serve`: serves the HTTP API on a port."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from holdfast.cli.command_runner import execute
 from holdfast.cli.output import printable
 from holdfast.schema.pattern import pattern
 
@@ -24,35 +25,35 @@ EXIT_SECONDS = 4.5
 
 @click.command("serve")
 @click.option("--hostname", default="127.0.0.1", show_default=True, help="The address to listen on.")
-@click.option("--port", type=int, help="The port; 0 takes any free one.  [default: the first free one from 4096]")
+@click.option("--port", type=int, help="The port; 0 takes any free port.  [default: the first free port from 4096]")
 @click.option(
     "--allow-host",
     "hosts",
     multiple=True,
     metavar="NAME",
-    help="Answer under this host name too, such as that of a proxy. Can be repeated.",
+    help="A further host name of this server, such as that of a proxy. Can be repeated.",
 )
 @click.option(
     "--allow-origin",
     "origins",
     multiple=True,
     metavar="ORIGIN",
-    help="Let pages of this origin, as in https://agent.example, change something. Can be repeated.",
+    help="Let pages of this origin, as in https://agent.example, send requests. Can be repeated.",
 )
-@click.option("--no-auth", is_flag=True, help="Ask for no password. Every process on this machine may do anything.")
+@click.option("--no-auth", is_flag=True, help="Ask for no password: every process on this machine has full access.")
 @click.option("--trust", is_flag=True, help="Trust the configuration of every project that is opened.")
-@click.option("--no-recovery", is_flag=True, help="Leave what an earlier process did not finish as it is.")
+@click.option("--no-recovery", is_flag=True, help="Do not continue work that an earlier process left unfinished.")
 @click.option(
     "--sandbox",
     type=click.Choice(["off", "read-only", "workspace"]),
-    help="How commands are confined; see docs/sandbox.md.",
+    help="How commands are confined; see docs/how-to/sandbox.md.",
 )
 @click.option(
     "--pty-env",
     "variables",
     multiple=True,
     metavar="NAME[=VALUE]",
-    help="Give terminals this variable; without a value, the one of this process. Can be repeated.",
+    help="Set this variable in terminals; without a value, to that of this process. Can be repeated.",
 )
 def command(
     hostname: str,
@@ -67,13 +68,12 @@ def command(
 ) -> None:
     """Serve the HTTP API until interrupted.
 
-    Unless --no-auth is given, callers need a password: OPENCODE_SERVER_PASSWORD, or a new one for every start, which is
-    kept in a file only you can read. While it runs, `holdfast run` on the same data goes through it.
+    Unless --no-auth is given, clients need a password: OPENCODE_SERVER_PASSWORD, or a new one for every start, which is
+    stored in a file that only you can read. While the server runs, `holdfast run` on the same data uses it.
 
-    SIGHUP has it read the configuration of all open projects again. Edits are noticed before each turn anyway.
+    SIGHUP reads the configuration of all open projects again. Edited files are also read again before each turn.
 
-    Requests to a host name that is not the server's are refused, and so are changes by pages of other origins."""
-    from holdfast.cli.command_runner import execute
+    Requests for another host name are refused, and so are changes by pages of other origins."""
     from holdfast.embedded.serve import Serving, fast_loop, host_name, is_loopback
 
     for name in hosts:
@@ -81,19 +81,19 @@ def command(
             host_name(name)
         except ValueError:
             raise click.BadParameter(
-                f"{name!r} is no host name; expected one as in agent.example, without scheme and port",
+                f"{name!r} is not a host name; expected a name like agent.example, without scheme and port",
                 param_hint="--allow-host",
             ) from None
     for origin in origins:
         if _ORIGIN.fullmatch(origin) is None:
             raise click.BadParameter(
-                f"{origin!r} is no origin; expected scheme, host and port alone, as in https://agent.example",
+                f"{origin!r} is not an origin; expected scheme, host and port, as in https://agent.example",
                 param_hint="--allow-origin",
             )
     if no_auth and not is_loopback(hostname):
         raise click.UsageError(
-            f"--no-auth listens on loopback addresses only, not on {hostname}: whoever reached the port could run "
-            "commands as you. Leave --no-auth out, or --hostname."
+            f"--no-auth works only on loopback addresses, not on {hostname}: everyone who can reach the port could run "
+            "commands as you. Leave out --no-auth or --hostname."
         )
     asked = Serving(
         hostname=hostname,
@@ -116,7 +116,7 @@ async def _serve(asked: Serving) -> int:
         if served.credential is not None:
             click.echo(f"user opencode, password in {served.credential}", err=True)
         elif not asked.authorize:
-            click.echo("no password is asked for: every process on this machine may use it", err=True)
+            click.echo("no password: every process on this machine has full access", err=True)
         click.echo(f"holdfast listening on {served.url}")
 
     return await serve(asked, ready=ready, ending=_end_in_time, reported=_show_problems, reloaded=_show_reload)
@@ -131,9 +131,9 @@ def _show_problems(report: ConfigReport) -> None:
 
 def _show_reload(failed: Sequence[str]) -> None:
     for line in failed:
-        click.echo(printable(f"configuration not taken over, the former one stays in force: {line}"), err=True)
+        click.echo(printable(f"configuration not reloaded, the former one stays in effect: {line}"), err=True)
     if not failed:
-        click.echo("configuration read again", err=True)
+        click.echo("configuration reloaded", err=True)
 
 
 def _variables(given: tuple[str, ...]) -> dict[str, str]:
@@ -144,15 +144,15 @@ def _variables(given: tuple[str, ...]) -> dict[str, str]:
             value = os.environ[name]
         elif not name or not equals:
             raise click.BadParameter(
-                f"{text!r} is neither NAME=VALUE nor a variable of this process", param_hint="--pty-env"
+                f"{text!r} is neither NAME=VALUE nor the name of an environment variable", param_hint="--pty-env"
             )
         found[name] = value
     return found
 
 
 def _end_in_time() -> None:
-    """After a signal the process ends within `EXIT_SECONDS`, even if something does not close. That loses nothing: what
-    was promised is stored, and what was not finished is found by the next process, as after a crash."""
+    """End the process `EXIT_SECONDS` after a signal, even if something does not close. Nothing is lost: what was
+    acknowledged is stored, and the next process finds unfinished work as after a crash."""
     import threading
 
     timer = threading.Timer(EXIT_SECONDS, _give_up)
@@ -161,7 +161,7 @@ def _end_in_time() -> None:
 
 
 def _give_up() -> None:
-    os.write(2, b"holdfast: not everything closed in time; the next start takes care of what was left\n")
+    os.write(2, b"holdfast: not everything closed in time; the next server continues unfinished work\n")
     os._exit(1)
 
 

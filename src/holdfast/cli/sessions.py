@@ -1,4 +1,4 @@
-"""`holdfast sessions`: what there is, and what can be done with it."""
+"""`holdfast sessions`: lists, shows and changes sessions."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from holdfast.cli.command_runner import fail, run_on_host
 from holdfast.cli.output import brief, json_option, moment, one_line, print_json, print_table
 
 if TYPE_CHECKING:
@@ -24,41 +25,43 @@ SHOWN_MESSAGES = 20
 session_argument = click.argument("session_id", metavar="SESSION")
 
 
-def which(listing: T) -> T:
-    """The options of a list of sessions."""
+def list_options(listing: T) -> T:
+    """Add the options of a list of sessions."""
     for option in (
         json_option,
-        click.option("--interrupted", is_flag=True, help="Those whose last turn broke off with its process."),
-        click.option("--archived", is_flag=True, help="Those that were put away."),
-        click.option("--all", "everywhere", is_flag=True, help="Of every directory, not only this one."),
-        click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="How many."),
+        click.option(
+            "--interrupted", is_flag=True, help="Only sessions with unfinished work that no process continues."
+        ),
+        click.option("--archived", is_flag=True, help="Only archived sessions."),
+        click.option("--all", "everywhere", is_flag=True, help="Sessions of every directory."),
+        click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="How many to list."),
     ):
         listing = option(listing)
     return listing
 
 
 @click.group("sessions", invoke_without_command=True)
-@which
+@list_options
 @click.pass_context
 def command(context: click.Context, /, **options: Any) -> None:
-    """List sessions, newest first, or do something with one."""
+    """List sessions, newest first, or change one."""
     if context.invoked_subcommand is None:
-        _execute(lambda client: _list(client, **options))
+        run_on_host(lambda client: _list(client, **options))
 
 
 @command.command("list")
-@which
+@list_options
 def list_sessions(**options: Any) -> None:
-    """List sessions, newest first, as without a command."""
-    _execute(lambda client: _list(client, **options))
+    """List sessions, newest first, as `holdfast sessions` does."""
+    run_on_host(lambda client: _list(client, **options))
 
 
 @command.command(short_help="Show a session and its latest messages.")
 @session_argument
 @json_option
 def show(session_id: str, as_json: bool) -> None:
-    """Show a session: what is known of it, what waits, its latest messages."""
-    _execute(lambda client: _show(client, session_id, as_json))
+    """Show a session: its settings, pending inputs and latest messages."""
+    run_on_host(lambda client: _show(client, session_id, as_json))
 
 
 @command.command()
@@ -68,47 +71,47 @@ def rename(session_id: str, title: tuple[str, ...]) -> None:
     """Give a session a title."""
     text = " ".join(title).strip()
     if not text:
-        raise click.BadParameter("it is empty", param_hint="TITLE")
-    _execute(lambda client: _done(client.sessions.rename(session_id, title=text)))
+        raise click.BadParameter("the title is empty", param_hint="TITLE")
+    run_on_host(lambda client: _done(client.sessions.rename(session_id, title=text)))
 
 
 @command.command()
 @session_argument
-@click.option("--undo", is_flag=True, help="Take it out again.")
+@click.option("--undo", is_flag=True, help="Restore an archived session.")
 def archive(session_id: str, undo: bool) -> None:
-    """Put a session away; lists do not show it then."""
-    _execute(lambda client: _done(client.sessions.archive(session_id, archived=not undo)))
+    """Archive a session, so that lists do not show it."""
+    run_on_host(lambda client: _done(client.sessions.archive(session_id, archived=not undo)))
 
 
 @command.command()
 @session_argument
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Delete without asking.")
 def delete(session_id: str, yes: bool) -> None:
-    """Stop a session and remove it from every view."""
+    """Stop a session and delete it. Its events stay in the log."""
     if not yes and not sys.stdin.isatty():
-        raise click.UsageError("nobody can be asked here; --yes deletes it without")
-    _execute(lambda client: _delete(client, session_id, ask=not yes))
+        raise click.UsageError("standard input is not a terminal, so nobody can confirm; --yes deletes without asking")
+    run_on_host(lambda client: _delete(client, session_id, ask=not yes))
 
 
 @command.command()
 @session_argument
 def compact(session_id: str) -> None:
-    """Summarise older history now."""
-    _execute(lambda client: _done(client.sessions.compact(session_id)))
+    """Summarise older messages of a session now."""
+    run_on_host(lambda client: _done(client.sessions.compact(session_id)))
 
 
 @command.command()
 @session_argument
-@click.option("--continue/--abandon", "go_on", default=None, help="Go on from history, or let the turn be.")
-@click.option("--yes", is_flag=True, help="Allow everything that would be asked for.")
+@click.option("--continue/--abandon", "go_on", default=None, help="Continue from history, or end the turn.")
+@click.option("--yes", is_flag=True, help="Allow every request without asking.")
 def recover(session_id: str, go_on: bool | None, yes: bool) -> None:
-    """Decide about a turn that broke off with its process.
+    """Continue or abandon a turn that was interrupted when its process ended.
 
-    Going on is a new request from what is recorded; what the broken turn did is not repeated by itself."""
+    Continuing sends a new request from the recorded history; tool calls of the interrupted turn are not repeated."""
     if go_on is None:
-        raise click.UsageError("say --continue or --abandon")
+        raise click.UsageError("either --continue or --abandon is needed")
     if not go_on:
-        _execute(lambda client: _done(client.sessions.recover(session_id, decision="abandon")))
+        run_on_host(lambda client: _done(client.sessions.recover(session_id, decision="abandon")))
     from holdfast.cli.turn import continue_session
 
     sys.exit(continue_session(session_id, yes=yes))
@@ -118,29 +121,15 @@ def recover(session_id: str, go_on: bool | None, yes: bool) -> None:
 @session_argument
 @json_option
 def waits(session_id: str, as_json: bool) -> None:
-    """Show what a session waits for, since when, and what ends that."""
-    _execute(lambda client: _waits(client, session_id, as_json))
-
-
-def _execute(work: Callable[[AsyncClient], Coroutine[Any, Any, int]]) -> None:
-    from holdfast.cli.command_runner import execute
-
-    async def opened() -> int:
-        from holdfast.embedded.holdfast import Holdfast
-
-        async with Holdfast(recover=False) as client:
-            return await work(client)
-
-    sys.exit(execute(opened()))
+    """Show what a session waits for, since when, and what ends the wait."""
+    run_on_host(lambda client: _waits(client, session_id, as_json))
 
 
 async def _delete(client: AsyncClient, session_id: str, *, ask: bool) -> int:
-    from holdfast.cli.command_runner import fail
     from holdfast.cli.terminal import Terminal
-    from holdfast.cli.trust import confirmed
 
-    if ask and not await confirmed(Terminal(), f"Delete {session_id}?"):
-        return fail("nothing was deleted")
+    if ask and not await Terminal().confirm(f"Delete {session_id}?"):
+        return fail(f"{session_id} was not deleted.")
     return await _done(client.sessions.delete(session_id))
 
 
@@ -207,11 +196,11 @@ async def _show(client: AsyncClient, session_id: str, as_json: bool) -> int:
         "session": session.id,
         "title": session.title,
         "directory": session.location.directory,
-        "agent": session.agent or "(the default one)",
-        "model": f"{session.model.provider_id}/{session.model.id}" if session.model else "(the default one)",
+        "agent": session.agent or "(default)",
+        "model": f"{session.model.provider_id}/{session.model.id}" if session.model else "(default)",
         "created": moment(session.time.created),
         "updated": moment(session.time.updated),
-        "tokens": f"{tokens.input:,} in, {tokens.output:,} out, {tokens.cache.read:,} from the cache",
+        "tokens": f"{tokens.input:,} in, {tokens.output:,} out, {tokens.cache.read:,} from cache",
         "cost": f"${session.cost:.4f}",
     }
     if session.time.archived is not None:
@@ -235,7 +224,7 @@ async def _waits(client: AsyncClient, session_id: str, as_json: bool) -> int:
         rows = ((wait.kind, moment(wait.since), wait.what, wait.ends) for wait in found)
         print_table(("KIND", "SINCE", "WAITS FOR", "ENDS WHEN"), rows)
     else:
-        click.echo("it waits for nothing", err=True)
+        click.echo(f"{session_id} does not wait for anything", err=True)
     return 0
 
 

@@ -1,28 +1,27 @@
-"""`holdfast skills`: instructions that a model loads when it needs them."""
+"""`holdfast skills`: lists the skills of the current directory."""
 
 from __future__ import annotations
 
-import sys
+from typing import TYPE_CHECKING
 
 import click
 
+from holdfast.cli.command_runner import run_on_host
 from holdfast.cli.output import brief, json_option, print_json, print_table
+
+if TYPE_CHECKING:
+    from holdfast.embedded.holdfast import Holdfast
 
 
 @click.command("skills")
 @json_option
 def command(as_json: bool) -> None:
     """List the skills of this directory."""
-    from holdfast.cli.command_runner import execute
-
-    sys.exit(execute(_list(as_json)))
+    run_on_host(lambda host: _list(host, as_json))
 
 
-async def _list(as_json: bool) -> int:
-    from holdfast.embedded.holdfast import Holdfast
-
-    async with Holdfast(recover=False) as hf:
-        skills = (await hf.skills.list()).data
+async def _list(host: Holdfast, as_json: bool) -> int:
+    skills = (await host.skills.list()).data
     if as_json:
         print_json(skills)
         return 0

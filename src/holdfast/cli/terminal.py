@@ -1,4 +1,4 @@
-"""A person at a terminal. Lines are read on the loop, so waiting for one can be given up at any time."""
+"""Asks the person at the terminal. Lines are read on the loop, so that waiting for one can be cancelled."""
 
 from __future__ import annotations
 
@@ -12,48 +12,58 @@ LINE_BYTES = 64 * 1024
 
 
 def present() -> bool:
-    """Whether somebody can read what is asked, and answer."""
+    """Whether a person can read a question and answer it."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 class Terminal:
-    """Asks on standard error, so that standard output stays the answer's."""
+    """Writes to standard error: standard output is for the result of the command."""
 
     def __init__(self) -> None:
-        self._given = sys.stdin.fileno()
-        self._shown = sys.stderr
+        self._input = sys.stdin.fileno()
+        self._output = sys.stderr
 
     def say(self, text: str = "") -> None:
-        self._shown.write(printable(text) + "\n")
-        self._shown.flush()
+        self._output.write(printable(text) + "\n")
+        self._output.flush()
 
     async def ask(self, prompt: str) -> str | None:
-        """One line without its end; None when the person ends the input instead."""
-        self._shown.write(f"{prompt} ")
-        self._shown.flush()
+        """The next line without its end; None at the end of input."""
+        self._output.write(f"{prompt} ")
+        self._output.flush()
         loop = asyncio.get_running_loop()
         line: asyncio.Future[bytes] = loop.create_future()
-        loop.add_reader(self._given, self._read, line)
+        loop.add_reader(self._input, self._read, line)
         try:
             return _text(await line)
         except asyncio.CancelledError:
             self.say()
             raise
         finally:
-            loop.remove_reader(self._given)
+            loop.remove_reader(self._input)
 
-    def forget_typed(self) -> None:
-        """What was typed before the question was there is no answer to it."""
+    async def confirm(self, question: str) -> bool:
+        """Ask until the answer is yes or no. The end of input means no."""
+        while True:
+            line = await self.ask(f"{question} [y/N]")
+            if line is None or line.lower() in ("", "n", "no"):
+                return False
+            if line.lower() in ("y", "yes"):
+                return True
+            self.say("  Please answer y or n.")
+
+    def discard_typed(self) -> None:
+        """Discard input that was typed before the question appeared."""
         import termios
 
-        termios.tcflush(self._given, termios.TCIFLUSH)
+        termios.tcflush(self._input, termios.TCIFLUSH)
 
     def _read(self, line: asyncio.Future[bytes]) -> None:
         if line.done():
             return
         try:
-            line.set_result(os.read(self._given, LINE_BYTES))
-        except OSError:  # the terminal is gone, and with it the person
+            line.set_result(os.read(self._input, LINE_BYTES))
+        except OSError:  # the terminal was closed
             line.set_result(b"")
 
 

@@ -1,4 +1,4 @@
-"""`holdfast trust`: what a project's configuration wants, and whether it may have it."""
+"""`holdfast trust`: shows the settings of a project that need trust, and decides about them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from holdfast.cli.command_runner import FAILED, execute
 from holdfast.cli.output import json_option, print_json, printable
 
 if TYPE_CHECKING:
@@ -15,28 +16,26 @@ if TYPE_CHECKING:
     from holdfast.schema.configuration import ConfigProblem, ConfigReport
     from holdfast.schema.location import Location
 
-EXPLANATION = "Without trust a project can only narrow what you allow; these settings are ignored."
+EXPLANATION = "Without trust a project can only restrict what you allow; the settings above are ignored."
 
 
 @click.command("trust")
 @click.argument("path", required=False, type=click.Path(exists=True, file_okay=False))
-@click.option("--revoke", is_flag=True, help="Trust nothing in PATH and below it any more.")
-@click.option("--list", "listed", is_flag=True, help="Show everything that is trusted.")
+@click.option("--revoke", is_flag=True, help="Remove trust from PATH and everything below it.")
+@click.option("--list", "listed", is_flag=True, help="List everything that is trusted.")
 @click.option("--yes", is_flag=True, help="Trust without asking.")
 @json_option
 def command(path: str | None, revoke: bool, listed: bool, yes: bool, as_json: bool) -> None:
-    """Show what the project in PATH (or here) wants beyond narrowing your own settings, and decide about it.
+    """Show the settings of the project in PATH (or here) that need your trust, and decide about them.
 
-    A project's configuration may name providers, commands that run, plugins, MCP servers and wider permissions. None of
-    that counts until you trust it. The decision holds for these settings as they are: a change asks again."""
-    from holdfast.cli.command_runner import execute
-
+    A project's configuration may name providers, commands that run, plugins, MCP servers and wider permissions. They
+    have no effect until you trust them. The decision is for exactly these settings: a changed one needs a new one."""
     if revoke + listed + yes > 1:
-        raise click.UsageError("choose one of --revoke, --list and --yes")
-    sys.exit(execute(_listed(as_json) if listed else _revoked(path) if revoke else _decide(path, yes, as_json)))
+        raise click.UsageError("--revoke, --list and --yes exclude each other")
+    sys.exit(execute(_list(as_json) if listed else _revoke(path) if revoke else _decide(path, yes, as_json)))
 
 
-async def _listed(as_json: bool) -> int:
+async def _list(as_json: bool) -> int:
     from holdfast.embedded.trust import ProjectTrust
 
     paths = [str(path) for path in ProjectTrust().list()]
@@ -47,32 +46,32 @@ async def _listed(as_json: bool) -> int:
     return 0
 
 
-async def _revoked(path: str | None) -> int:
+async def _revoke(path: str | None) -> int:
     from holdfast.embedded.trust import ProjectTrust
 
     gone = ProjectTrust().revoke(path or ".")
     for one in gone:
-        click.echo(printable(f"not trusted any more: {one}"))
+        click.echo(printable(f"no longer trusted: {one}"))
     if not gone:
-        click.echo("nothing was trusted here", err=True)
-    await _tell_server(path)
+        click.echo(printable(f"nothing in {path or 'this directory'} was trusted"), err=True)
+    await _reload_server(path)
     return 0
 
 
 async def _decide(path: str | None, yes: bool, as_json: bool) -> int:
-    from holdfast.cli.command_runner import FAILED
-    from holdfast.cli.host import Host, quiet_configuration
+    from holdfast.cli.config import quiet_configuration
     from holdfast.cli.terminal import Terminal, present
+    from holdfast.embedded.holdfast import Holdfast
     from holdfast.embedded.trust import ProjectTrust
 
     with quiet_configuration():
-        async with Host(path) as host:
+        async with Holdfast(path, recover=False) as host:
             report = await host.config.report()
     if as_json and not yes:
         print_json(report.sources)
         return 0
     if not report.sources:
-        click.echo("this project wants nothing that needs trust", err=True)
+        click.echo("no setting of this project needs trust", err=True)
         return 0
     for source in report.sources:
         click.echo(printable(f"{source.path}{' (trusted)' if source.trusted else ''}"))
@@ -85,25 +84,25 @@ async def _decide(path: str | None, yes: bool, as_json: bool) -> int:
         if not present():
             click.echo(f"{EXPLANATION} `holdfast trust --yes` trusts them.", err=True)
             return FAILED
-        if not await confirmed(Terminal(), "Trust these settings?"):
+        if not await Terminal().confirm("Trust these settings?"):
             ProjectTrust().decline(untrusted)
             return FAILED
     ProjectTrust().grant(untrusted)
     click.echo("trusted", err=True)
-    await _tell_server(path)
+    await _reload_server(path)
     return 0
 
 
 async def configuration_notes(client: AsyncClient, location: Location, terminal: Terminal | None) -> list[str]:
-    """At the beginning of a run: ask once about what an untrusted project wants, and say what of the configuration
-    does not count."""
+    """Ask the person once about settings of the project that need trust. Returns lines about ignored settings and
+    configuration problems."""
     from holdfast.cli.config import summary
     from holdfast.client.errors import ApiError, ClientError
 
     try:
         report = await client.config.report(location=location)
     except (ApiError, ClientError):
-        return []  # a server of another kind or version; what else is wrong, the next call says
+        return []  # a server of another version; any other failure shows in the next call
     untold = [problem for problem in report.problems if not _about_trust(problem, report)]
     notes = (await _offer(client, location, report, terminal), summary(untold))
     return [note for note in notes if note is not None]
@@ -116,7 +115,7 @@ def _about_trust(problem: ConfigProblem, report: ConfigReport) -> bool:
 async def _offer(
     client: AsyncClient, location: Location, report: ConfigReport, terminal: Terminal | None
 ) -> str | None:
-    """What is to be said if it goes on without trust."""
+    """A line about the ignored settings, if the run goes on without trust."""
     sources = [source for source in report.sources if not source.trusted]
     if not sources:
         return None
@@ -128,13 +127,13 @@ async def _offer(
     undecided = trust.undecided(sources)
     if terminal is None or not undecided:
         return f"{ignored} (`holdfast trust` shows them)"
-    terminal.forget_typed()
-    terminal.say("? this project's configuration wants more than an untrusted project may have:")
+    terminal.discard_typed()
+    terminal.say("? this project has settings that need your trust:")
     for source in undecided:
         terminal.say(f"  {source.path}")
         for line in source.wants:
             terminal.say(f"    {line}")
-    if not await confirmed(terminal, "  trust it?"):
+    if not await terminal.confirm("  trust them?"):
         trust.decline(undecided)
         return f"{ignored} (`holdfast trust` changes that)"
     trust.grant(undecided)
@@ -142,19 +141,8 @@ async def _offer(
     return None
 
 
-async def confirmed(terminal: Terminal, question: str) -> bool:
-    """Asks until the answer is clear; the end of input is a no."""
-    while True:
-        line = await terminal.ask(f"{question} [y/N]")
-        if line is None or line.lower() in ("", "n", "no"):
-            return False
-        if line.lower() in ("y", "yes"):
-            return True
-        terminal.say("  Please answer y or n.")
-
-
-async def _tell_server(path: str | None) -> None:
-    """A server that runs on the same data has read the configuration already."""
+async def _reload_server(path: str | None) -> None:
+    """Let a server on the same data read the configuration again."""
     import os
     from contextlib import AsyncExitStack, suppress
 

@@ -1,35 +1,45 @@
-"""The network transports, on httpx2. A convenience: any object with the same two methods will do."""
+"""The network transports, asynchronous and blocking. Any object with the same two methods can take their place."""
 
 from __future__ import annotations
 
 from base64 import b64encode
-from contextlib import contextmanager, suppress
-from socket import SHUT_RDWR, socket
-from threading import Lock, get_ident
-from typing import TYPE_CHECKING
-
-import httpx2
+from contextlib import contextmanager
+from threading import Lock
+from typing import TYPE_CHECKING, TypedDict, Unpack
+from urllib.parse import urlsplit
 
 from holdfast.client.errors import ClientError
+from holdfast.http.errors import HttpError
+from holdfast.http.inflate import inflater
+from holdfast.http.request import Request as HttpRequest
+from holdfast.http.url import parse
 from holdfast.schema.frozen import Frozen
+from holdfast.schema.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
     from holdfast.client.transport import Request
     from holdfast.client.websocket import NetworkSocket, SyncNetworkSocket
+    from holdfast.http.blocking import BlockingResponse
+    from holdfast.http.connection import Response
+    from holdfast.http.inflate import Inflater
 
-TIMEOUT = httpx2.Timeout(None, connect=10.0)
-DIRECT = ("all://localhost", "all://127.0.0.1", "all://[::1]")
+CONNECT_SECONDS = 10.0
+KEEP_SECONDS = 4.0
+"""Shorter than a server keeps an idle connection: a request is not sent twice, so a closed one would fail."""
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
 """This machine is reached without a proxy, whatever the environment says: it would get to see the password."""
-NO_ADDRESS = "{url} is no address of a server"
-NOT_OF_AN_UPGRADE = ("host", "accept", "accept-encoding", "connection", "user-agent")
+HEADERS = {"user-agent": f"holdfast/{__version__}", "accept": "*/*", "accept-encoding": "gzip, deflate"}
+NO_ADDRESS = "{url} is not the URL of a server"
 UNREACHABLE = "cannot reach the server"
 BROKEN = "the connection broke"
+ANY_RATIO = 2000
+"""More than deflate can reach: what the server sends is not limited."""
 
 
 class Target(Frozen):
-    """Where a server is, and with what it lets us in."""
+    """Where a server is, and the credential for it."""
 
     url: str
     auth: tuple[str, str] | None = None
@@ -39,213 +49,190 @@ class Target(Frozen):
     def __repr__(self) -> str:
         return f"Target({self.url})"  # it may hold a password
 
+    @property
+    def is_local(self) -> bool:
+        return urlsplit(self.url).hostname in LOOPBACK
 
-def _elsewhere(known: Target, locate: Callable[[], Target] | None) -> Target | None:
-    """A new socket of the server. Without one nothing changes: its password is for a socket, never for a port."""
-    found = locate() if locate is not None else None
-    return found if found is not None and found.socket is not None and found != known else None
+    def headers(self, *layers: Mapping[str, str] | None) -> dict[str, str]:
+        """Later layers replace earlier ones, and the credential."""
+        auth = {"authorization": f"Basic {b64encode(':'.join(self.auth).encode()).decode()}"} if self.auth else {}
+        return auth | {name.lower(): value for layer in layers for name, value in (layer or {}).items()}
+
+    def request(self, asked: Request, headers: Mapping[str, str] | None) -> HttpRequest:
+        return HttpRequest(
+            asked.method,
+            parse(self.url.rstrip("/") + asked.target, use_proxy=not self.is_local, socket=self.socket),
+            self.headers(HEADERS, headers, asked.headers),
+            (asked.body,) if asked.body else (),
+        )
+
+    def upgrade(self, asked: Request, headers: Mapping[str, str] | None) -> tuple[str, dict[str, str]]:
+        """URL and headers of a request for a WebSocket."""
+        return f"ws{self.url.rstrip('/').removeprefix('http')}{asked.target}", self.headers(headers, asked.headers)
 
 
-class HttpTransport:
-    def __init__(
-        self,
-        base_url: str,
-        *,
-        auth: tuple[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
-        socket: str | None = None,
-        locate: Callable[[], Target] | None = None,
-    ) -> None:
-        """`socket` is the path of a Unix socket to connect to instead of the address in the URL. `locate` finds the
-        server again: one that was started anew has another socket, and mostly another password."""
-        self._target = Target(base_url, auth, socket)
-        self._headers = headers
-        self._locate = locate
-        self._client = self._opened()
+class TransportOptions(TypedDict, total=False):
+    auth: tuple[str, str] | None
+    headers: Mapping[str, str] | None
+    socket: str | None
+    """Path of a Unix socket to connect to instead of the address in the URL."""
+    locate: Callable[[], Target] | None
+    """Finds the server again: after a restart it has another socket, and mostly another password."""
+
+
+class _Transport:
+    def __init__(self, base_url: str, **options: Unpack[TransportOptions]) -> None:
+        self._target = Target(base_url, options.get("auth"), options.get("socket"))
+        self._headers = options.get("headers")
+        self._locate = options.get("locate")
+        self._locating = Lock()
+        with _told(NO_ADDRESS.format(url=base_url)):
+            parse(base_url)
+
+    def _moved(self, known: Target, error: OSError) -> bool:
+        """Whether no connection could be made and the server is elsewhere by now. Only a new socket counts: the
+        password is for a socket, never for a port."""
+        if isinstance(error, HttpError | TimeoutError):
+            return False  # there was a connection, or may have been one
+        with self._locating:
+            if self._target is not known:
+                return True  # another request has found it
+            found = self._locate() if self._locate is not None else None
+            if found is None or found.socket is None or found == known:
+                return False
+            self._target = found
+            return True
+
+
+class HttpTransport(_Transport):
+    def __init__(self, base_url: str, **options: Unpack[TransportOptions]) -> None:
+        from holdfast.http.client import HttpClient
+
+        super().__init__(base_url, **options)
+        self._client = HttpClient(keep_seconds=KEEP_SECONDS)
 
     async def send(self, request: Request) -> HttpResponse:
         with _told(UNREACHABLE):
-            client = self._client
+            target = self._target
             try:
-                return HttpResponse(await client.send(_built(client, request), stream=True))
-            except httpx2.ConnectError:
-                if self._client is client and not await self._moved():  # another request may have found it already
+                return await self._send(target, request)
+            except OSError as error:
+                if not self._moved(target, error):
                     raise
-                return HttpResponse(await self._client.send(_built(self._client, request), stream=True))
+            return await self._send(self._target, request)
 
     async def open_socket(self, request: Request) -> NetworkSocket:
         from holdfast.client.websocket import open_socket
 
-        url, headers, direct = _upgrade(_built(self._client, request), self._target.auth)
-        return await open_socket(url, headers, request.timeout, direct=direct, local=self._target.socket)
+        to = self._target
+        url, headers = to.upgrade(request, self._headers)
+        return await open_socket(url, headers, request.timeout, direct=to.is_local, local=to.socket)
 
     async def close(self) -> None:
-        await self._client.aclose()
+        await self._client.close()
 
-    async def _moved(self) -> bool:
-        if (found := _elsewhere(self._target, self._locate)) is None:
-            return False
-        former, self._target = self._client, found
-        self._client = self._opened()
-        await former.aclose()
-        return True
-
-    def _opened(self) -> httpx2.AsyncClient:
-        to = self._target
-        with _told(NO_ADDRESS.format(url=to.url)):
-            return httpx2.AsyncClient(
-                base_url=to.url,
-                auth=to.auth,
-                headers=self._headers,
-                timeout=TIMEOUT,
-                transport=httpx2.AsyncHTTPTransport(uds=to.socket) if to.socket is not None else None,
-                mounts=dict.fromkeys(DIRECT) if to.socket is None else None,
-            )
+    async def _send(self, target: Target, asked: Request) -> HttpResponse:
+        connect_seconds = CONNECT_SECONDS if asked.timeout is None else asked.timeout
+        response = await self._client.send(
+            target.request(asked, self._headers), connect_seconds=connect_seconds, response_seconds=asked.timeout
+        )
+        return HttpResponse(response, asked.timeout)
 
 
 class HttpResponse:
-    def __init__(self, response: httpx2.Response) -> None:
+    def __init__(self, response: Response, timeout: float | None) -> None:
         self._response = response
-        self.status = response.status_code
-        self.content_type = _content_type(response)
+        self._timeout = timeout
+        self.status = response.status
+        self.content_type = _content_type(response.headers)
 
     async def read(self) -> bytes:
-        with _told(BROKEN):
-            return await self._response.aread()
+        return b"".join([chunk async for chunk in self.chunks()])
 
     async def chunks(self) -> AsyncIterator[bytes]:
         with _told(BROKEN):
-            async for chunk in self._response.aiter_bytes():
-                yield chunk
+            inflate = _inflater(self._response.headers)
+            while True:
+                data = await self._response.read(self._timeout)
+                for chunk in (data,) if inflate is None else inflate.pieces(data):
+                    yield chunk
+                if not data:
+                    return
 
     async def close(self) -> None:
-        await self._response.aclose()
+        self._response.close()
 
 
-class SyncHttpTransport:
-    def __init__(
-        self,
-        base_url: str,
-        *,
-        auth: tuple[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
-        socket: str | None = None,
-        locate: Callable[[], Target] | None = None,
-    ) -> None:
-        """`socket` is the path of a Unix socket to connect to instead of the address in the URL. `locate` finds the
-        server again: one that was started anew has another socket, and mostly another password."""
-        self._target = Target(base_url, auth, socket)
-        self._headers = headers
-        self._locate = locate
-        self._moving = Lock()
-        self._former: list[httpx2.Client] = []
-        """Of servers that are gone. Another thread may be using one, so they are closed at the end."""
-        self._client = self._opened()
+class SyncHttpTransport(_Transport):
+    def __init__(self, base_url: str, **options: Unpack[TransportOptions]) -> None:
+        from holdfast.http.blocking import BlockingClient
+
+        super().__init__(base_url, **options)
+        self._client = BlockingClient(keep_seconds=KEEP_SECONDS)
 
     def send(self, request: Request) -> SyncHttpResponse:
         with _told(UNREACHABLE):
-            client = self._client
+            target = self._target
             try:
-                return SyncHttpResponse(client.send(_built(client, request), stream=True))
-            except httpx2.ConnectError:
-                with self._moving:
-                    if self._client is client and not self._moved():  # another thread may have found it already
-                        raise
-                return SyncHttpResponse(self._client.send(_built(self._client, request), stream=True))
+                return self._send(target, request)
+            except OSError as error:
+                if not self._moved(target, error):
+                    raise
+            return self._send(self._target, request)
 
     def open_socket(self, request: Request) -> SyncNetworkSocket:
         from holdfast.client.websocket import open_socket_sync
 
-        url, headers, direct = _upgrade(_built(self._client, request), self._target.auth)
-        return open_socket_sync(url, headers, request.timeout, direct=direct, local=self._target.socket)
+        to = self._target
+        url, headers = to.upgrade(request, self._headers)
+        return open_socket_sync(url, headers, request.timeout, direct=to.is_local, local=to.socket)
 
     def close(self) -> None:
-        for client in (*self._former, self._client):
-            client.close()
+        self._client.close()
 
-    def _moved(self) -> bool:
-        if (found := _elsewhere(self._target, self._locate)) is None:
-            return False
-        self._former.append(self._client)
-        self._target = found
-        self._client = self._opened()
-        return True
-
-    def _opened(self) -> httpx2.Client:
-        to = self._target
-        with _told(NO_ADDRESS.format(url=to.url)):
-            return httpx2.Client(
-                base_url=to.url,
-                auth=to.auth,
-                headers=self._headers,
-                timeout=TIMEOUT,
-                transport=httpx2.HTTPTransport(uds=to.socket) if to.socket is not None else None,
-                mounts=dict.fromkeys(DIRECT) if to.socket is None else None,
-            )
+    def _send(self, target: Target, asked: Request) -> SyncHttpResponse:
+        connect_seconds = CONNECT_SECONDS if asked.timeout is None else asked.timeout
+        response = self._client.send(
+            target.request(asked, self._headers), connect_seconds=connect_seconds, read_seconds=asked.timeout
+        )
+        return SyncHttpResponse(response)
 
 
 class SyncHttpResponse:
     """Another thread may close it while one is waiting for a chunk."""
 
-    def __init__(self, response: httpx2.Response) -> None:
+    def __init__(self, response: BlockingResponse) -> None:
         self._response = response
-        self._waiting: int | None = None
-        self.status = response.status_code
-        self.content_type = _content_type(response)
+        self.status = response.status
+        self.content_type = _content_type(response.headers)
 
     def read(self) -> bytes:
-        with _told(BROKEN):
-            return self._response.read()
+        return b"".join(self.chunks())
 
     def chunks(self) -> Iterator[bytes]:
-        chunks = self._response.iter_bytes()
-        while True:
-            self._waiting = get_ident()
-            try:
-                with _told(BROKEN):
-                    chunk = next(chunks, None)
-            finally:
-                self._waiting = None
-            if chunk is None:
-                return
-            yield chunk
+        with _told(BROKEN):
+            inflate = _inflater(self._response.headers)
+            while True:
+                data = self._response.read()
+                yield from (data,) if inflate is None else inflate.pieces(data)
+                if not data:
+                    return
 
     def close(self) -> None:
-        if self._waiting in (None, get_ident()):
-            self._response.close()
-        elif not self._response.is_closed:
-            # Closing a socket wakes nobody who waits for it, and its number may be another's by then.
-            self._shut_down()
-
-    def _shut_down(self) -> None:
-        connection = self._response.extensions["network_stream"].get_extra_info("socket")
-        with suppress(OSError):
-            socket.shutdown(connection, SHUT_RDWR)
+        self._response.close()
 
 
-def _built(client: httpx2.Client | httpx2.AsyncClient, request: Request) -> httpx2.Request:
-    timeout = httpx2.USE_CLIENT_DEFAULT if request.timeout is None else httpx2.Timeout(request.timeout)
-    return client.build_request(
-        request.method, request.target, headers=dict(request.headers), content=request.body, timeout=timeout
-    )
+def _content_type(headers: Mapping[str, str]) -> str:
+    return headers.get("content-type", "").partition(";")[0].strip()
 
 
-def _upgrade(request: httpx2.Request, auth: tuple[str, str] | None) -> tuple[str, dict[str, str], bool]:
-    """Where a WebSocket is asked for, with which headers, and whether that is this machine."""
-    headers = {name: value for name, value in request.headers.items() if name not in NOT_OF_AN_UPGRADE}
-    if auth is not None and "authorization" not in headers:
-        headers["authorization"] = f"Basic {b64encode(':'.join(auth).encode()).decode()}"
-    direct = request.url.host in ("localhost", "127.0.0.1", "::1")
-    return f"ws{str(request.url).removeprefix('http')}", headers, direct
-
-
-def _content_type(response: httpx2.Response) -> str:
-    return str(response.headers.get("content-type", "")).partition(";")[0].strip()
+def _inflater(headers: Mapping[str, str]) -> Inflater | None:
+    return inflater(headers.get("content-encoding", ""), ratio=ANY_RATIO, floor=0)
 
 
 @contextmanager
 def _told(what: str) -> Iterator[None]:
     try:
         yield
-    except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
+    except (OSError, ValueError) as error:
         raise ClientError("Transport", f"{what}: {error}") from error

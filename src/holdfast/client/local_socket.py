@@ -1,4 +1,4 @@
-"""Unix sockets between processes of one user: who is at the other end, and whether a path can be trusted."""
+"""Unix sockets between processes of one user: checks the path and the user at the other end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OWNER_ONLY = 0o077
 
 
 class UntrustedSocket(Exception):
-    """The path leads to no socket that a process of this user listens on."""
+    """No process of this user listens at this path."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"{path}: {reason}")
@@ -42,8 +42,8 @@ def verify_socket(path: str) -> None:
 
 
 def peer_uid(descriptor: int) -> int | None:
-    """The user at the other end of a connected Unix socket; None where the system does not say it (only Linux does, in
-    this form), so that the permissions of the directory have to do."""
+    """The user at the other end of a connected Unix socket; None where the system cannot tell, which only Linux can in
+    this form. Then the permissions of the directory are the only check."""
     option = getattr(socket, "SO_PEERCRED", None)
     if option is None:
         return None

@@ -1,17 +1,18 @@
-"""Following a Session through lost connections. Composed above a client, which itself never reconnects: remember the
-last sequence, open again after it.
+"""Follows a Session across lost connections. Built on a client, which itself never reconnects: after a failure the
+stream is opened again after the last sequence.
 
 Invariants
-- Every durable event after `after` is yielded once and in order, however often the stream broke. Live events, where
-  they are asked for, are yielded while connected; what is announced in between is missed, and `on_reconnect` says so.
-- Only what may pass is borne: a lost or silent connection, a stream that the server ended, a gateway's 502, 503 or 504.
-- Failures in a row without an event or a heartbeat between them are bounded; the last one is raised."""
+- Every durable event after `after` is yielded once and in order, however often the stream breaks. Live events are
+  yielded while connected; those announced in between are missed, and `on_reconnect` is called.
+- Only temporary failures are retried: a lost or silent connection, a stream that the server ended, a gateway's 502, 503
+  or 504.
+- The number of consecutive failures without an event or a heartbeat is bounded; the last failure is raised."""
 
 from __future__ import annotations
 
 import random
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Literal, overload
+from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, overload
 
 from holdfast.client.call import Options
 from holdfast.client.errors import ApiError, ClientError
@@ -24,13 +25,13 @@ if TYPE_CHECKING:
     from holdfast.client.generated.sync_client import Client
     from holdfast.schema.typed_event import DurableEvent, Event
 
-PASSING = (502, 503, 504)
+TEMPORARY_STATUSES = (502, 503, 504)
 ENDED = "the stream ends again and again"
 
 
 class Patience(Frozen):
-    """How many failures in a row are borne (None: any number), how long is waited after each, and after how many
-    seconds without an event or a heartbeat a connection counts as lost. Servers send a heartbeat every 15 seconds."""
+    """How many consecutive failures are retried (None: all), how many seconds are waited after the first and at most
+    after any, and after how much silence a connection counts as lost. Servers send a heartbeat every 15 seconds."""
 
     attempts: int | None = 8
     first: float = 0.25
@@ -38,23 +39,26 @@ class Patience(Frozen):
     silence: float = 45.0
 
     def delay(self, failures: int) -> float:
-        """Half of it is chance, so that many clients of one server do not come back at once."""
+        """Seconds; half of them random, so that the clients of one server do not reconnect at once."""
         span = min(self.first * 2.0 ** min(failures - 1, 60), self.longest)
         return span * (0.5 + random.random() / 2)
 
 
 class Reconnected(Frozen):
-    """A stream that was lost and stands again."""
+    """A stream was lost and is open again."""
 
     attempts: int
-    """How many times it was tried, this one included."""
+    """How many attempts were made, this one included."""
     after: int | None
-    """The sequence after which it goes on."""
+    """The sequence after which the stream continues."""
     error: ApiError | ClientError | None
-    """What broke the stream; None when the server ended it."""
+    """Why the stream was lost; None if the server ended it."""
 
 
-DEFAULT = Patience()
+class FollowOptions(TypedDict, total=False):
+    patience: Patience
+    on_reconnect: Callable[[Reconnected], None] | None
+    on_heartbeat: Callable[[], None] | None
 
 
 @overload
@@ -64,22 +68,13 @@ def follow(
     *,
     after: int | None = None,
     live: Literal[False] = False,
-    patience: Patience = DEFAULT,
-    on_reconnect: Callable[[Reconnected], None] | None = None,
-    on_heartbeat: Callable[[], None] | None = None,
+    **options: Unpack[FollowOptions],
 ) -> AsyncGenerator[DurableEvent, None]: ...
 
 
 @overload
 def follow(
-    client: AsyncClient,
-    session_id: str,
-    *,
-    after: int | None = None,
-    live: bool,
-    patience: Patience = DEFAULT,
-    on_reconnect: Callable[[Reconnected], None] | None = None,
-    on_heartbeat: Callable[[], None] | None = None,
+    client: AsyncClient, session_id: str, *, after: int | None = None, live: bool, **options: Unpack[FollowOptions]
 ) -> AsyncGenerator[Event, None]: ...
 
 
@@ -89,24 +84,22 @@ async def follow(
     *,
     after: int | None = None,
     live: bool = False,
-    patience: Patience = DEFAULT,
-    on_reconnect: Callable[[Reconnected], None] | None = None,
-    on_heartbeat: Callable[[], None] | None = None,
+    **options: Unpack[FollowOptions],
 ) -> AsyncGenerator[Event, None]:
-    """Durable events of a Session after a sequence, for as long as it is iterated; with `live`, its live events too."""
+    """Yields durable events of a Session after a sequence, without an end; with `live`, its live events too."""
     import asyncio
 
-    place = _Place(after, patience, on_reconnect, on_heartbeat)
+    cursor = _Cursor(after, options)
     while True:
         try:
-            stream = client.sessions.events(session_id, after=place.last, live=live or None, options=place.options)
+            stream = client.sessions.events(session_id, after=cursor.last, live=live or None, options=cursor.options)
             async with aclosing(aiter(stream)) as events:
                 async for event in events:
-                    if place.advance(event):
+                    if cursor.advance(event):
                         yield event
-            delay = place.failed(None)
+            delay = cursor.failed(None)
         except (ApiError, ClientError) as error:
-            delay = place.failed(error)
+            delay = cursor.failed(error)
         await asyncio.sleep(delay)
 
 
@@ -117,70 +110,47 @@ def follow_sync(
     *,
     after: int | None = None,
     live: Literal[False] = False,
-    patience: Patience = DEFAULT,
-    on_reconnect: Callable[[Reconnected], None] | None = None,
-    on_heartbeat: Callable[[], None] | None = None,
+    **options: Unpack[FollowOptions],
 ) -> Generator[DurableEvent, None, None]: ...
 
 
 @overload
 def follow_sync(
-    client: Client,
-    session_id: str,
-    *,
-    after: int | None = None,
-    live: bool,
-    patience: Patience = DEFAULT,
-    on_reconnect: Callable[[Reconnected], None] | None = None,
-    on_heartbeat: Callable[[], None] | None = None,
+    client: Client, session_id: str, *, after: int | None = None, live: bool, **options: Unpack[FollowOptions]
 ) -> Generator[Event, None, None]: ...
 
 
 def follow_sync(
-    client: Client,
-    session_id: str,
-    *,
-    after: int | None = None,
-    live: bool = False,
-    patience: Patience = DEFAULT,
-    on_reconnect: Callable[[Reconnected], None] | None = None,
-    on_heartbeat: Callable[[], None] | None = None,
+    client: Client, session_id: str, *, after: int | None = None, live: bool = False, **options: Unpack[FollowOptions]
 ) -> Generator[Event, None, None]:
     """As `follow`, for blocking code."""
     import time
 
-    place = _Place(after, patience, on_reconnect, on_heartbeat)
+    cursor = _Cursor(after, options)
     while True:
         try:
-            with client.sessions.events(
-                session_id, after=place.last, live=live or None, options=place.options
-            ) as events:
+            stream = client.sessions.events(session_id, after=cursor.last, live=live or None, options=cursor.options)
+            with stream as events:
                 for event in events:
-                    if place.advance(event):
+                    if cursor.advance(event):
                         yield event
-            delay = place.failed(None)
+            delay = cursor.failed(None)
         except (ApiError, ClientError) as error:
-            delay = place.failed(error)
+            delay = cursor.failed(error)
         time.sleep(delay)
 
 
-class _Place:
-    """Where a follower stands."""
+class _Cursor:
+    """The position of a follower, and its consecutive failures."""
 
-    def __init__(
-        self,
-        after: int | None,
-        patience: Patience,
-        on_reconnect: Callable[[Reconnected], None] | None,
-        on_heartbeat: Callable[[], None] | None,
-    ) -> None:
+    def __init__(self, after: int | None, options: FollowOptions) -> None:
         self.last = after
-        self.options = Options(timeout=patience.silence, on_open=self._opened, on_heartbeat=self._heartbeat)
-        self._patience = patience
-        self._on_reconnect = on_reconnect
-        self._on_heartbeat = on_heartbeat
+        self._patience = options.get("patience") or Patience()
+        self._on_reconnect = options.get("on_reconnect")
+        self._on_heartbeat = options.get("on_heartbeat")
         self._failures = 0
         self._error: ApiError | ClientError | None = None
+        self.options = Options(timeout=self._patience.silence, on_open=self._opened, on_heartbeat=self._heartbeat)
 
     def advance(self, event: Event) -> bool:
         """Whether the event is new."""
@@ -192,8 +162,8 @@ class _Place:
         return True
 
     def failed(self, error: ApiError | ClientError | None) -> float:
-        """Seconds to wait before the next attempt. Raises what cannot pass, and what was borne often enough."""
-        if error is not None and not _passing(error):
+        """Seconds to wait before the next attempt. Raises a permanent failure, and the last of too many."""
+        if error is not None and not _is_temporary(error):
             raise error
         self._error = error
         self._failures += 1
@@ -211,5 +181,5 @@ class _Place:
             self._on_heartbeat()
 
 
-def _passing(error: ApiError | ClientError) -> bool:
-    return error.status in PASSING or (isinstance(error, ClientError) and error.reason == "Transport")
+def _is_temporary(error: ApiError | ClientError) -> bool:
+    return error.status in TEMPORARY_STATUSES or (isinstance(error, ClientError) and error.reason == "Transport")

@@ -1,4 +1,4 @@
-"""The seam below a client: one request, one response with a body that can be streamed."""
+"""The transport interface below a client: one request, one response with a body that can be streamed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class SocketClosed(Exception):
 
 
 class SocketRefused(Exception):
-    """The server answered a request for a WebSocket in another way."""
+    """The server answered the request for a WebSocket with an ordinary response."""
 
     def __init__(self, status: int, content_type: str, body: bytes) -> None:
         super().__init__(f"the server answered {status}")
@@ -53,7 +53,7 @@ class SocketRefused(Exception):
 
 
 class Socket(Protocol):
-    """A WebSocket that was let in."""
+    """An open WebSocket."""
 
     async def receive(self) -> str | bytes:
         """The next message. Raises SocketClosed."""

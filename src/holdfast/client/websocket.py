@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 OPEN_SECONDS = 10.0
 MESSAGE_BYTES = 1024 * 1024
-"""Of one message; a server sends terminal output in pieces of 64 Ki characters."""
+"""Largest message; a server sends terminal output in pieces of 64 Ki characters."""
 UNREACHABLE = "cannot reach the server"
 
 
@@ -46,7 +46,7 @@ class SyncNetworkSocket:
     """Another thread may close it while one is waiting for a message."""
 
     def __init__(self, connecting: SyncClientConnection) -> None:
-        # The library wants a `with` block; this one ends with `close`.
+        # The library requires a `with` block; this one ends in `close`.
         self._open = ExitStack()
         self._connection = self._open.enter_context(connecting)
 
@@ -65,7 +65,7 @@ class SyncNetworkSocket:
 async def open_socket(
     url: str, headers: Mapping[str, str], timeout: float | None, *, direct: bool, local: str | None = None
 ) -> NetworkSocket:
-    """`direct` goes around any proxy that the environment names. `local` is the path of a Unix socket to connect to
+    """`direct` ignores the proxies of the environment. `local` is the path of a Unix socket to connect to
     instead of the address in the URL."""
     options = _options(headers, timeout)
     with _opening():

@@ -1,1 +1,1 @@
-"""Server and client in one process: no listener, no socket, the same routing, codecs and errors."""
+"""Runs the server and a client in one process, and serves a runtime on a port or inside an ASGI application."""

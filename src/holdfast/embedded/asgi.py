@@ -1,12 +1,12 @@
-"""The runtime inside somebody's ASGI application.
+"""Mounts the runtime in an ASGI application.
 
 hf = Holdfast("/path/to/project")
 agent = asgi(hf)
 application = Starlette(routes=[Mount("/agent", agent)], lifespan=agent.lifespan)
 
-A server that shuts down waits for its connections first, and a stream does not end by itself. So the streams end when
-the process is told to end by SIGINT or SIGTERM; a server that is ended in another way is to call `agent.stop()`, or to
-bound that wait (uvicorn: `timeout_graceful_shutdown`).
+A server that shuts down waits for its connections, and a stream does not end by itself. So SIGINT and SIGTERM end all
+streams. A server that is stopped in another way has to call `agent.stop()` or bound its wait (uvicorn:
+`timeout_graceful_shutdown`).
 """
 
 from __future__ import annotations
@@ -19,18 +19,17 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote_to_bytes
 
 from holdfast.embedded.holdfast import Holdfast
-from holdfast.server.app import App
 from holdfast.server.auth import LOOPBACK_HOSTS, Credentials, Hosts
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
     from types import FrameType
 
+    from holdfast.server.app import App
     from holdfast.server.types import Receive, Scope, Send
 
-NOT_OPEN = "the runtime is not open: pass `lifespan=<this>.lifespan` to the application that it is mounted in"
-
-EMPTY_PASSWORD = "an empty password lets everybody in; leave it out if nobody is to be asked for one"
+NOT_OPEN = "the runtime is not open: pass `lifespan=agent.lifespan` to the application in which `agent` is mounted"
+EMPTY_PASSWORD = "the password is empty, so everybody would be let in; leave it out to ask for none"
 
 
 def asgi(
@@ -40,27 +39,27 @@ def asgi(
     hosts: Iterable[str] | None = LOOPBACK_HOSTS,
     origins: Iterable[str] = (),
 ) -> Mounted:
-    """`hosts` are the names under which it answers, without ports; None is any, and leaves it to the application around
-    it to refuse foreign ones. Pages of `origins`, as in `https://agent.example`, may change something, beside those of
-    the same host and, if there is a password, those of this machine. Whoever else authorizes requests, `password` is
-    asked for in addition."""
+    """An ASGI application on `host`, or on a new one. `hosts` are the accepted host names without ports; None accepts
+    any, and the surrounding application has to check them. Pages of `origins`, as in `https://agent.example`, may send
+    changing requests; so may pages of the same host and, with a password, pages of this machine. `password` is needed
+    in addition to any authorization by the surrounding application."""
     if password == "":
         raise ValueError(EMPTY_PASSWORD)
     return Mounted(
         host or Holdfast(),
         credentials=Credentials(password) if password is not None else None,
-        hosts=Hosts(frozenset(name.lower() for name in _several(hosts))) if hosts is not None else None,
-        origins=frozenset(_several(origins)),
+        hosts=Hosts(frozenset(name.lower() for name in _names(hosts))) if hosts is not None else None,
+        origins=frozenset(_names(origins)),
     )
 
 
-def _several(names: Iterable[str]) -> Iterable[str]:
+def _names(names: Iterable[str]) -> Iterable[str]:
     return (names,) if isinstance(names, str) else names
 
 
 class Mounted:
-    """An ASGI application. On its own it opens and closes with the server; below another, which keeps such events to
-    itself, with `lifespan`."""
+    """An ASGI application. As the main application it opens and closes with the server's lifespan events. A mounted
+    application does not get these: there the surrounding application has to use `lifespan`."""
 
     def __init__(
         self,
@@ -79,13 +78,7 @@ class Mounted:
     @asynccontextmanager
     async def lifespan(self, application: object = None) -> AsyncGenerator[None, None]:
         async with self.host:
-            self._app = App(
-                self.host._runtime,
-                credentials=self._credentials,
-                hosts=self._hosts,
-                origins=self._origins,
-                pty_environment=self.host._pty_environment,
-            )
+            self._app = self.host.application(credentials=self._credentials, hosts=self._hosts, origins=self._origins)
             self.host.start_recovery()
             try:
                 with _on_signals(self.stop):
@@ -95,7 +88,7 @@ class Mounted:
                 await app.close()
 
     def stop(self) -> None:
-        """End every stream, so that a server which waits for its connections can end."""
+        """End all streams, so that a server that waits for its connections can shut down."""
         if self._app is not None:
             self._app.stop()
 
@@ -123,8 +116,8 @@ class Mounted:
 
 @contextmanager
 def _on_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Call `stop` when the process is told to end, before whoever handles that signal already. Signals belong to the
-    main thread: elsewhere nothing is done."""
+    """On SIGINT and SIGTERM call `stop`, then the handler that was installed before. Outside the main thread, where
+    signal handlers cannot be set, do nothing."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -147,7 +140,7 @@ def _on_signals(stop: Callable[[], None]) -> Iterator[None]:
 
 
 def _below_mount(scope: Scope) -> Scope:
-    """Paths as if this application were at the root; where it is mounted is not in any of its routes."""
+    """The scope with paths relative to the mount."""
     mount = scope.get("root_path", "").rstrip("/")
     if not mount:
         return scope
@@ -157,7 +150,7 @@ def _below_mount(scope: Scope) -> Scope:
 
 
 def _raw_below(raw: bytes, mount: str) -> bytes:
-    """A mount is spelled as it is meant, the path as it was sent: what is escaped there differs, slashes included."""
+    """The raw path without the mount. Only the raw path is percent-encoded, so segments are compared decoded."""
     segments = raw.split(b"/")
     for count in range(mount.count("/") + 1, 0, -1):
         if unquote_to_bytes(b"/".join(segments[:count])) == mount.encode():

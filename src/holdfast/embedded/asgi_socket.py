@@ -1,5 +1,5 @@
-"""A WebSocket between a client and the application in the same process. Both directions are bounded: an application
-that sends more than is read waits, and so does a client that types more than is taken."""
+"""A WebSocket between a client and an application in the same process. Both directions are bounded: a sender waits
+until the other side has read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from holdfast.embedded.asgi_transport import Application
 
 MESSAGES = 16
-"""Of each direction that may wait."""
+"""Messages per direction that may wait to be read."""
 ABNORMAL = 1006
 FAILED = "the embedded server failed"
 
@@ -26,7 +26,7 @@ class AsgiSocket:
         self._sent: deque[str | bytes] = deque()
         self._typed: deque[MutableMapping[str, Any]] = deque([{"type": "websocket.connect"}])
         self._moved = asyncio.Event()
-        """Set by whatever somebody here may be waiting for."""
+        """Set by every change; waiters check their condition again."""
         self._accepted = False
         self._status: tuple[int, str] | None = None
         self._refusal = b""
@@ -35,17 +35,17 @@ class AsgiSocket:
         self._left = False
 
     async def run(self, application: Application, scope: dict[str, Any]) -> None:
-        """The application's side, until it ends."""
+        """Run the application's side until it ends."""
         try:
             await application(scope, self._next_typed, self._take)
-        except Exception as error:  # noqa: BLE001 - the client hears of it
+        except Exception as error:  # noqa: BLE001 - raised in the client
             self._failure = error
         finally:
             self._closed = self._closed or SocketClosed(ABNORMAL, "")
             self._moved.set()
 
     async def opened(self) -> None:
-        """Once the application has decided. Raises SocketRefused, or ClientError when it failed."""
+        """Wait until the application accepts. Raises SocketRefused if it refuses, ClientError if it fails."""
         while not self._accepted and self._closed is None:
             await self._wait()
         if self._accepted:
@@ -105,6 +105,6 @@ class AsgiSocket:
         self._moved.set()
 
     async def _wait(self) -> None:
-        """Until anything has moved; whoever waits looks again."""
+        """Wait for the next change."""
         self._moved.clear()
         await self._moved.wait()

@@ -1,9 +1,8 @@
-"""An in-memory transport that streams: the application runs in a task of the host, its body passes through a bounded
-buffer.
+"""An in-memory transport with streaming: the application runs in its own task, its body goes through a bounded buffer.
 
-- A body that nobody reads stops the application at the limit.
-- A caller that goes away is a disconnect: the application sees it, and is never cancelled by it.
-- A body outlives the task that opened it; one that is dropped without being closed disconnects by itself."""
+- An application whose body nobody reads waits when the buffer is full.
+- A caller that is cancelled disconnects: the application is told, and never cancelled.
+- A body outlives the task that opened it. A body that is dropped without being closed disconnects."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-CLOSED = "the host is not open"
+CLOSED = "the host is not open; use it inside its `with` block"
 BUFFER_BYTES = 256 * 1024
 GRACE_SECONDS = 5.0
 
@@ -45,12 +44,12 @@ class AsgiTransport:
         except (ClientError, asyncio.CancelledError):
             exchange.disconnect()
             raise
-        if exchange.failure is not None and exchange.silent:
-            raise _told(exchange.failure)
+        if exchange.failure is not None and exchange.empty:
+            raise _transport_error(exchange.failure)
         return AsgiResponse(exchange, request.timeout)
 
     async def open_socket(self, request: Request) -> AsgiSocket:
-        """A WebSocket without a network, for terminals."""
+        """A WebSocket in memory, for terminals."""
         from holdfast.embedded.asgi_socket import AsgiSocket
 
         socket = AsgiSocket()
@@ -66,7 +65,7 @@ class AsgiTransport:
         return socket
 
     async def close(self) -> None:
-        """Wait for what is still running; streams must have been ended by then."""
+        """Wait for running requests, at most `GRACE_SECONDS`, then cancel them. Streams must have been ended before."""
         if self._tasks:
             _, late = await asyncio.wait(self._tasks, timeout=GRACE_SECONDS)
             for task in late:
@@ -77,7 +76,7 @@ class AsgiTransport:
     async def _run(self, request: Request, exchange: _Exchange) -> None:
         try:
             await self._application(_scope(request), exchange.receive, exchange.send)
-        except Exception as error:  # noqa: BLE001 - the reader of the body hears of it
+        except Exception as error:  # noqa: BLE001 - raised in the reader of the body
             exchange.failure = error
         finally:
             exchange.finish()
@@ -98,8 +97,8 @@ class _Exchange:
         self.failure: Exception | None = None
 
     @property
-    def silent(self) -> bool:
-        """Nothing of a body has arrived that is still to be read."""
+    def empty(self) -> bool:
+        """Whether no part of the body waits to be read."""
         return not self._buffer
 
     async def receive(self) -> dict[str, Any]:
@@ -126,10 +125,10 @@ class _Exchange:
             await self._writable.wait()
 
     async def take(self) -> bytes:
-        """What has arrived; empty at the end."""
+        """The parts of the body that have arrived; empty at its end."""
         while not self._buffer:
             if self.failure is not None:
-                raise _told(self.failure)
+                raise _transport_error(self.failure)
             if self._ended:
                 return b""
             self._readable.clear()
@@ -198,9 +197,9 @@ async def _within(seconds: float | None, waiting: Awaitable[T]) -> T:
         raise ClientError("Transport", f"no answer within {seconds:g} s") from error
 
 
-def _told(failure: Exception) -> ClientError:
+def _transport_error(failure: Exception) -> ClientError:
     if isinstance(failure, ClientError):
         return failure
-    told = ClientError("Transport", "the embedded server failed")
-    told.__cause__ = failure
-    return told
+    error = ClientError("Transport", f"the embedded server failed: {type(failure).__name__}: {failure}")
+    error.__cause__ = failure
+    return error

@@ -1,6 +1,6 @@
-"""What a user chose once for all projects, instead of writing a configuration file: a preset of permissions or sandbox.
+"""Stores the preset of permissions or sandbox that a user chose for all projects.
 
-It is kept as a document of lowest priority, so whatever the user writes into a file of their own counts instead."""
+It is a configuration document of lowest priority: the user's own configuration files take precedence."""
 
 from __future__ import annotations
 

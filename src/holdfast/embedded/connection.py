@@ -1,12 +1,12 @@
-"""A connection of the server. uvicorn bounds neither the head of a request nor the time that it may take, nor what
-follows an answer; all of it is open to whoever can connect, before any credential is asked for.
+"""A connection of the server, with limits that uvicorn lacks: on the size of a request's head, on the time it may take,
+and on what follows an answer. They hold before any credential is checked.
 
 Invariants
-- Of a head, and of the headers after a body, at most `HEAD_BYTES` and `HEADERS` are kept, and what the parser holds of
-  a line without an end is bounded too. Larger ones are refused.
-- A head is complete within `HEAD_SECONDS`. After an answer, the rest of a body is waited for as long, and dropped.
-- On a Unix socket only processes of the same user are served. Everywhere else a connection counts as unauthenticated
-  until the application says otherwise."""
+- At most `HEAD_BYTES` and `HEADERS` of a head, and of the headers after a body, are kept; so is a line without an end
+  in the parser. Larger requests are refused.
+- A head arrives within `HEAD_SECONDS`. After an answer, the rest of a body is awaited for `REST_SECONDS` and dropped.
+- On a Unix socket only processes of the same user are served. Any other connection counts as unauthenticated until the
+  application reports valid credentials."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ HEADERS = 100
 HEAD_SECONDS = 10.0
 REST_SECONDS = 10.0
 PIPELINED = 32
-"""Requests that may wait for the answer to an earlier one on the same connection."""
+"""Requests per connection that may wait for the answer to an earlier one."""
 TOO_LARGE = "The head of the request is too large."
 TOO_MANY = "Too many requests wait on this connection."
 
 
 class Connection(HttpToolsProtocol):
     _stored = 0
-    """Bytes of the URL and of headers, those that follow a body included."""
+    """Bytes of the URL and of headers, including headers after a body."""
     _count = 0
-    """Of headers, likewise."""
+    """The number of headers, including those after a body."""
     _progress = False
-    """Whether the parser has said anything about the data that it was given last."""
+    """Whether the parser called back for the newest data."""
     _silent = 0
-    """Bytes that it has been given since, and may be holding."""
+    """Bytes since the parser's last callback, which it may be holding."""
     _whole = True
-    """Whether the body of the newest request has arrived."""
+    """Whether the body of the newest request is complete."""
     _unanswered = 0
     _upgraded = False
     _known = False
@@ -62,7 +62,7 @@ class Connection(HttpToolsProtocol):
         *,
         unauthenticated: UnauthenticatedConnections | None = None,
     ) -> None:
-        """`unauthenticated` is the list that this connection is in until its caller has shown credentials."""
+        """`unauthenticated` lists this connection until its caller has shown credentials."""
         super().__init__(config, server_state, app_state, _loop)
         self._unauthenticated = UnauthenticatedConnections() if unauthenticated is None else unauthenticated
 
@@ -151,13 +151,13 @@ class Connection(HttpToolsProtocol):
             self._arm(REST_SECONDS)
 
     def shutdown(self) -> None:
-        """The server ends: a request that has not arrived whole is not waited for."""
+        """Shut down without waiting for an incomplete request."""
         if not self._whole:
             self.transport.close()
         super().shutdown()
 
     def handle_websocket_upgrade(self) -> None:
-        """From here on another protocol has the connection. The application answers it at once, or is sure of it."""
+        """Hand the connection over to the WebSocket protocol. The application checks its caller at once."""
         self._upgraded = True
         self._disarm()
         self._unauthenticated.remove(self)
@@ -177,7 +177,7 @@ class Connection(HttpToolsProtocol):
         return self.parser.should_upgrade() and self._should_upgrade()
 
     def _refuse(self, reason: str) -> None:
-        """From inside the parser, which stops and lets uvicorn answer with 400."""
+        """Stop the parser from inside a callback; uvicorn then answers with 400."""
         self._refusal = reason
         raise ValueError(reason)
 

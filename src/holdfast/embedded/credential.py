@@ -1,9 +1,9 @@
-"""The server's side of its password, when the environment gives none: a new one for every start.
+"""Generates the server's password when the environment gives none: a new one for every start.
 
 Invariants
-- Servers of one user that run at the same time have the same generated password, and it is the one in the file.
-- Each of them holds a shared lock. Whoever can get it for itself alone is the first, and writes a new password, or the
-  last, and removes the file. After `kill -9` the lock is free, so the old password is not used again."""
+- Servers of one user that run at the same time share one generated password, which is in the file.
+- Each of them holds a shared lock. A server that gets the lock exclusively is the first, and writes a new password, or
+  the last, and removes the file. After `kill -9` the lock is free, so the old password is not used again."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def generated_password(environment: Mapping[str, str]) -> Iterator[str]:
     try:
         if _take(lock, fcntl.LOCK_EX):
             _write(path, replace=True)
-        # This gives the exclusive lock back first: another server may write before the shared one is granted.
+        # The exclusive lock is released first: another server may write before the shared lock is granted.
         _share(lock, path)
         password = kept_password(environment)
         if password is None:
@@ -58,8 +58,8 @@ def generated_password(environment: Mapping[str, str]) -> Iterator[str]:
 
 
 def _write(path: Path, *, replace: bool) -> None:
-    """Whole or not at all. Without `replace`, a password that another server has just written stays."""
-    handle, draft = tempfile.mkstemp(dir=path.parent)  # which only its owner reads
+    """Write a new password atomically. Without `replace`, a password that another server has just written stays."""
+    handle, draft = tempfile.mkstemp(dir=path.parent)  # readable by its owner only
     try:
         with os.fdopen(handle, "w", encoding="ascii") as file:
             file.write(secrets.token_urlsafe(32) + "\n")

@@ -1,4 +1,4 @@
-"""Holdfast in your own process.
+"""The runtime in your own process.
 
 async with Holdfast("/path/to/project") as hf:
 
@@ -26,6 +26,7 @@ from holdfast.embedded.asgi_transport import CLOSED, AsgiTransport
 from holdfast.embedded.peers import Peers
 from holdfast.embedded.tools import HostContext, HostTools
 from holdfast.server.app import App
+from holdfast.server.auth import Hosts
 from holdfast.server.pty_environment import pty_environment as host_variables
 
 if TYPE_CHECKING:
@@ -38,16 +39,17 @@ if TYPE_CHECKING:
     from holdfast.core.tool.tool import Tool
     from holdfast.llm.route.transport import Transport
     from holdfast.schema.model import ModelRef
+    from holdfast.server.auth import Credentials
     from holdfast.server.pty_environment import HostPtyEnvironment
     from holdfast.server.types import Receive, Send
     from holdfast.server.types import Scope as AsgiScope
 
-OPEN = "the host is open already"
+OPEN = "the host is already open"
 
 
 class Holdfast(AsyncClient):
-    """The generated client over a runtime of its own. Closing stops what runs at the nearest safe point, records it and
-    ends streams; the next host goes on with it."""
+    """The generated client with a runtime of its own. Closing stops running work at the nearest safe point, records it
+    and ends streams; the next host continues the work."""
 
     def __init__(
         self,
@@ -64,16 +66,15 @@ class Holdfast(AsyncClient):
         recover: bool = True,
         pty_environment: HostPtyEnvironment | None = None,
     ) -> None:
-        """`unattended` says what becomes of a request that only a person could answer: it waits for a reply through
-        this client, or is denied or allowed at once. `trust` vouches for the configuration of every project that is
-        opened here; without it only what `holdfast trust` accepted counts, and the rest can only narrow. `config` is
-        your own configuration, in the form of `opencode.json`; it counts after all files. `protect` removes secrets
-        from the environment of this process before the first command starts, so that commands cannot read them there;
-        use it where the process is Holdfast's alone. `sandbox` confines the commands of agents; without it,
-        HOLDFAST_SANDBOX and the user's configuration say how. `recover` goes on with what an earlier process left, as
-        `holdfast serve` does: when the first operation is called, so that your tools are registered by then.
-        `pty_environment` adds variables to every terminal: a mapping, or a function of the Location's directory and the
-        one that the terminal starts in."""
+        """`unattended`: a permission request or question waits for a reply through this client, or is denied or allowed
+        at once. `trust`: trust the configuration of every project; without it only settings that `holdfast trust`
+        accepted have effect, and others can only restrict. `config`: your own configuration, in the form of
+        `opencode.json`, with precedence over all files. `protect`: remove secrets from the environment of this process
+        before the first command starts, so that commands cannot read them; use it only in a process that Holdfast has
+        for itself. `sandbox`: confine the commands of agents; without it HOLDFAST_SANDBOX and the user's configuration
+        decide. `recover`: continue work that an earlier process left unfinished, as `holdfast serve` does; it begins
+        with the first operation, so that your tools are registered by then. `pty_environment`: variables for every
+        terminal, as a mapping or a function of the Location's directory and the terminal's working directory."""
         self._recover = recover
         self._recovering: asyncio.Task[None] | None = None
         self._pty_environment = host_variables(pty_environment)
@@ -97,7 +98,7 @@ class Holdfast(AsyncClient):
         self._runtime.log.relay.links = Peers(
             self._runtime.log.relay, self._runtime.environment, self._runtime.paths.data
         )
-        self._app = App(self._runtime, pty_environment=self._pty_environment)
+        self._app = self.application()
         if self._scope.closed:
             self._scope = Scope()
         return self
@@ -119,6 +120,22 @@ class Holdfast(AsyncClient):
         await self._runtime.__aexit__(None, None, None)
         self._scope.close()
 
+    def application(
+        self,
+        *,
+        credentials: Credentials | None = None,
+        hosts: Hosts | None = Hosts(),  # noqa: B008 - immutable
+        origins: frozenset[str] = frozenset(),
+    ) -> App:
+        """A further ASGI application on the open runtime. Whoever makes it closes it."""
+        return App(
+            self._runtime,
+            credentials=credentials,
+            hosts=hosts,
+            origins=origins,
+            pty_environment=self._pty_environment,
+        )
+
     async def _answer(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         if self._app is None:
             raise ClientError("Transport", CLOSED)
@@ -126,7 +143,7 @@ class Holdfast(AsyncClient):
         await self._app(scope, receive, send)
 
     def start_recovery(self) -> None:
-        """Go on with what an earlier process left, if this host is to do that and has not begun yet."""
+        """Start to continue unfinished work of earlier processes, unless `recover` is false or it was started."""
         if self._recover and self._recovering is None:
             work = self._runtime.recovery.start()
             self._recovering = asyncio.get_running_loop().create_task(work, name="holdfast-recovery")
@@ -139,26 +156,26 @@ class Holdfast(AsyncClient):
         return json_schema()
 
     async def default_model(self) -> ModelRef | None:
-        """The model that a Session without one would use here."""
+        """The model of a Session for which none was chosen."""
         return await self._runtime.default_model()
 
     async def refresh_models(self) -> bool:
-        """Fetch the list of models anew; whether that brought anything. What was there stays when it fails."""
+        """Fetch the newest list of models. Returns whether there was one; the stored list stays in use otherwise."""
         return await self._runtime.models.refresh()
 
     async def reload(self) -> tuple[str, ...]:
-        """Read the configuration of every project that is open here again: files, agents, commands, plugins. What could
-        not be taken over, one line each; there the former configuration stays in force. Edits are noticed without this
-        before each turn."""
+        """Read the configuration of every open project again: files, agents, commands, plugins. Returns one line per
+        project where that failed; there the former configuration stays in effect. Edited files are also read again
+        before each turn, without this call."""
         failed = await self._runtime.reload()
         return tuple(f"{location.directory}: {error}" for location, error in failed.items())
 
     async def verify(self) -> list[Mismatch]:
-        """Projection rows that differ from what the event log says; empty when all is well."""
+        """Projection rows that differ from the event log; empty if there are none."""
         return await self._runtime.verify()
 
     async def rebuild(self) -> int:
-        """Project every Session anew from the event log; how many there were."""
+        """Rebuild the projections of every Session from the event log. Returns the number of Sessions."""
         return await self._runtime.rebuild()
 
     def _add_tools(self, tools: Mapping[str, Tool[Any, Any]]) -> Callable[[], None]:

@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, for callers that have none or must not stop theirs."""
+"""An event loop in its own thread, for callers without a loop or whose loop must not block."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-OWN_THREAD = "a blocking call from the host's own loop would wait for itself; use the asynchronous client there"
+OWN_THREAD = "a blocking call inside the host's own event loop would never return; use the asynchronous client there"
 
 
 class LoopThread:
-    """Used from any thread: what is handed over before the end is run or cancelled, what comes later is refused."""
+    """Usable from any thread. Work that is submitted before `close` runs or is cancelled; later work is refused."""
 
     def __init__(self) -> None:
         self._thread: threading.Thread | None = None
-        # Handing over and ending exclude each other. The collector may hand over in the middle of either.
+        # Excludes submitting from closing. Reentrant: a finalizer may submit while this thread holds the lock.
         self._lock = threading.RLock()
 
     @property
@@ -46,7 +46,7 @@ class LoopThread:
             thread.join()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Its result. A caller that is torn away, as by Ctrl-C, takes its call with it."""
+        """Run the work and return its result. An exception in the caller, such as Ctrl-C, cancels the work."""
         future = self.begin(work)
         try:
             return future.result()
@@ -56,7 +56,7 @@ class LoopThread:
             future.cancel()
 
     def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Without waiting for its result."""
+        """Start the work and return its future."""
         if threading.current_thread() is self._thread:
             work.close()
             raise RuntimeError(OWN_THREAD)
@@ -66,11 +66,11 @@ class LoopThread:
         return future
 
     def post(self, work: Coroutine[Any, Any, object]) -> None:
-        """Without waiting; once the loop is gone there is nothing left to do."""
+        """Start the work without waiting; after `close` do nothing."""
         self._hand_over(work)
 
     def call(self, work: Callable[[], T]) -> T:
-        """An ordinary function where the loop's own state is safe to touch."""
+        """Call a function in the loop's thread and return its result."""
         if self._thread is None or threading.current_thread() is self._thread:
             return work()
 

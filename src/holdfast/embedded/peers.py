@@ -1,11 +1,11 @@
 """Links to the other servers on this data directory, for the live events of Sessions that they execute.
 
 Durable events need no link: every process reads them from the database. Live events exist only in the process that
-announces them, so they come from that process, if it serves; of one that does not, they stay there.
+announces them, so they are fetched from that process; those of a process without a server are not seen elsewhere.
 
 Invariants
-- There are links only while somebody observes. A link that breaks is made again by the next look at who serves.
-- A link asks for what happens in that process itself, never for what it hears from others."""
+- Links exist only while somebody observes. A broken link is made again by the next look for servers.
+- A link asks only for events of that process itself, never for those that it got from others."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from holdfast.core.event.relay import Relay
 
 LOOK_SECONDS = 1.0
-"""How often it is looked who serves."""
+"""How often running servers are looked for."""
 OPEN_SECONDS = 0.5
-"""How long the first observer waits for links."""
+"""How long the first observer waits for the links."""
 SILENCE_SECONDS = 45.0
 FRAME_LIMIT = 64 * 1024 * 1024
 LINKS = 16
-"""The most servers that are listened to, newest first."""
+"""The number of servers that are linked at most, newest first."""
 
 log = logging.getLogger(__name__)
 
@@ -101,7 +101,7 @@ class _Link:
         self._environment = environment
         self.connected = asyncio.Event()
         self.ready = asyncio.Event()
-        """Set once it is connected, or cannot be."""
+        """Set when it is connected or has failed."""
         self.task = asyncio.get_running_loop().create_task(self._run(), name=f"holdfast-peer {server.url}")
 
     async def _run(self) -> None:
@@ -128,7 +128,7 @@ class _Link:
                     for wire in frames.feed(chunk):
                         if self.connected.is_set():
                             self._relay.receive(wire)
-                        self.connected.set()  # the first frame says only that it is
+                        self.connected.set()  # the first frame is `server.connected`
                         self.ready.set()
         finally:
             await transport.close()

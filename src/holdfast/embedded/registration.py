@@ -1,5 +1,5 @@
-"""A server tells the clients of this machine that it runs, and takes that back when it ends. The files and what they
-mean are described in `client/discovery.py`."""
+"""Registers a running server for the clients of this machine, until it ends. `client/discovery.py` describes the
+files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SOCKET_PATH_BYTES = 107 if sys.platform == "linux" else 103
-"""What the system takes, without the final zero."""
+"""The longest path of a Unix socket, without the final zero byte."""
 BACKLOG = 128
 ATTEMPTS = 100
 
@@ -43,10 +43,10 @@ class NotRegistered(Exception):
 
 @contextmanager
 def registered(environment: Mapping[str, str], *, id: str, url: str, data: Path) -> Iterator[socket.socket]:
-    """The socket that local clients connect to; whoever asked for it accepts there, and closes it."""
+    """Register the server and yield the socket that local clients connect to; the caller accepts connections on it."""
     folder = servers_folder(environment)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    running_servers(environment)  # removes what dead processes left, and puts the directory's mode right
+    running_servers(environment)  # removes files of dead processes and corrects the folder's mode
     entry, lock = _locked(folder)
     server = None
     try:
@@ -80,8 +80,8 @@ def server_of(environment: dict[str, str]) -> RunningServer | None:
 
 
 def _locked(folder: Path) -> tuple[Path, int]:
-    """A name of our own, and its lock. A client that finds the file before it is locked may remove it; then another
-    name is tried."""
+    """A new name and its lock. A client that finds the lock file before it is locked may remove it; then another name
+    is tried."""
     for _ in range(ATTEMPTS):
         entry = folder / secrets.token_hex(4)
         path = entry.with_suffix(".lock")
@@ -100,11 +100,11 @@ def _locked(folder: Path) -> tuple[Path, int]:
 
 
 def _socket_path(entry: Path) -> str:
-    """Beside the other files, or in a directory of its own where that path would be longer than the system allows."""
+    """Beside the other files, or in a private directory if that path is longer than the system allows."""
     path = str(entry.with_suffix(".sock"))
     if len(os.fsencode(path)) <= SOCKET_PATH_BYTES:
         return path
     root = tempfile.gettempdir()
     if len(os.fsencode(root)) > SOCKET_PATH_BYTES // 2:
         root = "/tmp"
-    return f"{tempfile.mkdtemp(prefix=SOCKET_FOLDER_PREFIX, dir=root)}/server.sock"  # only its owner enters it
+    return f"{tempfile.mkdtemp(prefix=SOCKET_FOLDER_PREFIX, dir=root)}/server.sock"  # accessible to its owner only

@@ -1,6 +1,6 @@
-"""A runtime behind a real port, on uvicorn, and behind a Unix socket for the clients of this machine.
+"""Serves a runtime with uvicorn on a port, and on a Unix socket for the clients of this machine.
 
-After a signal, connections and streams are closed within a few seconds, whatever those at their other end do."""
+After a signal, connections and streams are closed within a few seconds, whatever the clients do."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ if TYPE_CHECKING:
     from holdfast.server.pty_environment import HostPtyEnvironment
 
 GRACE_SECONDS = 2
-"""How long connections are waited for after a signal."""
+"""How long connections may take to end after a signal."""
 IDLE_SECONDS = 5
-"""How long a connection is kept between two requests."""
+"""How long a connection is kept open between two requests."""
 BACKLOG = 256
 """Connections that the system accepts before the server does."""
 DEFAULT_PORT = 4096
 PORTS_TRIED = 100
 WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
-"""Addresses that are listened on but not called, and what clients of this machine call instead."""
+"""Addresses to listen on that are not addresses to connect to, with the one that local clients use instead."""
 
 log = logging.getLogger(__name__)
 
@@ -57,11 +57,11 @@ log = logging.getLogger(__name__)
 class Served(Frozen):
     url: str
     credential: Path | None
-    """The file with the generated password, if there is one."""
+    """The file with the generated password, if one was generated."""
 
 
 class _Server(uvicorn.Server):
-    """Ends what connections wait for before it waits for them: a stream would never close, a turn hardly soon."""
+    """Closes the application before it waits for connections: streams never end by themselves, and turns take long."""
 
     def __init__(
         self,
@@ -72,8 +72,8 @@ class _Server(uvicorn.Server):
         ending: Callable[[], None] | None = None,
         hung_up: Callable[[], None] | None = None,
     ) -> None:
-        """`ready` is called when it accepts connections and heeds signals, `ending` when a signal has come; `hung_up`
-        at SIGHUP, which ends the server only if its terminal is gone."""
+        """`ready` is called when connections are accepted and signals are handled, `ending` at the signal that ends the
+        server, `hung_up` at SIGHUP, which ends the server only if its terminal was closed."""
         super().__init__(config)
         self._app = app
         self._ready = ready
@@ -88,7 +88,7 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """A signal ends the server and nothing else: the process closes the runtime and exits by itself."""
+        """Let signals end only the server: then the process closes the runtime and exits."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self.handle_exit, number, None)
@@ -101,7 +101,7 @@ class _Server(uvicorn.Server):
                 loop.remove_signal_handler(number)
 
     def _hang_up(self, *, may_go: bool) -> None:
-        """Somebody wants a reload, or the terminal is gone, which under nohup it may be."""
+        """SIGHUP means that the terminal was closed, or asks for a reload. Under nohup the terminal may be closed."""
         if self._had_terminal and not may_go and not _has_terminal():
             self.handle_exit(signal.SIGHUP, None)
         elif self._hung_up is not None:
@@ -118,24 +118,24 @@ class _Server(uvicorn.Server):
 
 
 class Serving(Frozen):
-    """What `holdfast serve` was asked for."""
+    """The options of `holdfast serve`."""
 
     hostname: str = "127.0.0.1"
     port: int | None = None
-    """None is the first free one from the default upwards."""
+    """None: the first free port from the default upwards."""
     authorize: bool = True
     hosts: tuple[str, ...] = ()
-    """Further host names under which it answers, such as that of a proxy in front of it."""
+    """Further accepted host names, such as that of a proxy."""
     origins: tuple[str, ...] = ()
-    """Origins whose pages may write, beside those that always may."""
+    """Further origins whose pages may send changing requests."""
     trust: bool = False
-    """Vouch for the configuration of every project that is opened."""
+    """Trust the configuration of every project that is opened."""
     sandbox: Literal["off", "read-only", "workspace"] | None = None
-    """How commands are confined; None leaves it to the environment and the user's configuration."""
+    """How commands are confined; None: as the environment and the user's configuration say."""
     pty_environment: HostPtyEnvironment | None = None
-    """Variables for every terminal, or a function that gives them."""
+    """Variables for every terminal, or a function that returns them."""
     recover: bool = True
-    """Wake what an earlier process left pending, and treat broken turns as configured."""
+    """Continue work that an earlier process left unfinished, as configured."""
 
 
 async def serve(
@@ -146,8 +146,9 @@ async def serve(
     reported: Callable[[ConfigReport], None] = lambda report: None,
     reloaded: Callable[[Sequence[str]], None] = lambda failed: None,
 ) -> int:
-    """Until a signal, which calls `ending`. `reported` gets what the configuration of this directory came to, soon
-    after the start. SIGHUP reads the configuration of all open Locations again; `reloaded` gets what of that failed."""
+    """Serve until a signal, at which `ending` is called. `reported` gets the report about the configuration of this
+    directory soon after the start. SIGHUP reloads the configuration of all open Locations; `reloaded` gets one line for
+    each that failed."""
     environment = dict(os.environ)
     with _password(environment, authorize=asked.authorize) as password:
         credentials = Credentials(password, username(environment)) if password is not None else None
@@ -185,7 +186,7 @@ async def serve(
 
 
 class _Background:
-    """Work beside the server, which ends with it."""
+    """Tasks beside the server, cancelled when it ends."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
@@ -208,7 +209,7 @@ async def _report(runtime: Runtime, reported: Callable[[ConfigReport], None]) ->
     try:
         async with runtime.locations.use(runtime.location) as services:
             report = await report_of(services)
-    except Exception as error:  # noqa: BLE001 - whoever uses this Location is told the same
+    except Exception as error:  # noqa: BLE001 - requests for this Location fail with the same error
         log.error("the configuration of %s cannot be read: %s", runtime.location.directory, error)
     else:
         reported(report)
@@ -240,7 +241,7 @@ def _config(app: App) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         http=connection,
-        log_level="error",  # a malformed request is no event of ours, and anybody can send many of them
+        log_level="error",  # malformed requests are not logged: anybody can send many
         lifespan="off",
         proxy_headers=False,
         server_header=False,
@@ -252,7 +253,7 @@ def _config(app: App) -> uvicorn.Config:
 
 
 def _unauthenticated() -> UnauthenticatedConnections:
-    """They never take all the files that this process may open: callers with credentials need some too."""
+    """Leave some of the files that this process may open to callers with credentials."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = MOST if files == resource.RLIM_INFINITY else min(MOST, max(files * 3 // 4, 2))
     return UnauthenticatedConnections(min(LIMIT, most // 2), most)
@@ -263,8 +264,8 @@ def _url(host: str, port: int) -> str:
 
 
 def _hosts(hostname: str, further: Sequence[str]) -> Hosts:
-    """Behind a wildcard address the server has many names. DNS rebinding needs one that its attacker controls: any IP
-    address and the machine's own name are accepted, other names have to be declared."""
+    """The accepted host names. On a wildcard address any IP address and the machine's own name are accepted: a DNS
+    rebinding attack needs a name that the attacker controls. Other names have to be declared."""
     names = LOOPBACK_HOSTS | set(map(host_name, further))
     if not hostname or hostname in WILDCARDS:
         return Hosts(names | {socket.gethostname().lower()}, addresses=True)
@@ -272,7 +273,7 @@ def _hosts(hostname: str, further: Sequence[str]) -> Hosts:
 
 
 def host_name(given: str) -> str:
-    """As a Host header spells it, but for the port. Raises ValueError if it is no name and no address."""
+    """The name as in a Host header, without a port. Raises ValueError for anything but a name or an address."""
     name = given.lower()
     if ":" in name:
         return f"[{ip_address(name.removeprefix('[').removesuffix(']'))}]"
@@ -282,7 +283,7 @@ def host_name(given: str) -> str:
 
 
 def is_loopback(hostname: str) -> bool:
-    """Whether only this machine reaches a server that listens there."""
+    """Whether only this machine can reach a server on that address."""
     if hostname.lower() == "localhost":
         return True
     try:
@@ -292,7 +293,7 @@ def is_loopback(hostname: str) -> bool:
 
 
 def fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop where there is one; a server idles and streams cheaper on it."""
+    """The factory of uvloop's event loops if uvloop is installed: idling and streaming cost less on them."""
     try:
         import uvloop
     except ImportError:
@@ -301,7 +302,7 @@ def fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def _listen(hostname: str, port: int | None) -> socket.socket:
-    """On the given port, or on the first free one from the default upwards."""
+    """Listen on the given port, or on the first free one from the default upwards."""
     if port is not None:
         return _bind(hostname, port)
     for candidate in range(DEFAULT_PORT, DEFAULT_PORT + PORTS_TRIED - 1):

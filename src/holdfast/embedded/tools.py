@@ -1,5 +1,5 @@
-"""What an application adds to its own host: tools for every Location, and facts for the System Context. Both live until
-the host closes, or until what `register` returned is called."""
+"""Tools and context sources that an application adds to its host. Both stay until the host closes or the function that
+`register` returned is called."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class HostTools:
         self._register = register
 
     def register(self, tools: Mapping[str, Tool[Any, Any] | Callable[..., Any]]) -> Callable[[], None]:
-        """All of them or none: raises RegistrationError. A later one of the same name covers the earlier one until it
-        ends. A typed function with a docstring is a tool."""
+        """Register all tools, or none and raise RegistrationError. A tool hides an earlier one of the same name until
+        it is removed. A typed function with a docstring is a tool. Returns a function that removes them."""
         made = {name: given if isinstance(given, Tool) else typed_tool(given) for name, given in tools.items()}
         return self._register(made)
 
@@ -33,7 +33,7 @@ class HostTools:
     def __call__(self, *, name: str | None = None) -> Callable[[Function], Function]: ...
 
     def __call__(self, function: Any = None, *, name: str | None = None) -> Any:
-        """A decorator: registers the function under its own name, or the given one, and leaves it as it is."""
+        """Decorator that registers the function under its own or the given name, and returns it unchanged."""
 
         def registering(function: Function) -> Function:
             self.register({name or function.__name__: function})
@@ -47,5 +47,6 @@ class HostContext:
         self._register = register
 
     def register(self, source: Source[Any]) -> Callable[[], None]:
-        """Contribute the source to every Session of this host, from each one's next boundary on."""
+        """Add the source to every Session of this host, from its next Provider Turn on. Returns a function that removes
+        it."""
         return self._register(source)

@@ -1,4 +1,4 @@
-"""Decisions about projects, as a user makes them: what is trusted, and what was declined."""
+"""Stores the user's decisions about settings of projects that need trust."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ if TYPE_CHECKING:
 
 
 class ProjectTrust:
-    """Shared by all processes of this user. A running server takes a change over when it reads its files again."""
+    """Shared by all processes of the user. A running server applies a change when it reloads its configuration."""
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
         self._store = TrustStore(directories(os.environ if environment is None else environment).state)
 
     def grant(self, sources: Iterable[ConfigSource]) -> None:
-        """Trust exactly what these sources want; what they want later has to be granted anew."""
+        """Trust the present settings of these sources; changed settings need a new decision."""
         self._store.decide(((Path(source.path), source.digest) for source in sources), trusted=True)
 
     def decline(self, sources: Iterable[ConfigSource]) -> None:
-        """Remember the refusal, so that nobody is asked again about the same settings."""
+        """Store the refusal, so that the user is not asked again about the same settings."""
         self._store.decide(((Path(source.path), source.digest) for source in sources), trusted=False)
 
     def undecided(self, sources: Iterable[ConfigSource]) -> tuple[ConfigSource, ...]:
-        """Those about which nobody said anything in their present form."""
+        """The sources for whose present settings there is no decision."""
         return tuple(source for source in sources if not self._store.decided(Path(source.path), source.digest))
 
     def revoke(self, folder: str | Path) -> tuple[Path, ...]:
-        """Forget every decision about this folder and what is in it; the paths that were trusted."""
+        """Remove all decisions about this folder and everything in it. Returns the paths that were trusted."""
         return self._store.revoke(Path(folder))
 
     def list(self) -> tuple[Path, ...]:
-        """What is trusted."""
+        """The trusted paths."""
         return tuple(Path(path) for path, found in sorted(self._store.list().items()) if found.trusted)

@@ -1,12 +1,12 @@
-"""Connections on which nobody has shown a credential yet. They are open to whoever can reach the port, so there are
-only so many of them.
+"""Limits the number of connections whose caller has not shown credentials: everyone who can reach the port can open
+them.
 
 Invariants
-- There are never more than `most`. Beyond `limit`, those that have been idle for `GRACE_SECONDS` are closed, the oldest
-  first: a burst of callers is heard before any of it is closed, and connections that say nothing do not stay.
-- At `most`, a further one takes the place of the one that has been idle for longest; only if none is idle, of the one
-  that has been waiting for its answer for longest.
-- A connection leaves once its caller has shown credentials, and is never closed to make room."""
+- There are never more than `most`. Beyond `limit`, connections that have been idle for `GRACE_SECONDS` are closed,
+  oldest first: a burst of callers is answered before any of it is closed, and silent connections do not stay.
+- At `most`, a new connection replaces the one that has been idle longest; if none is idle, the one that has waited
+  longest for its answer.
+- A connection is removed from here when its caller has shown credentials, and is then never closed to make room."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GRACE_SECONDS = 0.5
 
 class Droppable(Protocol):
     def drop(self) -> None:
-        """Close at once; this connection is not in the list any more."""
+        """Close the connection at once; it was already removed from the list."""
 
 
 class UnauthenticatedConnections:
@@ -31,7 +31,7 @@ class UnauthenticatedConnections:
         self._most = most
         self._grace = grace
         self._idle: dict[Droppable, float] = {}
-        """With the time since when."""
+        """Each with the time since it is idle."""
         self._busy: dict[Droppable, None] = {}
         self._trimming = False
 
@@ -47,13 +47,13 @@ class UnauthenticatedConnections:
             loop.call_later(self._grace, self._trim, loop)
 
     def busy(self, connection: Droppable) -> None:
-        """It has sent a request that is being answered."""
+        """Called when a request of the connection is being answered."""
         if connection in self._idle:
             del self._idle[connection]
             self._busy[connection] = None
 
     def idle(self, connection: Droppable, loop: asyncio.AbstractEventLoop) -> None:
-        """Its request was answered, without credentials."""
+        """Called when a request without credentials was answered."""
         if connection in self._busy:
             del self._busy[connection]
             self._idle[connection] = loop.time()

@@ -19,7 +19,8 @@ MARKED_ROLES = ("user", "tool")
 
 
 class Segments:
-    """Bytes appended piece by piece, kept as few pieces of falling size: appending is cheap, and so is handing out."""
+    """Bytes that are appended to. They are held in few pieces of decreasing size, so appending and iterating are
+    cheap."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []
@@ -40,7 +41,7 @@ class Segments:
 
 
 class Mark(Frozen):
-    """A place where a cache marker may go."""
+    """An offset at which a cache marker may be inserted."""
 
     offset: int
     text: bool
@@ -60,16 +61,16 @@ class Draft:
         self._count = self._own = 0
         self._marks: deque[Mark] = deque(maxlen=KEPT_MARKS)
         self.role: str | None = None
-        """Of the open message; None before the first."""
+        """Role of the open message; None before the first."""
         self.state: Any = None
-        """What the protocol's lowering remembers from batch to batch."""
+        """State of the protocol's lowering between batches."""
         self.spare = KEPT_MARKS
-        """How many markers a provider's limit still leaves."""
+        """How many more markers the provider accepts."""
         self.trailer = b""
-        """Ends an open user message when the body is sent and is never sealed: said for this one request."""
+        """Added to an open user message for this one request; it never becomes part of the sealed bytes."""
 
     def begin(self, role: str, opening: bytes, closing: bytes) -> None:
-        """Seal the open message and start another. `opening` ends where its first block goes."""
+        """Seal the open message and start another. `opening` is everything before its first block."""
         self._seal()
         self.role = role
         self._closing = closing
@@ -78,8 +79,8 @@ class Draft:
         self._count += 1
 
     def add(self, block: bytes, *, mark: int | None = None, text: bool = True, separator: bytes = b",") -> None:
-        """Put a block into the open message. `mark` is where in it a cache marker may go; there is one such place in a
-        message, its last text or, without any, its last block."""
+        """Put a block into the open message. `mark` is the offset in it for a cache marker. A message has one such
+        offset: in its last text or, without text, in its last block."""
         assert self.role is not None
         if self._blocks:
             self._put(separator)
@@ -92,16 +93,16 @@ class Draft:
         self._blocks += 1
 
     def unmark(self) -> None:
-        """The open message has no place for a marker any more, until another is added."""
+        """Remove the marker offset of the open message."""
         if self._marked:
             self._marks.pop()
 
     def unmark_all(self) -> None:
-        """No message so far has one: a marker that was set for good may not follow shorter-lived ones."""
+        """Remove all marker offsets: a long-lived marker may not follow short-lived ones."""
         self._marks.clear()
 
     def drop(self) -> None:
-        """Take the open message back; only while nothing else depends on it."""
+        """Remove the open message."""
         assert self.role is not None
         self.unmark()
         self._open.clear()
@@ -111,19 +112,15 @@ class Draft:
         self.role = None
 
     def begin_conversation(self) -> None:
-        """What was put so far is the request's own: its system text, where that is a message."""
+        """Messages so far are the request's system text and do not count as conversation."""
         self._own = self._count
 
     @property
     def empty(self) -> bool:
         return self._count == self._own
 
-    @property
-    def has_blocks(self) -> bool:
-        return self._blocks > 0
-
     def chunks(self, *, marker: bytes = b"", newest: int = 0) -> list[bytes]:
-        """The whole body as few pieces, with a marker in the newest `newest` messages to the model."""
+        """The whole body in few pieces, with a marker in each of the newest `newest` messages to the model."""
         trailer = self.trailer if self.role == "user" else b""
         pieces = [*self._sealed, b"".join(self._open), trailer + self._closing + self._tail]
         newest = min(newest, self.spare)

@@ -3,10 +3,10 @@
 InvalidRequest         the request cannot be sent or was refused; `classification` may say context-overflow
 Authentication         `kind`: missing, invalid, expired, insufficient-permissions, unknown
 RateLimit              try later; QuotaExceeded: do not
-ContentPolicy          refused for what it says
-ProviderInternal       the provider's fault
-Transport              the way there or back; `kind` says where it broke
-InvalidProviderOutput  the answer makes no sense
+ContentPolicy          the provider refused the content
+ProviderInternal       the provider failed
+Transport              the connection failed; `kind` says where
+InvalidProviderOutput  the response cannot be decoded
 NoRoute, UnknownProvider
 """
 
@@ -58,6 +58,18 @@ class Diagnostics(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel
     rate_limit: dict[str, dict[str, str]] | None = None
 
 
+class Answered(msgspec.Struct, frozen=True):
+    """What the provider answered where it should have succeeded."""
+
+    status: int | None = None
+    code: str | None = None
+    retry_after_ms: int | None = None
+    raw: str | None = None
+    diagnostics: Diagnostics | None = None
+    said: str = ""
+    """The provider's own words, in short; not kept with the error."""
+
+
 class LLMError(Exception):
     def __init__(
         self,
@@ -67,39 +79,34 @@ class LLMError(Exception):
         kind: str | None = None,
         classification: str | None = None,
         retryable: bool = False,
-        retry_after_ms: int | None = None,
-        status: int | None = None,
-        code: str | None = None,
         parameter: str | None = None,
-        raw: str | None = None,
         usage: Usage | None = None,
         tokens: tuple[int, ...] = (),
-        diagnostics: Diagnostics | None = None,
-        said: str = "",
+        answered: Answered | None = None,
     ) -> None:
+        answered = answered or Answered()
         super().__init__(message)
         self.reason = reason
         self.message = message
         self.kind = kind
         self.classification = classification
         self.retryable = retryable
-        self.retry_after_ms = retry_after_ms
-        self.status = status
-        self.code = code
         self.parameter = parameter
-        self.raw = raw
         self.usage = usage
         self.tokens = tokens
-        self.diagnostics = diagnostics
-        self.said = said
-        """The provider's own words, in short; not kept with the error."""
+        self.status = answered.status
+        self.code = answered.code
+        self.retry_after_ms = answered.retry_after_ms
+        self.raw = answered.raw
+        self.diagnostics = answered.diagnostics
+        self.said = answered.said
 
     def reword(self, message: str) -> None:
         self.message = message
         self.args = (message,)
 
     def redact(self, secrets: Iterable[str]) -> None:
-        """Take out what was sent and came back in what the provider said."""
+        """Remove secrets that the provider repeated in its answer."""
         secrets = tuple(secrets)
         self.reword(redact(self.message, secrets))
         self.said = redact(self.said, secrets)
@@ -133,18 +140,20 @@ class LLMError(Exception):
             kind=fields.get("kind"),
             classification=fields.get("classification"),
             retryable=bool(fields.get("retryable")),
-            retry_after_ms=fields.get("retryAfterMs"),
-            status=fields.get("status"),
-            code=fields.get("code"),
             parameter=fields.get("parameter"),
             tokens=tuple(fields.get("tokens") or ()),
             usage=msgspec.convert(fields["usage"], Usage) if fields.get("usage") else None,
-            diagnostics=msgspec.convert(diagnostics, Diagnostics) if diagnostics else None,
+            answered=Answered(
+                status=fields.get("status"),
+                code=fields.get("code"),
+                retry_after_ms=fields.get("retryAfterMs"),
+                diagnostics=msgspec.convert(diagnostics, Diagnostics) if diagnostics else None,
+            ),
         )
 
 
 def invalid_request(message: str, *, parameter: str | None = None) -> LLMError:
-    """Refused here, before any byte was sent."""
+    """The request was refused before anything was sent."""
     return LLMError("InvalidRequest", message, parameter=parameter)
 
 
@@ -152,7 +161,7 @@ def invalid_output(message: str, frame: bytes | str = b"") -> LLMError:
     head = frame[: BODY_LIMIT + 1]
     raw = redact(_cut(head.decode("utf-8", "replace") if isinstance(head, bytes) else head, BODY_LIMIT))
     shown = excerpt(raw)
-    return LLMError("InvalidProviderOutput", f"{message}{': ' if shown else ''}{shown}", raw=raw)
+    return LLMError("InvalidProviderOutput", f"{message}{': ' if shown else ''}{shown}", answered=Answered(raw=raw))
 
 
 # -- classification ------------------------------------------------------------------------------------------------
@@ -167,15 +176,15 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 def classify(status: int | None, body: Any, text: str, code: str | None = None) -> Verdict:
-    """From the structured error first, its text last. `status` is absent for errors inside a stream."""
+    """Classify an error by its code, then its status, then its text. `status` is None for errors inside a stream."""
     words = _codes(body, code)
     known = next((_BY_CODE[word] for word in words if word in _BY_CODE), None)
-    # A code that says "later" or "not you" is not taken back by a phrase: Bedrock throttles with "Too many tokens".
+    # A rate limit or permission code wins over the text: Bedrock throttles with "Too many tokens".
     if known is None or known.reason in ("InvalidRequest", "ProviderInternal"):
         known = _overflow(words, text, status) or known
     if "RESOURCE_EXHAUSTED" in words and (known is None or known.classification is None):
         return _exhausted(body, text)
-    # "Invalid request" is said for anything: status and text may know more.
+    # "Invalid request" is used for many failures: status and text may be more precise.
     if known is not None and (known.reason != "InvalidRequest" or known.classification is not None):
         return known
     low = text.lower()
@@ -201,7 +210,7 @@ def classify(status: int | None, body: Any, text: str, code: str | None = None) 
 
 
 def spoken(body: Any) -> str:
-    """The sentence in which a provider says what failed, wherever its error object has it."""
+    """The message of a provider's error object, in any of the known shapes."""
     body = _unwrapped(body)
     if not isinstance(body, dict):
         return ""
@@ -216,7 +225,7 @@ def spoken(body: Any) -> str:
 
 
 def is_overflow(text: str) -> bool:
-    """Whether a provider's sentence says that the context was too long."""
+    """Whether a provider's message says that the context was too long."""
     if re.search(_NEVER_OVERFLOW, text, re.IGNORECASE):
         return False
     return re.search(_OVERFLOW, text, re.IGNORECASE | re.DOTALL) is not None
@@ -247,7 +256,7 @@ def _codes(body: Any, code: str | None) -> list[str]:
 
 
 def retry_info(body: Any) -> int | None:
-    """How many milliseconds to wait, as Google says it in the body: `retryDelay: "12s"`."""
+    """Milliseconds to wait, from Google's `retryDelay: "12s"` in the body."""
     for detail in _details(body):
         delay = detail.get("retryDelay")
         if isinstance(delay, str) and (match := re.fullmatch(_SECONDS, delay)):
@@ -256,8 +265,8 @@ def retry_info(body: Any) -> int | None:
 
 
 def _exhausted(body: Any, text: str) -> Verdict:
-    """Google has one code and often one sentence for a full minute, a used-up day and an unpaid bill; what tells them
-    apart is the limit it names and whether it says when to come back."""
+    """Google uses one code for a rate limit per minute, a daily quota and missing credit. The name of the limit and the
+    retry delay tell them apart."""
     violations = [item for detail in _details(body) for item in _list(detail.get("violations"))]
     if any("PerDay" in str(item.get("quotaId")) for item in violations if isinstance(item, dict)):
         return Verdict("QuotaExceeded")
@@ -342,8 +351,7 @@ _BY_CODE: dict[str, Verdict] = {
     "request_too_large": Verdict("InvalidRequest"),
 }
 
-# Compiled when they are first needed, which is never in a turn that goes well. What `.` spans is bounded: a body may be
-# long and anything.
+# Compiled on first use, which is never in a successful turn. Repetitions are bounded: a body may be long.
 _QUOTA = r"insufficient[ _]quota|quota exceeded|exceeded your (current )?quota"
 _CREDIT = r"credit balance|insufficient (credits|funds|balance)"
 _NO_MODEL_CODES = frozenset({"model_not_found", "model_not_available", "unknown_model", "invalid_model"})
@@ -377,18 +385,18 @@ _OVERFLOW = (
 
 
 def excerpt(text: str, secrets: Iterable[str] = (), limit: int = EXCERPT) -> str:
-    """A short, redacted piece of what a provider said."""
+    """A short, redacted excerpt of a provider's text."""
     text = redact(text, secrets).strip()
     return text if len(text) <= limit else f"{_cut(text, limit)} ... ({len(text) - limit} more characters)"
 
 
 def _cut(text: str, limit: int) -> str:
-    """Not through a word: half a secret would not be found any more."""
+    """Cut between words: half of a secret would not be recognised."""
     return text if len(text) <= limit else text[:limit].rstrip(_WORD)
 
 
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
-    # The longest first: another that is part of it would leave the rest of it standing.
+    # The longest first: a shorter one that is part of it would leave the rest visible.
     for secret in sorted(secrets, key=len, reverse=True):
         if len(secret) >= 4:
             text = text.replace(secret, REDACTED).replace(quote(secret, safe=""), REDACTED)
@@ -416,8 +424,8 @@ def is_secret_name(name: str, more: Iterable[str] = ()) -> bool:
 
 
 def sent_secrets(url: str, headers: Mapping[str, str]) -> set[str]:
-    """What a request carries under a name that says so, wherever it was configured: values of headers, with and without
-    the scheme before them, of the query, and a password in the address."""
+    """Secrets of a request, by the names of its headers and query parameters: header values with and without their
+    scheme, query values, and the password in the URL."""
     values = [value for name, value in headers.items() if is_secret_name(name)]
     found = {word for value in values for word in (value, value.rpartition(" ")[2])}
     pairs = (pair.partition("=") for pair in url.partition("?")[2].split("&"))
@@ -431,7 +439,7 @@ _WORD = string.ascii_letters + string.digits + "+/=_-.%~"
 _QUERY_NAMES = ("key", "sig")
 _SECRET_NAME = r"authorization|api[-_]?key|token|secret|credential|signature|password|cookie"
 _USER = r"^([A-Za-z][A-Za-z0-9+.-]*://)([^/@]*)@"
-# Repetitions before the value are bounded: what this reads may be long and anything. Counts of tokens are no secret.
+# Repetitions before the value are bounded, since the text may be long. Counts of tokens are not secret.
 _CREDENTIAL = (
     r"""((?:(?:authorization|api[-_]?key|token(?!s)|secret|credential|signature|password)[\w-]{0,64}|\bkey)"""
     r"""\\?["']?\s{0,8}[:=]\s{0,8})"""

@@ -1,6 +1,6 @@
 """The canonical events of a provider turn, and what they fold into.
 
-Lifecycle, which every decoder keeps: `StepStart` once before the first content; each block id exactly one start, any
+Lifecycle, guaranteed by every decoder: `StepStart` once before the first content; each block id exactly one start, any
 deltas, one end; a call's input events before its `ToolCall`; then `StepFinish` and `Finish` with the same reason and
 usage, or one `ProviderError` and no `Finish`."""
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.llm.request import ProviderMetadata, ToolOutput, ToolResult
+from holdfast.llm.request import ProviderMetadata, ToolResult
 
 
 class LLMEvent(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, rename="camel", tag_field="type"):
@@ -68,8 +68,8 @@ class ToolInputEnd(LLMEvent, frozen=True, tag="tool-input-end"):
 
 
 class ToolCall(LLMEvent, frozen=True, tag="tool-call"):
-    """`invalid` says why the arguments could not be understood; `input` is then empty and nothing may be executed.
-    `raw` is what the model wrote."""
+    """`invalid` says why the arguments could not be decoded; `input` is then empty and nothing may be executed.
+    `raw` is the text that the model wrote."""
 
     id: str
     name: str
@@ -81,28 +81,18 @@ class ToolCall(LLMEvent, frozen=True, tag="tool-call"):
 
 
 class ToolResultEvent(LLMEvent, frozen=True, tag="tool-result"):
-    """The outcome of a call that the provider executed, or, with its `output`, of one that was dispatched here."""
+    """The outcome of a call that the provider executed."""
 
     id: str
     name: str
     result: ToolResult
     provider_executed: bool = True
     metadata: ProviderMetadata | None = msgspec.field(name="providerMetadata", default=None)
-    output: ToolOutput | None = None
-
-
-class ToolErrorEvent(LLMEvent, frozen=True, tag="tool-error"):
-    """A call that was dispatched here failed; a result that says so follows. No decoder makes this."""
-
-    id: str
-    name: str
-    message: str
-    error: Any = None
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """Totals are inclusive: cached input counts as input, reasoning as output. What a provider does not say stays
-    absent; nothing is invented."""
+    """Totals are inclusive: cached input counts as input, reasoning as output. Counts that the
+    provider does not report are absent."""
 
     input: int | None = msgspec.field(name="inputTokens", default=None)
     output: int | None = msgspec.field(name="outputTokens", default=None)
@@ -132,7 +122,7 @@ class Finish(LLMEvent, frozen=True, tag="finish"):
 
 
 class ProviderError(LLMEvent, frozen=True, tag="provider-error"):
-    """The provider reported a failure inside a stream that was otherwise well. Same taxonomy as LLMError."""
+    """The provider reported a failure inside a stream. Reasons are those of LLMError."""
 
     message: str
     reason: str = "UnknownProvider"
@@ -157,7 +147,6 @@ Event = (
     | ToolInputEnd
     | ToolCall
     | ToolResultEvent
-    | ToolErrorEvent
     | StepFinish
     | Finish
     | ProviderError
@@ -176,8 +165,8 @@ def usage(
     namespace: str,
     raw: Any,
 ) -> Usage:
-    """Completes what a provider reports: the side it leaves out is computed, differences stop at zero. Raises TypeError
-    for what is no number."""
+    """Usage with the counts that can be computed from the reported ones; differences are at least zero. Raises
+    TypeError for values that are not numbers."""
     input, non_cached, output = count(input), count(non_cached), count(output)
     cache_read, cache_write = count(cache_read), count(cache_write)
     reasoning, total = count(reasoning), count(total)
@@ -201,7 +190,7 @@ def usage(
 
 
 def count(value: Any) -> int | None:
-    """A count of tokens as a provider gives it; one below zero says nothing."""
+    """A count of tokens; None if it is negative or absent. Raises TypeError."""
     if value is None:
         return None
     whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())

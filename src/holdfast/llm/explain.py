@@ -1,6 +1,6 @@
-"""The messages of failures for people: who failed, where, and what mends it. Never a credential, a path or a query.
+"""Error messages for people: who failed, where, and how to fix it. They never hold a credential, a path or a query.
 
-Every failure of a turn passes `explain` once, so the durable record, the live error and the terminal say the same."""
+Every failure of a turn passes `explain` once, so the durable record, the live error and the terminal show the same."""
 
 from __future__ import annotations
 
@@ -9,31 +9,30 @@ import ssl
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from holdfast.llm.errors import MODEL_NOT_FOUND, LLMError
+from holdfast.llm.errors import MODEL_NOT_FOUND, Answered, LLMError
 
 if TYPE_CHECKING:
+    from holdfast.http.url import Origin
     from holdfast.llm.event import ProviderError
     from holdfast.llm.model import Model
-    from holdfast.llm.route.dial import Origin
 
 
 def explain(error: LLMError, model: Model) -> None:
-    """Reword the error. What the provider itself said stays in it."""
+    """Reword the error. The provider's own message stays in it."""
     if (message := _explained(error, model)) is not None:
         error.reword(message)
 
 
 def reported(event: ProviderError, model: Model) -> LLMError:
-    """An error inside a stream, as one of a request."""
+    """An error event of a stream as an LLMError."""
     error = LLMError(
         event.reason,  # type: ignore[arg-type]
         event.message,
         kind="invalid" if event.reason == "Authentication" else None,
         classification=event.classification,
         retryable=event.retryable,
-        retry_after_ms=event.retry_after_ms,
-        code=event.code,
         usage=event.usage,
+        answered=Answered(code=event.code, retry_after_ms=event.retry_after_ms),
     )
     explain(error, model)
     return error
@@ -45,7 +44,7 @@ def _explained(error: LLMError, model: Model) -> str | None:
     words = error.said if error.status is not None else error.message
     said = f"{status}: {_sentence(words)}" if words else f"{status}."
     match error.reason, error.kind:
-        # A credential that is refused here, before it is sent, has no kind: its message says why.
+        # A credential that is refused before it is sent has no kind; its message says why.
         case "Authentication", "missing":
             return f"No credential for {who}. {model.credential_fix}" if model.credential_fix else None
         case "Authentication", "insufficient-permissions":
@@ -93,7 +92,7 @@ def host_of(url: str) -> str:
 
 
 def unreachable(origin: Origin, error: OSError) -> LLMError:
-    """No connection, or none that led to an answer."""
+    """No connection, or a connection without a response."""
     lasting = isinstance(error, ssl.SSLCertVerificationError)
     text = f"Cannot reach {place(origin)}: {network_cause(error)}"
     return LLMError("Transport", text, kind="connect", retryable=not lasting)

@@ -1,5 +1,5 @@
-"""Whether a value keeps to a JSON Schema, for the keywords that tools and structured answers use. The others are not
-checked: a schema may say more than this understands."""
+"""Validates a value against a JSON Schema, for the keywords that tools and structured answers use. Other keywords are
+ignored."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 DEPTH = 64
-"""Of references into references: a schema that only names itself says nothing."""
+"""Longest chain of references; a schema that only refers to itself permits everything."""
 STEPS = 200_000
-"""Alternatives of alternatives multiply. A value that takes longer than this is not checked to the end."""
+"""Most steps of one validation: nested alternatives multiply. What is not checked by then counts as valid."""
 
 
 def violation(schema: Any, value: Any) -> str | None:
-    """The first thing wrong with the value, with its place; None when it keeps to the schema."""
+    """The first violation with its path; None if the value is valid."""
     try:
         return next(_Check(schema).violations(schema, value, "$", 0), None)
     except RecursionError:
@@ -129,7 +129,7 @@ def _of_string(schema: dict[str, Any], value: str, at: str) -> Iterator[str]:
 
 
 def _matches(pattern: str, text: str) -> bool:
-    """A pattern in another dialect than Python's forbids nothing."""
+    """A pattern that Python cannot compile matches everything."""
     try:
         return re.search(pattern, text) is not None
     except re.error:
@@ -154,7 +154,7 @@ def _kind(value: Any) -> str:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """As JSON: true is not 1, but 1 is 1.0."""
+    """Equality of JSON values: true differs from 1, but 1 equals 1.0."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, list) and isinstance(other, list):

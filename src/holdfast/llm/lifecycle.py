@@ -1,5 +1,5 @@
-"""Keeps the order of canonical events, so that a decoder cannot get it wrong: blocks open and close once. Counts what
-they hold against the limits of an answer."""
+"""Emits canonical events in the required order: every block opens and closes once. Counts their content against the
+limits of an answer."""
 
 from __future__ import annotations
 
@@ -38,16 +38,15 @@ class Emitter:
 
     def __init__(self, limits: AnswerLimits = DEFAULT_LIMITS) -> None:
         self._limits = limits
-        self._part_limit = limits.part_bytes
         self._room = limits.turn_bytes
         """Bytes that the answer may still grow by."""
         self._out: list[ev.Event] = []
         self._started = False
         self._texts: dict[str, int] = {}
         self._reasonings: dict[str, int] = {}
-        """Open blocks, with how many bytes they have."""
+        """Open blocks, with how many bytes each may still grow by."""
         self._calls: dict[str, OpenCall] = {}
-        self._doubtful: list[OpenCall] = []
+        self._undecided: list[OpenCall] = []
         self._awaited: set[str] = set()
         """Hosted calls without a result."""
         self._used: set[str] = set()
@@ -62,11 +61,11 @@ class Emitter:
 
     # -- blocks --------------------------------------------------------------------------------------------------
 
-    def fresh(self, id: str) -> str:
-        """`id`, or a variant of it when a closed block already had that name."""
+    def unused_id(self, id: str) -> str:
+        """`id`, or a variant of it if an earlier block has this id."""
         if id not in self._used:
             return id
-        # Counted on from the last one: looking from the first each time would be quadratic in what a provider repeats.
+        # Continues at the last variant: starting at the first each time would be quadratic.
         count = self._variants.get(id, 1)
         while f"{id}~{count}" in self._used:
             count += 1
@@ -76,22 +75,18 @@ class Emitter:
     def open_text(self, id: str, metadata: ProviderMetadata | None = None) -> None:
         if id not in self._texts:
             self._begin(id, metadata)
-            self._texts[id] = 0
+            self._texts[id] = self._limits.part_bytes
             self._out.append(ev.TextStart(id, metadata))
 
     def text(self, id: str, text: str) -> None:
         if text:
-            blocks = self._texts
-            if id not in blocks:
-                self.open_text(id)
             size = len(text) if text.isascii() else byte_length(text)
-            total = blocks[id] + size
+            left = self._texts.get(id, 0) - size
             room = self._room - size
-            if total > self._part_limit or room < 0:
-                if kept := cut(text, min(size - total + self._part_limit, self._room)):
-                    self._out.append(ev.TextDelta(id, kept))
-                self._too_large("a text", "part_bytes", size)
-            blocks[id] = total
+            if left < 0 or room < 0:
+                self.open_text(id)
+                left, room = self._check_room("a text", ev.TextDelta, id, text, size, self._texts[id])
+            self._texts[id] = left
             self._room = room
             self._out.append(ev.TextDelta(id, text))
 
@@ -104,22 +99,20 @@ class Emitter:
     def open_reasoning(self, id: str, metadata: ProviderMetadata | None = None) -> None:
         if id not in self._reasonings:
             self._begin(id, metadata)
-            self._reasonings[id] = 0
+            self._reasonings[id] = self._limits.part_bytes
             self._out.append(ev.ReasoningStart(id, metadata))
 
     def reasoning(self, id: str, text: str) -> None:
         if text:
-            blocks = self._reasonings
-            if id not in blocks:
-                self.open_reasoning(id)
             size = len(text) if text.isascii() else byte_length(text)
-            total = blocks[id] + size
+            left = self._reasonings.get(id, 0) - size
             room = self._room - size
-            if total > self._part_limit or room < 0:
-                if kept := cut(text, min(size - total + self._part_limit, self._room)):
-                    self._out.append(ev.ReasoningDelta(id, kept))
-                self._too_large("a reasoning part", "part_bytes", size)
-            blocks[id] = total
+            if left < 0 or room < 0:
+                self.open_reasoning(id)
+                left, room = self._check_room(
+                    "a reasoning part", ev.ReasoningDelta, id, text, size, self._reasonings[id]
+                )
+            self._reasonings[id] = left
             self._room = room
             self._out.append(ev.ReasoningDelta(id, text))
 
@@ -141,8 +134,8 @@ class Emitter:
     # -- calls ---------------------------------------------------------------------------------------------------
 
     def open_call(self, id: str, name: str, *, hosted: bool = False) -> OpenCall:
-        """Under its id, or a variant of it when another call of the turn has that."""
-        call = OpenCall(self.fresh(id), name, hosted=hosted)
+        """Begin a call under its id, or under a variant if another call of the turn has this id."""
+        call = OpenCall(self.unused_id(id), name, hosted=hosted)
         self._begin(call.id, name)
         self._calls[call.id] = call
         self._out.append(ev.ToolInputStart(call.id, name))
@@ -156,24 +149,22 @@ class Emitter:
                 room = size - call.size + self._limits.argument_bytes
                 if kept := cut(text, min(room, self._room)):
                     self._out.append(ev.ToolInputDelta(call.id, call.name, kept))
-                self._too_large(
-                    f"the arguments of a call of {excerpt(call.name, limit=NAME_LIMIT)}", "argument_bytes", size
-                )
+                self._too_large(_arguments_of(call), "argument_bytes", size)
             self._room -= size
             call.pieces.append(text)
             self._out.append(ev.ToolInputDelta(call.id, call.name, text))
 
-    def stop_call(self, call: OpenCall) -> None:
-        """No more arguments will come, which also follows when the output limit cuts them. Those that make no call wait
-        for what comes next: only another block, or the reason of the stop, tells whether the model wrote them so."""
+    def end_arguments(self, call: OpenCall) -> None:
+        """The provider ended the arguments, which also happens when the output limit cuts them. If they are not a JSON
+        object, the call stays undecided until the next block or the finish reason shows whether they were cut."""
         if _is_object("".join(call.pieces)):
             self.close_call(call)
         else:
-            self._doubtful.append(call)
+            self._undecided.append(call)
 
-    def close_whole_call(self, call: OpenCall) -> None:
-        """Another call begins. If the arguments so far are a whole object, the call is made now; otherwise it stays
-        open, since some vendors send the arguments of several calls in turn."""
+    def close_if_complete(self, call: OpenCall) -> None:
+        """Another call begins. If the arguments so far are a JSON object, the call is emitted; otherwise it stays open,
+        because some vendors interleave the arguments of several calls."""
         if call.id in self._calls and _is_object("".join(call.pieces)):
             self.close_call(call)
 
@@ -181,8 +172,8 @@ class Emitter:
         return call.id in self._calls
 
     def close_call(self, call: OpenCall, *, arguments: str | None = None, cut: bool = False) -> None:
-        """The arguments are complete. `arguments`, when given, counts instead of the deltas; `cut` says that the output
-        limit ended them, in which case what is no whole object is dropped."""
+        """Emit a call with its complete arguments. `arguments` replaces the deltas. With `cut`, the output limit ended
+        them: arguments that are not a JSON object are dropped."""
         if call.id not in self._calls:
             return
         raw = "".join(call.pieces) if arguments is None else arguments
@@ -191,7 +182,7 @@ class Emitter:
         self._count(call.metadata)
         self.drop_call(call)
         if cut and not raw.strip():
-            return  # cut before the first argument, which is not a call without any
+            return  # cut before the first argument; not a call without arguments
         try:
             given = _OBJECT.decode(raw) if raw.strip() else {}
             invalid = None
@@ -216,28 +207,28 @@ class Emitter:
         )
 
     def close_calls(self, *, cut: bool) -> None:
-        """All that are still open, in the order in which they began."""
-        self._doubtful.clear()
+        """Close all open calls in the order in which they began."""
+        self._undecided.clear()
         for call in list(self._calls.values()):
             self.close_call(call, cut=cut)
 
     def drop_call(self, call: OpenCall) -> None:
-        """The input ends; by itself that is no call."""
+        """End the input of a call without emitting the call."""
         if self._calls.pop(call.id, None) is not None:
             self._out.append(ev.ToolInputEnd(call.id, call.name))
 
-    def whole_call(
+    def add_call(
         self, id: str, name: str, given: Any, *, hosted: bool = False, metadata: ProviderMetadata | None = None
     ) -> None:
-        """A call that arrived in one piece has the same shape as one that did not."""
+        """Emit all events of a call that arrived in one piece."""
         call = self.open_call(id, name, hosted=hosted)
         call.metadata = metadata
         self.call_delta(call, given if isinstance(given, str) else encode(given).decode())
         self.close_call(call)
 
     def hosted_result(self, id: str, name: str, result: ToolResult, metadata: ProviderMetadata | None = None) -> None:
-        """Of a hosted call that waits for one; any other is nobody's and is left out."""
-        self._close_doubtful()
+        """Emit the result of a hosted call. A result without such a call is ignored."""
+        self._close_undecided()
         if id in self._awaited:
             self._awaited.discard(id)
             self._count((result, metadata))
@@ -246,7 +237,7 @@ class Emitter:
     # -- the end -------------------------------------------------------------------------------------------------
 
     def finish(self, reason: str, usage: ev.Usage | None, metadata: ProviderMetadata | None = None) -> None:
-        """Once; a provider that repeats its last chunk changes nothing."""
+        """End the turn. Later calls change nothing, since some providers repeat their last chunk."""
         if self.ended:
             return
         self._start()
@@ -269,7 +260,7 @@ class Emitter:
         usage: ev.Usage | None = None,
         retryable: bool | None = None,
     ) -> None:
-        """The provider says that it failed. Nothing follows. `status` is the HTTP one, where it names one."""
+        """End the turn with an error that the provider reported. `status` is an HTTP status that it names."""
         if self.ended:
             return
         self.close_all()
@@ -297,10 +288,10 @@ class Emitter:
         self._count((id, beside))
         self._used.add(id)
         self._start()
-        self._close_doubtful()
+        self._close_undecided()
 
     def _count(self, value: object) -> None:
-        """Count what is stored beside texts and arguments: ids, names, metadata, results of hosted calls."""
+        """Count other stored values: ids, names, metadata, results of hosted calls."""
         if value is None:
             return
         size = len(encode(value))
@@ -308,20 +299,30 @@ class Emitter:
             self._too_large("the answer", "turn_bytes", size)
         self._room -= size
 
+    def _check_room(
+        self, what: str, delta: type[ev.TextDelta | ev.ReasoningDelta], id: str, text: str, size: int, left: int
+    ) -> tuple[int, int]:
+        """Bytes left in the block and in the answer after this text. If it does not fit, its beginning is kept."""
+        if size <= left and size <= self._room:
+            return left - size, self._room - size
+        if kept := cut(text, min(left, self._room)):
+            self._out.append(delta(id, kept))
+        self._too_large(what, "part_bytes", size)
+
     def _too_large(self, what: str, setting: str, size: int) -> NoReturn:
         if size > self._room:
             raise AnswerTooLarge("the answer", self._limits.turn_bytes, "turn_bytes", self.take())
         raise AnswerTooLarge(what, getattr(self._limits, setting), setting, self.take())
 
-    def _close_doubtful(self) -> None:
-        """Something else began, so the limit did not cut them."""
-        if self._doubtful:
-            calls, self._doubtful = self._doubtful, []
+    def _close_undecided(self) -> None:
+        """Another block began, so these calls were not cut by the output limit."""
+        if self._undecided:
+            calls, self._undecided = self._undecided, []
             for call in calls:
                 self.close_call(call)
 
     def _drop_calls(self) -> None:
-        """The turn ended inside their arguments."""
+        """End calls whose arguments are incomplete."""
         for call in list(self._calls.values()):
             self.drop_call(call)
 
@@ -329,6 +330,17 @@ class Emitter:
         if not self._started:
             self._started = True
             self._out.append(ev.StepStart())
+
+
+class StreamDecoder:
+    """Base of the decoders: events go through an Emitter, which knows the order and the limits."""
+
+    def __init__(self, limits: AnswerLimits) -> None:
+        self._emit = Emitter(limits)
+
+    @property
+    def done(self) -> bool:
+        return self._emit.ended
 
 
 def _arguments_of(call: OpenCall) -> str:

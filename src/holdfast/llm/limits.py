@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from holdfast.llm.event import Event
 
-KIB = 1024
 MIB = 1024 * 1024
 SETTINGS = "holdfast.answer"
 """The section of the configuration with the fields of `AnswerLimits`."""

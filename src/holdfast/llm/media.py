@@ -1,7 +1,7 @@
-"""Media in requests: what counts as valid, and the note that stands for what cannot be sent.
+"""Media in requests: validation, and the note that replaces media which cannot be sent.
 
-Invariant: no media stops a request. What is broken, what a protocol cannot hold and what a model does not take becomes
-a short text in its place."""
+Invariant: no media fails a request. Broken media, and media that a protocol or a model does not accept, are replaced by
+a short text."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Media(Frozen):
     """Canonical base64."""
     filename: str | None = None
     source: str | None = None
-    """Where the file is, if it came from one."""
+    """Path of the file, if it came from one."""
 
     @property
     def url(self) -> str:
@@ -53,7 +53,7 @@ class Media(Frozen):
 
     @property
     def text(self) -> str:
-        """A text file as a part of the conversation, under its name."""
+        """A text file as text, with its name."""
         content = base64.b64decode(self.data).decode("utf-8", "replace")
         return f"[file: {self.filename or self.mime}]\n{content}"
 
@@ -67,7 +67,7 @@ def read_media(part: MediaPart | FileContent) -> Media:
 
 
 def readable(part: MediaPart | FileContent) -> Media | str:
-    """Its media, or the note that stands for it: no protocol could send it."""
+    """The decoded media, or the note that replaces it if no protocol could send it."""
     try:
         return read_media(part)
     except LLMError as error:
@@ -76,7 +76,7 @@ def readable(part: MediaPart | FileContent) -> Media | str:
 
 
 def cannot_hold(protocol: str, media: Media) -> str:
-    """The note for media that this kind of request has no form for."""
+    """The note for media that a protocol cannot send."""
     return _named(media, f"{protocol} requests cannot hold {media.mime}")
 
 
@@ -90,8 +90,8 @@ def left_out(name: str | None, why: str) -> str:
 
 
 def refuses_media(reason: str, message: str) -> bool:
-    """Whether a provider's failure may be about the media of a request: it refused the request, or what it shows, or,
-    as some local servers do, failed with words about images."""
+    """Whether media may have caused a provider's failure: it refused the request or its content, or, as some local
+    servers do, failed with a message about images."""
     if reason in ("ProviderInternal", "UnknownProvider"):
         return _IMAGE_WORDS.search(message) is not None
     return reason in ("InvalidRequest", "ContentPolicy")

@@ -1,4 +1,4 @@
-"""A model as a route reaches it, what it can do, and how its defaults and a request become one."""
+"""A model with its route and capabilities; merging its defaults into a request."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 DEFAULT_OUTPUT = 4096
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
-# Fields that a protocol makes itself: an overlay may not fight it.
+# Fields that the protocol sets itself; an overlay may not replace them.
 _OWNED = """
     content contents frequencyPenalty frequency_penalty generationConfig inferenceConfig input maxTokens max_tokens
     messages model presencePenalty presence_penalty responseFormat response_format seed stop stopSequences
@@ -29,26 +29,26 @@ OWNED_FIELDS = frozenset(_OWNED.split())
 
 
 class Capabilities(Frozen):
-    """What differs between models of one protocol. The catalog sets these; the defaults suit an unknown model."""
+    """Differences between models of one protocol. The catalog sets them; the defaults are for an unknown model."""
 
     images: bool = True
     documents: bool = True
-    """Takes PDF, where the protocol has a form for it."""
+    """Accepts PDF, if the protocol can send it."""
     sampling: bool = True
-    """Takes temperature and the like."""
+    """Accepts temperature and other sampling controls."""
     chronological_system: Literal["system", "developer"] | None = None
     thinking: Literal["enabled", "adaptive"] = "enabled"
     caching: bool = True
     completion_tokens_field: bool = False
-    """Chat: wants `max_completion_tokens`."""
+    """Chat: requires `max_completion_tokens`."""
     reasoning_replay: bool = False
-    """Chat: accepts `reasoning_content` in history. Bedrock: accepts reasoning that nobody signed."""
+    """Chat: accepts `reasoning_content` in history. Bedrock: accepts unsigned reasoning."""
     inline_cache: bool = False
     """Chat: accepts `cache_control` inside list content."""
     native_json: bool = False
-    """Structured answers are better asked for in the provider's own JSON mode than by a forced call."""
+    """The provider's JSON mode gives better structured answers than a forced call."""
     cache_points: Literal["anywhere", "after-text"] = "anywhere"
-    """Bedrock: where a cache point may stand; `after-text` is not among tools nor after results and media."""
+    """Bedrock: allowed positions of cache points; `after-text` excludes tools, results and media."""
 
 
 class Model(Frozen):
@@ -60,14 +60,14 @@ class Model(Frozen):
     http: HttpOverlay | None = None
     output_limit: int | None = None
     compatibility: Literal["gemini", "moonshot"] | None = None
-    """Whose JSON Schema dialect its tools need, before the protocol's own."""
+    """JSON Schema dialect of its tools, applied before the protocol's own."""
     capabilities: Capabilities = Capabilities()
     credential_fix: str = ""
     """How to give the provider another credential, in a sentence for people."""
 
 
 def resolve(model: Model, request: Request) -> Request:
-    """Route defaults, then the model's, then the request's; the last word wins."""
+    """The request with defaults: the request's values win over the model's, these over the route's."""
     route = model.route
     generation = _generation(route.generation, model.generation, request.generation)
     overlay = HttpOverlay(
@@ -86,7 +86,7 @@ def resolve(model: Model, request: Request) -> Request:
 
 
 def output_limit(model: Model, request: Request) -> int:
-    """For protocols that insist on one; the others leave it to the provider."""
+    """The output limit to send, for protocols that require one."""
     asked = request.generation.max_tokens if request.generation else None
     return asked or model.output_limit or model.route.output_limit or DEFAULT_OUTPUT
 

@@ -1,7 +1,7 @@
 """Models that need no network: they speak OpenAI's wire format through the same transport seam as a real provider.
 
 `echo` reads the file that a prompt names and answers from it. `scripted` plays a list of turns from a file.
-`ScriptedTransport` does the same from Python, and can hold a turn until a test lets it go."""
+`ScriptedTransport` does the same from Python and can hold a turn until an event is set."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Call(Record):
 
 
 class Turn(Record):
-    """What the model does in one turn. `fail` answers with that HTTP status; `cut` ends the stream unfinished."""
+    """One turn of the model. `fail` answers with this HTTP status; `cut` ends the stream unfinished."""
 
     text: str | None = None
     calls: tuple[Call, ...] | None = None
@@ -82,7 +82,7 @@ class OfflineTransport:
 
 
 class ScriptedTransport:
-    """A model under a test's control: turns in order, each request kept, any turn can be held."""
+    """A model that tests control: turns are played in order, requests are recorded, any turn can be held."""
 
     def __init__(self, turns: Sequence[Turn | Callable[[dict[str, Any]], Turn]] = ()) -> None:
         self._turns = list(turns)
@@ -92,7 +92,7 @@ class ScriptedTransport:
         self._gates: dict[int, asyncio.Event] = {}
 
     def hold(self, turn: int) -> asyncio.Event:
-        """The given turn (0 is the first) waits, its request already seen, until the event is set."""
+        """Hold a turn (0 is the first) after its request has arrived, until the event is set."""
         return self._gates.setdefault(turn, asyncio.Event())
 
     async def seen(self, count: int) -> None:
@@ -117,7 +117,7 @@ class ScriptedTransport:
 
 
 def echo(body: dict[str, Any]) -> Turn:
-    """Reads what the prompt names, if it can, and answers with what it found."""
+    """Read the file that the prompt names, if possible, and answer from it."""
     messages = body["messages"]
     asked = max(index for index, message in enumerate(messages) if message["role"] == "user")
     prompt = _text(messages[asked]["content"])
@@ -184,5 +184,5 @@ def _first_line(result: str) -> str:
 
 
 _NUMBERED = pattern(r"^\s*\d+: ?")
-# Begins where a word does: tried inside of one as well, a long word would take for ever.
+# Starts at a word boundary; otherwise a long word would take quadratic time.
 _FILE = pattern(r"(?<![\w-])(?:[\w.-]+/)*(?:[\w-]+\.\w{1,8}|LICENSE|Makefile|README)\b")

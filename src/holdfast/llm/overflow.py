@@ -1,4 +1,4 @@
-"""What a provider's refusal of a request that was too long tells about the window of its model."""
+"""Reads the model's context window from the provider's refusal of a request that was too long."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PLAUSIBLE = range(1_000, 100_000_000)
 
 
 def stated_limit(error: LLMError | ProviderError) -> int | None:
-    """The window that the provider names, in tokens. A number that no window has is not believed."""
+    """The context window that the provider names, in tokens. Implausible numbers are ignored."""
     found = re.search(_LIMIT, _said(error), re.IGNORECASE)
     if found is None:
         return None
@@ -23,7 +23,7 @@ def stated_limit(error: LLMError | ProviderError) -> int | None:
 
 
 def is_about_tokens(error: LLMError | ProviderError) -> bool:
-    """Whether it says that the conversation was too long. An empty answer or one about bytes may have other causes."""
+    """Whether the error is about tokens. One about bytes, or one without a body, may have other causes."""
     said = _said(error)
     return is_overflow(said) and re.search(_OTHER, said, re.IGNORECASE) is None
 
@@ -34,8 +34,8 @@ def _said(error: LLMError | ProviderError) -> str:
 
 
 _OTHER = r"entity too large|request_too_large|\(no body\)"
-# In the words of OpenAI, OpenRouter, DeepSeek and vLLM; Fireworks; Together; vLLM and LM Studio; vLLM; xAI; Anthropic;
-# Gemini; llama.cpp; Ollama; Mistral; Moonshot; and of gateways.
+# Phrases of OpenAI, OpenRouter, DeepSeek and vLLM; Fireworks; Together; vLLM and LM Studio; vLLM; xAI; Anthropic;
+# Gemini; llama.cpp; Ollama; Mistral; Moonshot; gateways.
 _LIMIT = "|".join(
     [
         r"maximum context length (?:is|of) ([\d,]{1,15})",

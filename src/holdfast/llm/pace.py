@@ -1,8 +1,8 @@
-"""How fast an answer is read. A provider that sends faster than any model writes would keep the event loop for itself.
+"""Limits how fast an answer is read, so that a provider that sends very fast does not monopolise the event loop.
 
 Invariants
 - A stream that is alone, or that sends less than BURST at once and RATE on average, never waits.
-- Beside other work a stream is read at RATE; the provider is held back by the connection's own flow control."""
+- Beside other work a stream is read at RATE; the flow control of the connection slows the provider down."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RATE = 1024 * 1024
 
 
 class Pace:
-    """Of one answer. `contended` says whether other work would have to wait for it."""
+    """Pace of one answer. `contended` says whether other work is waiting for the event loop."""
 
     def __init__(self, contended: Callable[[], bool], now: Callable[[], float] = time.monotonic) -> None:
         self._contended = contended
@@ -27,7 +27,7 @@ class Pace:
         self._filled = now()
 
     def wait_after(self, size: int) -> float:
-        """Seconds to wait before reading on, now that `size` bytes were handled."""
+        """Seconds to wait before the next read, after `size` bytes were handled."""
         self._room -= size
         if self._room >= 0:
             return 0.0

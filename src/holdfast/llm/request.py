@@ -1,7 +1,7 @@
-"""The provider-neutral request: plain values that survive JSON both ways. Nothing here knows a wire format.
+"""The provider-neutral request: plain values that can be encoded as JSON and decoded again. No wire format here.
 
-Three domains stay apart: `generation` (sampling and output controls), `provider_options` (what one provider means by
-its own names, by namespace) and `http` (raw fields for a compatible endpoint)."""
+Three groups of options: `generation` (sampling and output controls), `provider_options` (options of one provider, by
+namespace) and `http` (raw fields for a compatible endpoint)."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from holdfast.schema.session_message import FileContent, TextContent, ToolConten
 if TYPE_CHECKING:
     MediaData = str | bytes
 else:
-    MediaData = str  # one string-like type is all that a decoder can tell apart
+    MediaData = str  # a msgspec union may have one string-like type only
 
 Role = Literal["system", "user", "assistant", "tool"]
 ProviderMetadata = dict[str, dict[str, Any]]
-"""By namespace: `anthropic`, `openai`, `google`, `bedrock`. One is never sent to another's protocol."""
+"""By namespace: `anthropic`, `openai`, `google`, `bedrock`. A namespace is sent to its own protocol only."""
 
 
 class CacheHint(Record):
@@ -130,7 +130,7 @@ class HttpOverlay(Record):
 
 
 class CachePolicy(Record):
-    """Where markers go by themselves. `messages` counts how many of the newest user-role messages are marked."""
+    """Default places of cache markers. `messages` is how many of the newest user-role messages get one."""
 
     tools: bool = True
     system: bool = True
@@ -164,7 +164,7 @@ def make_request(
     tool_choice: str | ToolChoice | None = None,
     **more: Any,
 ) -> Request:
-    """A request from what is convenient: strings for system text and prompt, a tool's name for a choice."""
+    """A request from convenient values: strings for system text and prompt, a tool's name for the tool choice."""
     given = (system,) if isinstance(system, str) else system
     parts = tuple(SystemPart(text=part) if isinstance(part, str) else part for part in given)
     asked = (user(prompt),) if prompt is not None else ()
@@ -178,7 +178,7 @@ def make_request(
 
 
 def choice(word: str) -> ToolChoice:
-    """Three words are reserved; any other means the tool of that name."""
+    """`auto`, `none` and `required`; any other word is the name of a tool."""
     if word in ("auto", "none", "required"):
         return ToolChoice(type=word)  # type: ignore[arg-type]
     return ToolChoice(type="tool", name=word)
@@ -202,7 +202,7 @@ def tool_result(id: str, name: str, value: Any) -> Message:
 
 
 def as_result(value: Any) -> ToolResult:
-    """A bare value becomes a `json` result; what has the shape of a result passes through."""
+    """A value as a `json` result; a value with the shape of a result is converted to one."""
     if isinstance(value, ToolResult):
         return value
     if isinstance(value, Mapping) and value.get("type") in ("text", "json", "error", "content") and "value" in value:
@@ -210,15 +210,8 @@ def as_result(value: Any) -> ToolResult:
     return ToolResult(type="json", value=value)
 
 
-class ToolOutput(Record):
-    """What a tool gave: JSON for programs and, when there is any, content that the model is shown instead."""
-
-    structured: Any
-    content: tuple[ToolContent, ...] = ()
-
-
 def project_output(structured: Any, content: tuple[ToolContent, ...]) -> ToolResult:
-    """What the model is shown of a stored output: its JSON, its one text, or its items."""
+    """A stored output as the model sees it: its JSON, its only text, or its items."""
     if not content:
         return ToolResult(type="json", value=structured)
     if len(content) == 1 and isinstance(content[0], TextContent):
@@ -227,7 +220,7 @@ def project_output(structured: Any, content: tuple[ToolContent, ...]) -> ToolRes
 
 
 def result_items(result: ToolResult) -> list[TextContent | FileContent]:
-    """The items of a `content` result, also after a trip through JSON. What is no item is shown as JSON."""
+    """The items of a `content` result, also after JSON decoding. Other values become JSON text."""
     given = result.value if isinstance(result.value, list | tuple) else (result.value,)
     return [_item(item) for item in given]
 

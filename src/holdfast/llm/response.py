@@ -1,4 +1,4 @@
-"""What the events of a turn fold into."""
+"""Folds the events of a turn into a response."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True):
-    """`reason` is None for a stream that did not end; its parts are what had arrived."""
+    """`reason` is None for a stream that did not finish; `parts` then holds what arrived."""
 
     parts: tuple[Part, ...]
     reason: str | None
@@ -47,8 +47,8 @@ class _Block:
 
 
 class Fold:
-    """Events in, a response out; deltas are not kept. Parts are in order of their first start; metadata at the end of a
-    block wins over that at its start."""
+    """Builds a response from events. Parts are in order of their first start; metadata at the end of a
+    block replaces that at its start."""
 
     def __init__(self) -> None:
         self._items: list[_Block | Part] = []

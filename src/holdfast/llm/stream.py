@@ -1,6 +1,5 @@
-"""One provider turn: `prepare` compiles it, `stream` yields what each network read completed, `generate` folds that.
-
-Nothing here runs a tool or continues on its own."""
+"""One provider turn: `prepare` compiles the request, `stream` yields events as they arrive, `generate` returns the
+whole response. No tool is run, and no second turn is started."""
 
 from __future__ import annotations
 
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from holdfast.llm.errors import (
+    Answered,
     LLMError,
     classify,
     excerpt,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from holdfast.llm.route.eventstream import AwsFrames
 
 SLICE = 16 * 1024
-"""Decoded at once, which takes about half a millisecond; then other tasks may run."""
+"""Bytes that are decoded at once, in about half a millisecond; then other tasks may run."""
 STREAM_TYPES = {
     "sse": ("text/event-stream", "application/octet-stream", ""),
     "aws-eventstream": ("application/vnd.amazon.eventstream", "application/octet-stream", ""),
@@ -52,24 +52,12 @@ STREAM_TYPES = {
 
 
 class Prepared(Frozen):
-    """A compiled request, not sent. Its draft can be extended with what the conversation adds, at the cost of that."""
+    """A compiled request that was not sent. Extending its draft costs as much as the added messages."""
 
     model: Model
     request: Request
-    """With all options resolved; its messages are those it was prepared with."""
+    """With all options resolved. Messages added by `extend` are only in the draft."""
     draft: Draft
-
-    @property
-    def route_id(self) -> str:
-        return self.model.route.id
-
-    @property
-    def protocol_id(self) -> str:
-        return self.model.route.protocol.id
-
-    @property
-    def transport_id(self) -> str:
-        return self.model.route.transport
 
     def extend(self, messages: Sequence[Message]) -> None:
         self.model.route.protocol.extend(self.draft, self.model, messages)
@@ -87,7 +75,7 @@ class Prepared(Frozen):
 
 
 def prepare(model: Model, request: Request) -> Prepared:
-    """Merge options, check and lower. Raises LLMError before anything is sent."""
+    """Merge options, validate, and encode for the protocol. Raises LLMError."""
     resolved = resolve(model, request)
     try:
         draft = model.route.protocol.start(model, resolved)
@@ -126,12 +114,12 @@ async def _limited(batches: AsyncGenerator[list[Event], None], total: float) -> 
         while step is not None:
             ended = bool(step) and isinstance(step[-1], Finish | ProviderError)
             try:
-                # Around each step, not around the yield: what the caller does meanwhile is not ours to cancel.
+                # Around each step, not around the yield: the caller's own work must not be cancelled.
                 async with asyncio.timeout_at(deadline):
                     step = await anext(batches, None)
             except TimeoutError as error:
                 if ended:
-                    return  # only its connection was still being read out
+                    return  # only the rest of the connection was being read
                 message = f"the turn took longer than {total:g} s (total limit)"
                 raise LLMError("Transport", message, kind="timeout") from error
             if step is not None:
@@ -139,7 +127,7 @@ async def _limited(batches: AsyncGenerator[list[Event], None], total: float) -> 
 
 
 async def generate(transport: Transport, model: Model, request: Request, *, retry: Retry = DEFAULT_RETRY) -> Response:
-    """The whole answer at once."""
+    """The whole response."""
     folding = Fold()
     async with aclosing(stream(transport, model, request, retry=retry)) as batches:
         async for batch in batches:
@@ -158,7 +146,8 @@ async def _stream(
     limits: AnswerLimits,
     pace: Pace | None,
 ) -> AsyncGenerator[list[Event], None]:
-    """Attempts until one has output or fails for good. Each is signed anew: credentials and signatures expire."""
+    """Try until an attempt has output or fails permanently. Each attempt is signed again: credentials and signatures
+    expire."""
     model = prepared.model
     attempts = Attempts(retry)
     while True:
@@ -217,7 +206,7 @@ async def _attempt(
             if error.kind != "open":
                 error.redact(secrets)
                 raise
-            # There was no socket and nothing was sent: this turn goes over HTTP.
+            # No socket was opened and nothing was sent: use HTTP.
     response = await exchange(transport, request, secrets, now)
     decoder = route.protocol.decoder(model, prepared.request, limits)
     decoding = Decoding(decoder, limits)
@@ -274,8 +263,7 @@ def _slices(chunk: bytes) -> Iterator[bytes]:
 
 
 class Decoding:
-    """A decoder with the limits on what it reads: all bytes, and those of frames that add nothing to the answer, which
-    a decoder may hold on to."""
+    """A decoder with limits on its input: on all bytes, and on frames without events, which the decoder may hold."""
 
     def __init__(self, decoder: Decoder, limits: AnswerLimits) -> None:
         self._decoder = decoder
@@ -289,7 +277,8 @@ class Decoding:
             raise AnswerTooLarge("the stream", self._limits.stream_bytes, "stream_bytes")
 
     def events(self, frames: Sequence[bytes], *, last: bool = False) -> tuple[list[Event], LLMError | None]:
-        """The events up to the failure, if there is one: how bytes were grouped on their way may not matter."""
+        """The events before the first failure, and the failure. The result does not depend on how bytes were
+        grouped."""
         events: list[Event] = []
         feed = self._decoder.feed
         try:
@@ -313,7 +302,7 @@ class Decoding:
 
 
 def _used(decoder: Decoder) -> Usage | None:
-    """What a turn that broke off has used so far."""
+    """Usage so far of a turn that broke off."""
     try:
         events = decoder.finish()
     except LLMError as error:
@@ -330,7 +319,7 @@ def _redacted(batch: list[Event], secrets: tuple[str, ...]) -> list[Event]:
 
 
 def http_request(prepared: Prepared, limits: AnswerLimits = DEFAULT_LIMITS) -> HttpRequest:
-    """Headers of the route, then of the request, then the credential over the exact bytes."""
+    """Headers of the route, then of the request, then of the credential, which may sign the exact bytes."""
     model, route = prepared.model, prepared.model.route
     overlay = prepared.request.http
     url = route.url(model.id, overlay.query if overlay else None)
@@ -343,7 +332,7 @@ def http_request(prepared: Prepared, limits: AnswerLimits = DEFAULT_LIMITS) -> H
 
 
 def _lower(*layers: Mapping[str, str]) -> dict[str, str]:
-    """Header names in one case, so that a later layer replaces an earlier one."""
+    """Lower-case header names; later layers replace earlier ones."""
     return {name.lower(): value for layer in layers for name, value in layer.items()}
 
 
@@ -369,6 +358,5 @@ def _error_in_success(body: dict[str, object], text: str) -> LLMError:
         kind=verdict.kind,
         classification=verdict.classification,
         retryable=verdict.retryable,
-        status=200,
-        said=excerpt(spoken(body) or text),
+        answered=Answered(status=200, said=excerpt(spoken(body) or text)),
     )

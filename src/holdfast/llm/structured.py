@@ -1,7 +1,7 @@
-"""One answer as a value: `generate_object` forces a call of one synthetic tool and checks its input.
+"""Structured answers: `generate_object` forces a call of one synthetic tool and validates its input.
 
-That works with every protocol. Where a model is better at its provider's own JSON mode, that is used instead. No tool
-is run, and an answer that does not fit is asked for again once at most, if the caller wants."""
+This works with every protocol. For models whose provider has a better JSON mode, that is used instead. No tool is run.
+An invalid answer is requested again at most once, if the caller asks for it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 import msgspec
 
 from holdfast.llm import event as ev
-from holdfast.llm.errors import LLMError, excerpt, invalid_output
+from holdfast.llm.errors import Answered, LLMError, excerpt, invalid_output
 from holdfast.llm.json_schema import violation
 from holdfast.llm.model import deep_merge
 from holdfast.llm.request import Message, Request, ToolChoice, ToolDefinition, tool_result, user
@@ -33,7 +33,7 @@ T = TypeVar("T")
 TOOL = "generate_object"
 DESCRIPTION = "Return the structured result by calling this tool."
 WRAPPER = "value"
-"""Under which name a value goes that is not itself an object, as the input of a tool must be one."""
+"""Name under which a value that is not an object is wrapped, because the input of a tool must be an object."""
 
 
 class Round(Frozen):
@@ -55,7 +55,7 @@ class Generated(Frozen, Generic[T]):
 
     @property
     def usage(self) -> ev.Usage | None:
-        """Of all rounds together."""
+        """Usage of all rounds together."""
         return _total(self.rounds)
 
 
@@ -97,9 +97,9 @@ async def generate_object(
 ) -> Generated[Any]:
     """An answer of this kind: a type that msgspec can convert to, or a JSON Schema as a dict.
 
-    `native` asks for the provider's JSON mode; left open, the model's capabilities decide. `repair` allows one more
-    round, in which the model is shown what was wrong. Raises LLMError, with InvalidProviderOutput for what does not
-    fit."""
+    `native` asks for the provider's JSON mode; by default the model's capabilities decide. `repair` allows one more
+    round, in which the model is shown the violation. Raises LLMError, with InvalidProviderOutput for an invalid
+    answer."""
     shape = _shape(kind)
     by_format = model.capabilities.native_json if native is None else native
     asked = _formatted(request, shape) if by_format else _forced(model, request, shape)
@@ -153,7 +153,7 @@ def _shape(kind: Any) -> _Shape:
 
 
 def _wrap(schema: dict[str, Any]) -> dict[str, Any]:
-    """Definitions stay at the top, where references look for them."""
+    """Definitions stay at the top level, where references expect them."""
     own = {key: value for key, value in schema.items() if key not in DEFINITIONS}
     shared = {key: schema[key] for key in DEFINITIONS if key in schema}
     return {
@@ -166,7 +166,7 @@ def _wrap(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _forced(model: Model, request: Request, shape: _Shape) -> Request:
-    """Claude refuses a forced call together with thinking, so it does not think here."""
+    """Claude refuses a forced call together with thinking, so thinking is turned off."""
     silent = {"anthropic": {"thinking": None}, "bedrock": {"thinking": None}}
     namespace = model.route.protocol.namespace
     options = deep_merge(request.provider_options, {namespace: silent[namespace]} if namespace in silent else None)
@@ -200,9 +200,8 @@ async def _round(transport: Transport, model: Model, request: Request, retry: Re
             error.message,
             classification=error.classification,
             retryable=error.retryable,
-            retry_after_ms=error.retry_after_ms,
-            code=error.code,
             usage=response.usage,
+            answered=Answered(code=error.code, retry_after_ms=error.retry_after_ms),
         )
     return Round(response, tuple(events))
 
@@ -228,7 +227,7 @@ def _said(given: Round) -> dict[str, Any]:
 
 
 def _again(asked: Request, response: Response, why: str, *, by_format: bool) -> Request:
-    """What the model answered, and what was wrong with it, at the end of the conversation."""
+    """The conversation with the invalid answer and its violation added."""
     answered = (Message(role="assistant", content=response.parts),) if response.parts else ()
     wrong = excerpt(why)
     if response.calls:

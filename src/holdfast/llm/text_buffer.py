@@ -1,4 +1,4 @@
-"""Text that arrives in many small pieces."""
+"""Collects text that arrives in many small pieces."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ PIECES = 4096
 
 
 class TextBuffer:
-    """Joins pieces in groups, so that memory follows the length of the text and not the number of its pieces: a string
-    of two characters takes 51 bytes."""
+    """Joins pieces in groups, so that memory is proportional to the length of the text: a string of two characters
+    takes 51 bytes."""
 
     def __init__(self) -> None:
         self._pieces: list[str] = []
@@ -20,7 +20,7 @@ class TextBuffer:
             self._join()
 
     def take_new(self) -> str:
-        """What was added since the last call of this."""
+        """The text that was added since the last call."""
         self._join()
         new, self._taken = "".join(self._groups[self._taken :]), len(self._groups)
         return new

@@ -1,6 +1,6 @@
 """JSON Schema dialects: what each provider accepts as a tool's parameters. Pure functions from schema to schema.
 
-A property may have the name of a keyword and a default may look like a schema, so everything walks by `_below`."""
+A property may be named like a keyword, and a default may look like a schema; only `_below` knows where schemas are."""
 
 from __future__ import annotations
 
@@ -42,22 +42,22 @@ _SAYS_SOMETHING = frozenset(
         *_COMBINERS,
     )
 )
-"""Keywords that make a schema more than an annotation."""
+"""Keywords that constrain a value."""
 
 
 # -- OpenAI ------------------------------------------------------------------------------------------------------
 
 
 def openai_schema(schema: Schema) -> Schema:
-    """One object, with properties; null alternatives go."""
+    """One object with properties, without null alternatives."""
     top = object_schema(schema)
     top.setdefault("properties", {})
     return _without_null(top)
 
 
 def object_schema(schema: Schema) -> Schema:
-    """The top level as one object. Providers refuse the whole request for a combination there, so the objects in it are
-    merged: what all of them must have stays required, what one of several may have becomes optional."""
+    """The top level as one object. Providers refuse a combination there, so its objects are merged: a property stays
+    required only if all of them require it."""
     root = open_root(schema)
     top = {key: value for key, value in root.items() if key not in _REFUSED_AT_THE_TOP} | {"type": "object"}
     properties, required = dict(_dict(top.get("properties"))), _names(top)
@@ -93,7 +93,7 @@ def _without_null(schema: Schema) -> Schema:
 
 
 def gemini_schema(schema: Schema) -> Schema | None:
-    """None when nothing is left: a tool without parameters has none."""
+    """None if no parameters are left."""
     return _projected(gemini_sanitise(inline_refs(schema)))
 
 
@@ -133,7 +133,7 @@ def _projected(schema: Schema) -> Schema | None:
 
 
 def _is_gone(schema: Schema, node: Schema) -> bool:
-    """Nothing is left of an object that names no properties, nor of alternatives that were all such objects."""
+    """Whether this is an object without properties, or alternatives of such objects."""
     if "properties" in node or any(key in node for key in _COMBINERS):
         return False
     if node.get("type") == "object":
@@ -142,7 +142,7 @@ def _is_gone(schema: Schema, node: Schema) -> bool:
 
 
 def _project_type(node: Schema) -> None:
-    """One type, and values only of strings."""
+    """A single type; `enum` only for strings."""
     if isinstance(node.get("type"), list):
         kinds = [kind for kind in node["type"] if kind != "null"]
         if len(kinds) != len(node["type"]):
@@ -158,7 +158,7 @@ def _project_type(node: Schema) -> None:
 
 
 def _project_alternatives(node: Schema, key: str) -> Schema:
-    """A null alternative is a flag here; the one that is left beside it takes its parent's place."""
+    """A null alternative becomes `nullable`; a single remaining alternative replaces its parent."""
     if not isinstance(node.get(key), list):
         return node
     given = [item for item in node[key] if isinstance(item, dict)]
@@ -169,7 +169,7 @@ def _project_alternatives(node: Schema, key: str) -> Schema:
         rest["nullable"] = True
         if len(projected) == 1:
             merged = {**projected[0], **rest}
-            _project_type(merged)  # its parent's type may not be that of its values
+            _project_type(merged)  # the parent's type may differ from that of its values
             return merged
     return {**rest, key: projected} if projected else rest
 
@@ -196,7 +196,7 @@ def _moonshot(schema: Schema) -> Schema:
 
 
 def schema_of(kind: Any) -> Schema:
-    """What msgspec says of a type, opened, without its title and without definitions that nothing in it names."""
+    """The JSON Schema of a type, without a root reference, title and unused definitions."""
     top = open_root(msgspec.json.schema(kind))
     named = top.pop("$defs", {})
     used: Schema = {}
@@ -211,13 +211,13 @@ def schema_of(kind: Any) -> Schema:
 
 
 def open_root(schema: Schema) -> Schema:
-    """A schema that is only a reference to one of its own definitions, opened."""
+    """Replaces a root that is only a reference by the definition."""
     return _target(schema, schema)
 
 
 def inline_refs(schema: Schema) -> Schema:
-    """Local references replaced by what they name. A recursive one, and any that would make the whole too large, ends
-    in an open object."""
+    """Replaces local references by their targets. Recursive references, and those that would make the schema too large,
+    become open objects."""
     left = NODES
 
     def walk(node: Schema, seen: tuple[str, ...]) -> Schema:
@@ -238,7 +238,7 @@ def inline_refs(schema: Schema) -> Schema:
 
 
 def closed(schema: Schema) -> Schema:
-    """Every object says that it takes no other properties than its own, where it says nothing else."""
+    """Sets `additionalProperties: false` on every object that does not set it."""
     node = _below(schema, closed)
     return {"additionalProperties": False, **node} if _is_object(node) else node
 
@@ -279,7 +279,7 @@ def _target(root: Schema, node: Any) -> Schema:
 
 
 def lookup(root: Schema, reference: Any) -> Schema | None:
-    """What a local JSON pointer names."""
+    """The target of a local JSON pointer."""
     if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
         return None
     node: Any = root
@@ -295,7 +295,7 @@ def lookup(root: Schema, reference: Any) -> Schema | None:
 
 
 def _single_items(node: Schema) -> Schema:
-    """One schema for all items of an array, also where each place has its own."""
+    """One schema for all items of an array, also for tuples."""
     items = node.get("items")
     if isinstance(items, dict):
         return items
@@ -325,7 +325,7 @@ def _is_null(schema: Any) -> bool:
 
 
 def _names(schema: Schema) -> list[str]:
-    """What it requires."""
+    """The required properties."""
     return [name for name in _list(schema.get("required")) if isinstance(name, str)]
 
 

@@ -1,11 +1,19 @@
-"""The configuration of a Location: what was read, what is wrong with it, and reading it again."""
+"""The configuration of a Location: its files, its problems, reloading it, and the sandbox."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from holdfast.protocol.endpoint import Endpoint, LocationQuery, endpoint
 from holdfast.protocol.scope import at_location
-from holdfast.schema.configuration import ConfigDirectory, ConfigDocument, ConfigReport
+from holdfast.schema.configuration import ConfigDirectory, ConfigDocument, ConfigReport, SandboxInfo
 from holdfast.schema.errors import ConflictError
+
+
+class SandboxQuery(LocationQuery):
+    probe: bool | None = None
+    """Whether to look for a back end even if the sandbox is off."""
+
 
 ENDPOINTS: tuple[Endpoint, ...] = at_location(
     endpoint(
@@ -27,6 +35,14 @@ ENDPOINTS: tuple[Endpoint, ...] = at_location(
         extension=True,
     ),
     endpoint(
+        "config.effective",
+        "GET /api/config/effective",
+        "holdfast.config.effective",
+        "The configuration files of a Location, merged into one object, without secrets.",
+        data=dict[str, Any],
+        extension=True,
+    ),
+    endpoint(
         "config.reload",
         "POST /api/config/reload",
         "holdfast.config.reload",
@@ -34,6 +50,15 @@ ENDPOINTS: tuple[Endpoint, ...] = at_location(
         query=LocationQuery,
         data=ConfigReport,
         errors=(ConflictError,),
+        extension=True,
+    ),
+    endpoint(
+        "sandbox.get",
+        "GET /api/sandbox",
+        "holdfast.sandbox.get",
+        "How the commands of a Location's agents are confined, and what this machine can enforce.",
+        query=SandboxQuery,
+        data=SandboxInfo,
         extension=True,
     ),
 )

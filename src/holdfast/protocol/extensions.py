@@ -30,6 +30,11 @@ class MovePayload(Record):
     move_changes: bool | None = None
 
 
+class InterruptedQuery(Record):
+    directory: str | None = None
+    """Only Sessions of this directory."""
+
+
 class RecoverPayload(Record):
     decision: Literal["continue", "abandon"]
 
@@ -134,6 +139,7 @@ _OF_INSTANCE = (
         "GET /api/session/interrupted",
         "holdfast.session.interrupted",
         "Unfinished work of Sessions that no process executes: its progress, since when, and what happens next.",
+        query=InterruptedQuery,
         data=list[InterruptedActivity],
     ),
     endpoint(

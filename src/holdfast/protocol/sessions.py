@@ -9,8 +9,9 @@ import msgspec
 from holdfast.protocol.endpoint import Endpoint, endpoint
 from holdfast.protocol.inputs import LocationInput, ModelInput, WorkspaceIDField
 from holdfast.protocol.scope import SAFE, MessagePath, of_session
-from holdfast.protocol.unsupported import UnsupportedBesidePrompt
+from holdfast.protocol.unsupported import UnsupportedBesideCommand, UnsupportedBesidePrompt
 from holdfast.schema.errors import (
+    CommandNotFoundError,
     ConflictError,
     InvalidCursorError,
     MessageNotFoundError,
@@ -18,7 +19,7 @@ from holdfast.schema.errors import (
     UnknownError,
 )
 from holdfast.schema.ids import MessageIDField, SessionIDField
-from holdfast.schema.prompt import Admission, Delivery, PromptInput
+from holdfast.schema.prompt import Admission, AgentInput, Delivery, FileInput, PromptInput
 from holdfast.schema.record import Record
 from holdfast.schema.session import Revert, Session, SessionActive
 from holdfast.schema.session_message import SessionMessage
@@ -59,6 +60,16 @@ class PromptPayload(Record):
     resume: bool | None = None
 
 
+class CommandPayload(Record):
+    id: MessageIDField | None = None
+    command: str
+    arguments: str | None = None
+    files: tuple[FileInput, ...] | None = None
+    agents: tuple[AgentInput, ...] | None = None
+    delivery: Delivery | None = None
+    resume: bool | None = None
+
+
 class SwitchAgentPayload(Record):
     agent: str
 
@@ -86,7 +97,10 @@ class HistoryQuery(Record):
 class EventsQuery(Record):
     after: Annotated[int, msgspec.Meta(ge=0, le=SAFE)] | None = None
     live: bool | None = None
-    """Whether live events of the Session are included: marked, without a sequence, not replayed."""
+    """Whether live events of the Session are included: marked, without a sequence, not replayed. A comment in the
+    stream marks where they begin."""
+    replay: bool | None = None
+    """False begins with the next event, unless `after` or `Last-Event-ID` names another position."""
 
 
 _OF_SESSION = of_session(
@@ -114,6 +128,19 @@ _OF_SESSION = of_session(
         unsupported=UnsupportedBesidePrompt,
         data=Admission,
         errors=(ConflictError,),
+    ),
+    endpoint(
+        "sessions.command",
+        "POST /command",
+        "v2.session.command",
+        "Expand a command of the Session's Location and admit the result as a prompt. Shell commands of its "
+        "template need permission like those of an agent. A caller that disconnects before the admission ends it.",
+        payload=CommandPayload,
+        unsupported=UnsupportedBesideCommand,
+        data=Admission,
+        errors=(CommandNotFoundError, ConflictError, ServiceUnavailableError),
+        extension=True,
+        handler="commands.command",
     ),
     endpoint(
         "sessions.compact",

@@ -35,6 +35,17 @@ class UnsupportedBesidePrompt(UnsupportedInPrompt):
     prompt: UnsupportedInPrompt = UnsupportedInPrompt()
 
 
+class UnsupportedBesideCommand(Record):
+    """The same for a call of a command."""
+
+    agent: msgspec.Raw = NOTHING
+    model: msgspec.Raw = NOTHING
+    variant: msgspec.Raw = NOTHING
+    skills: msgspec.Raw = NOTHING
+    parts: msgspec.Raw = NOTHING
+    message_id: msgspec.Raw = NOTHING
+
+
 INSTEAD = {
     "messageID": "the id of a prompt is `id`",
     "text": "it belongs inside `prompt`",

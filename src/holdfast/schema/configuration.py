@@ -1,4 +1,4 @@
-"""Reports on the configuration of a Location."""
+"""The configuration of a Location as it was read, and its sandbox."""
 
 from typing import Any, Literal
 
@@ -44,3 +44,19 @@ class ConfigReport(Record):
     """The files that were read, lowest priority first."""
     problems: tuple[ConfigProblem, ...]
     sources: tuple[ConfigSource, ...]
+
+
+class SandboxInfo(Record):
+    """The sandbox of a Location's commands, for agents other than `plan`."""
+
+    mode: Literal["off", "read-only", "workspace"]
+    required: bool
+    """Whether commands are refused where the sandbox cannot be enforced."""
+    in_force: str | None = None
+    """How commands are confined now; absent when they are not."""
+    backend: str | None = None
+    """What of the kernel enforces it; absent if this machine has nothing that can, or if it was not checked."""
+    problem: str | None = None
+    """Why it is not in force as configured."""
+    gaps: tuple[str, ...] = ()
+    """What the back end cannot confine."""

@@ -2,8 +2,9 @@
 
 InvalidRequestError 400      InvalidCursorError 400       UnauthorizedError 401      ForbiddenError 403
 SessionNotFoundError 404     MessageNotFoundError 404     ProviderNotFoundError 404  PermissionNotFoundError 404
-QuestionNotFoundError 404    PtyNotFoundError 404         NotFoundError 404          MethodNotAllowedError 405
-ConflictError 409            UnsupportedMediaTypeError 415  UnknownError 500         ServiceUnavailableError 503
+QuestionNotFoundError 404    PtyNotFoundError 404         CommandNotFoundError 404   NotFoundError 404
+MethodNotAllowedError 405    ConflictError 409            UnsupportedMediaTypeError 415
+UnknownError 500             ServiceUnavailableError 503
 
 One is discriminated by `name`: ProjectCopyError 400.
 """
@@ -66,6 +67,12 @@ class QuestionNotFoundError(PublicError):
 class PtyNotFoundError(PublicError):
     status: ClassVar[int] = 404
     pty_id: str
+
+
+class CommandNotFoundError(PublicError):
+    status: ClassVar[int] = 404
+
+    command: str
 
 
 class NotFoundError(PublicError):

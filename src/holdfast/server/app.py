@@ -7,10 +7,11 @@ A disconnect of the caller never cancels its request: the work is completed."""
 from __future__ import annotations
 
 import asyncio
-from functools import cached_property
+from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+from holdfast.core.lazy import Lazy
 from holdfast.core.session.errors import SessionNotFound
 from holdfast.protocol.api import API
 from holdfast.protocol.endpoint import EndpointScope, Envelope
@@ -26,7 +27,7 @@ from holdfast.server.locations import existing_location
 from holdfast.server.reply import cors, enclose, error_reply, preflight, send_content
 from holdfast.server.routes import Routes
 from holdfast.server.sse import HEADERS as STREAM_HEADERS
-from holdfast.server.sse import send_stream
+from holdfast.server.sse import disconnected, send_stream
 from holdfast.server.types import ApiCall, HttpReply, Receive, Scope, Send
 
 if TYPE_CHECKING:
@@ -71,14 +72,15 @@ class App:
         self._body_limit = body_limit
         self._body_seconds = body_seconds
         self._pty_environment = pty_environment
-        self._routes = Routes(API, {"ptys": lambda: self._ptys})
+        self._ptys = Lazy(self._make_ptys)
+        self._routes = Routes(API, {"ptys": self._ptys})
         self._stopping = asyncio.Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             await self._http(scope, receive, send)
         elif scope["type"] == "websocket":
-            await self._ptys.upgrade(scope, receive, send)
+            await self._ptys().upgrade(scope, receive, send)
         elif scope["type"] == "lifespan":
             while (await receive())["type"] != "lifespan.shutdown":
                 await send({"type": "lifespan.startup.complete"})
@@ -93,12 +95,11 @@ class App:
         """End everything that a connection may wait for: streams, running work, sockets on terminals."""
         self.stop()
         await self._runtime.execution.close()
-        if "_ptys" in self.__dict__:
-            await self._ptys.close()
+        if self._ptys.made is not None:
+            await self._ptys.made.close()
 
-    @cached_property
-    def _ptys(self) -> PtyServer:
-        """Created on first use, which is after the runtime was opened."""
+    def _make_ptys(self) -> PtyServer:
+        """Called for the first terminal, which is after the runtime was opened."""
         from holdfast.server.pty import PtyServer
         from holdfast.server.pty_environment import pty_environment
 
@@ -160,11 +161,21 @@ class App:
             payload=await decode_payload(
                 endpoint, headers, receive, limit=self._body_limit, seconds=self._body_seconds
             ),
+            abandoned=partial(self._abandoned, receive),
         )
         result = await handler()(call)
         if endpoint.envelope is Envelope.STREAM:
             return _Streamed(result)
         return enclose(endpoint.envelope, result, await self._place(call))
+
+    async def _abandoned(self, receive: Receive) -> None:
+        """Return when the caller has disconnected or the server stops. For use after the body was read."""
+        waits = [asyncio.ensure_future(disconnected(receive)), asyncio.ensure_future(self._stopping.wait())]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in waits:
+                task.cancel()
 
     async def _place(self, call: ApiCall) -> LocationInfo | None:
         """The Location in a location envelope."""

@@ -36,7 +36,7 @@ async def send_stream(
     a stop the source has LAST_WORDS_SECONDS for its final events."""
     await send({"type": "http.response.start", "status": 200, "headers": [*HEADERS, *headers]})
     await send({"type": "http.response.body", "body": b"", "more_body": True})
-    gone = asyncio.ensure_future(_disconnected(receive))
+    gone = asyncio.ensure_future(disconnected(receive))
     over = asyncio.ensure_future(_over(stopping))
     async with aclosing(frames):
         upcoming: asyncio.Future[bytes] = asyncio.ensure_future(anext(frames))
@@ -68,7 +68,8 @@ async def send_stream(
     await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-async def _disconnected(receive: Receive) -> None:
+async def disconnected(receive: Receive) -> None:
+    """Return when the client has left."""
     while (await receive())["type"] != "http.disconnect":
         pass
 

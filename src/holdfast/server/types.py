@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, MutableMapping, Sequence
-from typing import TYPE_CHECKING, Any
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, MutableMapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from holdfast.schema.errors import ServiceUnavailableError
 from holdfast.schema.frozen import Frozen
+from holdfast.server.errors import PublicFailure
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -22,6 +25,15 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 
+ABANDONED = "The caller has disconnected, or the server stops. Nothing was done."
+
+T = TypeVar("T")
+
+
+async def _never() -> None:
+    await asyncio.get_running_loop().create_future()
+
+
 class ApiCall(Frozen):
     """A request after authorization, routing and decoding. `session` is set for Session-scoped endpoints, `location`
     for Location-scoped ones."""
@@ -34,6 +46,22 @@ class ApiCall(Frozen):
     payload: Any = None
     session: Session | None = None
     location: Location | None = None
+    abandoned: Callable[[], Coroutine[Any, Any, None]] = _never
+    """Returns when the caller has disconnected or the server stops."""
+
+    async def while_connected(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run work that may wait for a person and has no effect before it ends: it is cancelled when the caller
+        disconnects or the server stops. All other work is finished whether or not the caller stays."""
+        running, leaving = asyncio.ensure_future(work), asyncio.ensure_future(self.abandoned())
+        try:
+            await asyncio.wait({running, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            if not running.done():
+                raise PublicFailure(ServiceUnavailableError(message=ABANDONED))
+            return running.result()
+        finally:
+            running.cancel()
+            leaving.cancel()
+            await asyncio.wait({running, leaving})
 
     @property
     def services(self) -> AbstractAsyncContextManager[LocationServices]:

@@ -28,7 +28,9 @@ from holdfast.schema.agent import Agent, new_agent
         ({"agents": {"build": {"hidden": True}, "plan": {"mode": "subagent"}, "mine": {"mode": "all"}}}, "mine"),
     ],
 )
-def test_the_default_agent(place: AgentPlace, config: dict[str, Any], chosen: str) -> None:
+def test_the_default_agent_is_the_configured_one_then_build_then_the_first(
+    place: AgentPlace, config: dict[str, Any], chosen: str
+) -> None:
     """CAT-056, TOL-080: the configured one if it can be chosen, else `build`, else the first that can."""
     place.write("opencode.json", config)
     agents = place.agents()
@@ -51,7 +53,7 @@ def test_a_named_agent_is_taken_as_it_is(place: AgentPlace) -> None:
     assert (agents.select("none"), agents.authority("none")) == (AgentSelection("none", None), None)
 
 
-def test_a_new_agent() -> None:
+def test_a_new_agent_is_visible_and_has_no_rules() -> None:
     """CAT-055: for all uses, shown, without rules."""
     draft = AgentDraft()
     draft.update("x", lambda agent: agent)
@@ -59,7 +61,7 @@ def test_a_new_agent() -> None:
     assert (new_agent("x").mode, new_agent("x").hidden, new_agent("x").permissions) == ("all", False, ())
 
 
-def test_an_update_cannot_rename() -> None:
+def test_an_update_cannot_change_the_id_of_an_agent() -> None:
     """CAT-140: the id is the draft's."""
     draft = AgentDraft()
     draft.update("x", lambda agent: msgspec.structs.replace(agent, id="y"))

@@ -29,7 +29,7 @@ BASE = [
 ]
 
 
-def test_who_they_are(place: AgentPlace) -> None:
+def test_built_in_agents_have_these_modes_and_system_texts(place: AgentPlace) -> None:
     """CAT-055, CAT-058: modes, hidden ones, and who has words of its own."""
     agents = place.agents().list()
     assert [(agent.id, agent.mode, agent.hidden, agent.system) for agent in agents] == [
@@ -43,7 +43,7 @@ def test_who_they_are(place: AgentPlace) -> None:
     ]
 
 
-def test_their_rules(place: AgentPlace) -> None:
+def test_built_in_agents_have_these_rules_in_this_order(place: AgentPlace) -> None:
     """CAT-059, CAT-060, CAT-061, TOL-083, TOL-084, TOL-376, TOL-379: in this order, since the last match decides."""
     relative = os.path.relpath("/d/plans", place.root)
     assert place.rules("build") == [*BASE, "allow question *"]
@@ -75,7 +75,7 @@ def test_their_rules(place: AgentPlace) -> None:
     assert [rule.effect for rule in every if rule.action == "bash"] == ["ask"]
 
 
-def test_what_the_rules_come_to(place: AgentPlace) -> None:
+def test_the_plan_agent_can_write_plans_and_nothing_else(place: AgentPlace) -> None:
     """CAT-059, CAT-060: a plan can be written and nothing else; secrets are asked about, examples are not."""
     plan = place.agents().authority("plan")
     assert plan is not None

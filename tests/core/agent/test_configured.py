@@ -65,7 +65,7 @@ def test_global_rules_do_not_lift_what_plan_denies(place: AgentPlace) -> None:
     assert evaluate(plan.rules, "edit", "src/a.py", plan.fences) == "allow"
 
 
-def test_fields_are_patched(place: AgentPlace) -> None:
+def test_a_later_document_changes_only_the_fields_it_names(place: AgentPlace) -> None:
     """CAT-055, CAT-063: what a later document does not say stays; headers and body merge by key."""
     place.user_config(
         {
@@ -114,7 +114,7 @@ def test_fields_are_patched(place: AgentPlace) -> None:
 
 
 @pytest.mark.parametrize("field", [{"color": "#12345"}, {"color": "mauve"}, {"steps": 0}, {"mode": "both"}])
-def test_invalid_fields(place: AgentPlace, field: dict[str, Any]) -> None:
+def test_an_agent_with_invalid_fields_is_not_made(place: AgentPlace, field: dict[str, Any]) -> None:
     """CAT-027, CAT-055: such an agent is not made."""
     place.write("opencode.json", {"agents": {"a": field}})
     assert place.agents().get("a") is None
@@ -131,7 +131,7 @@ def test_a_disabled_agent_comes_back_from_scratch(place: AgentPlace) -> None:
     assert place.agents().get("plan") is None
 
 
-def test_files_are_agents(place: AgentPlace) -> None:
+def test_a_markdown_file_is_an_agent_named_by_its_path(place: AgentPlace) -> None:
     """CAT-064: named by their path; the body is the system text; old ones are migrated; modes are primary."""
     place.write(
         ".opencode/agent/review.md", "---\ndescription: Reads: closely\nmode: subagent\nsteps: 4\n---\n\n Look.\n\n"
@@ -285,7 +285,7 @@ def test_the_last_rule_decides_over_documents_of_projects(place: AgentPlace) -> 
 
 
 @pytest.mark.parametrize("trust", [TRUST_EVERYTHING, TRUST_NOTHING])
-def test_nobody_lifts_what_the_user_asks_or_denies(place: AgentPlace, trust: Trust) -> None:
+def test_a_project_cannot_lift_the_rules_of_the_user(place: AgentPlace, trust: Trust) -> None:
     """CAT-181, TOL-400: neither a trusted project nor its agents; the user's own agents may."""
     place.user_config(
         {

@@ -92,7 +92,9 @@ def test_an_address_that_is_none_hides_only_its_own_provider(make_catalog: MakeC
         ({"env": ["EMPTY"]}, False),
     ],
 )
-def test_what_makes_a_provider_available(make_catalog: MakeCatalog, extra: dict[str, Any], available: bool) -> None:
+def test_a_provider_is_available_with_a_key_a_connection_or_no_integration(
+    make_catalog: MakeCatalog, extra: dict[str, Any], available: bool
+) -> None:
     """CAT-091, CAT-092, CAT-127, trap 9: a key, a connection, or no integration at all."""
     entry = {"api": {"type": "native", "url": "http://far"}, "models": {"m": {}, "off": {"disabled": True}}, **extra}
     catalog = make_catalog({"providers": {"p": entry}}, environment={"SET": "x", "EMPTY": ""})

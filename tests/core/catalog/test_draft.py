@@ -63,7 +63,7 @@ def test_update_makes_what_is_missing_and_nothing_can_be_renamed() -> None:
     assert other.name == "Y's"
 
 
-def test_removal_and_unknown_lookups() -> None:
+def test_removing_or_looking_up_an_unknown_entry_raises_nothing() -> None:
     """CAT-088, CAT-092: nothing is raised for what is not there."""
     draft = CatalogDraft({})
     draft.models.update("x", "m", lambda model: model)
@@ -147,7 +147,9 @@ def test_a_callback_changes_its_own_copy() -> None:
         ),
     ],
 )
-def test_what_a_model_inherits(above: ProviderApi, own: ModelApi, expected: ModelApi) -> None:
+def test_a_model_inherits_from_its_provider_when_it_is_read(
+    above: ProviderApi, own: ModelApi, expected: ModelApi
+) -> None:
     """CAT-089: on reading; what is stored stays as it is."""
     provider = replace(
         new_provider("x"), api=above, request=ProviderRequest(headers={"A": "1", "B": "1"}, body={"x": 1, "y": 1})

@@ -54,7 +54,7 @@ def price(input: float, output: float, read: float = 0, size: int | None = None)
     return ModelCost(tier=tier, input=input, output=output, cache=CacheCost(read=read, write=0))
 
 
-def test_a_provider() -> None:
+def test_a_provider_with_a_package_is_of_its_sdk_and_native_otherwise() -> None:
     """CAT-099: a package is an SDK's, anything else is native; the id stands for a missing name."""
     found = provider_entries(
         {"a": DevProvider(name="A", npm="pkg", api="http://a"), "b": DevProvider(api="http://b"), "c": DevProvider()}
@@ -66,7 +66,7 @@ def test_a_provider() -> None:
     ]
 
 
-def test_a_model_with_everything() -> None:
+def test_a_full_models_dev_record_has_prices_in_order() -> None:
     """CAT-100: base price first, then the tiers in order, then the long context."""
     assert load(FULL) == ModelInfo(
         id="m",
@@ -85,7 +85,7 @@ def test_a_model_with_everything() -> None:
     )
 
 
-def test_a_model_with_nothing() -> None:
+def test_a_bare_models_dev_record_is_active_without_prices() -> None:
     """CAT-100: active, enabled, no prices, no date."""
     found = load({})
     assert found is not None
@@ -96,7 +96,7 @@ def test_a_model_with_nothing() -> None:
     ("written", "released"),
     [("2025-01", 1735689600000), ("2025", 1735689600000), ("soon", 0), ("2025-13-40", 0), ("", 0)],
 )
-def test_the_release_date(written: str, released: int) -> None:
+def test_a_release_date_that_cannot_be_read_is_zero(written: str, released: int) -> None:
     """CAT-100: what cannot be read is 0."""
     found = load({"release_date": written})
     assert found is not None

@@ -109,7 +109,9 @@ def test_another_providers_options_stay_behind(make_catalog: MakeCatalog) -> Non
     assert not {"reasoning", "reasoning_effort", "reasoningEffort"} & sent.keys()
 
 
-def test_what_does_not_count_is_told(make_catalog: MakeCatalog, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_body_field_without_effect_is_reported_once(
+    make_catalog: MakeCatalog, caplog: pytest.LogCaptureFixture
+) -> None:
     """CAT-107, CAT-111: once, and without the value."""
     models = {"m": {"options": {"temperature": "hot-secret", "messages": []}}}
     catalog = make_catalog({"provider": {"p": provider(PACKAGE, models)}})
@@ -123,7 +125,7 @@ def test_what_does_not_count_is_told(make_catalog: MakeCatalog, caplog: pytest.L
     assert "hot-secret" not in caplog.text
 
 
-def test_variants(make_catalog: MakeCatalog) -> None:
+def test_a_variant_other_than_default_and_none_must_exist(make_catalog: MakeCatalog) -> None:
     """CAT-115, SES-095: default and none are the model's own; another must exist."""
     models = {
         "v2": {"request": {"variant": "low"}, "variants": [{"id": "low", "headers": {"H": "low"}}, {"id": "high"}]},

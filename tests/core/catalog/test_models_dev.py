@@ -225,7 +225,7 @@ async def test_fresh_data_is_not_fetched_again(source: Source, tmp_path: Path) -
     assert (list(dev.providers()), len(source.asked)) == (["fetched"], 1)
 
 
-async def test_whoever_waited_for_the_lock_looks_again(source: Source, tmp_path: Path) -> None:
+async def test_a_process_that_waited_for_the_lock_does_not_fetch_again(source: Source, tmp_path: Path) -> None:
     """CAT-096, trap 20: what another process fetched meanwhile is used, not fetched twice."""
     path = cached(source, tmp_path)
     dev = models(source, tmp_path)
@@ -239,7 +239,7 @@ async def test_whoever_waited_for_the_lock_looks_again(source: Source, tmp_path:
     assert sorted(found.name for found in tmp_path.iterdir()) == sorted([path.name, path.with_suffix(".lock").name])
 
 
-async def test_what_another_process_fetched_is_taken_over(source: Source, tmp_path: Path) -> None:
+async def test_data_fetched_by_another_process_is_read_without_a_request(source: Source, tmp_path: Path) -> None:
     """CAT-096: fresh data that is not what was read here is read, without asking the source."""
     path = cached(source, tmp_path)
     path.write_text(json.dumps({"old": {}}))

@@ -36,7 +36,9 @@ THINKING = {"type": "enabled", "budgetTokens": 4000}
     ],
 )
 @pytest.mark.parametrize("dialect", [OPENAI, COMPATIBLE, ANTHROPIC, GEMINI, BEDROCK])
-def test_generation_controls(dialect: Dialect, written: dict[str, Any], meant: dict[str, Any]) -> None:
+def test_generation_controls_are_taken_in_every_spelling(
+    dialect: Dialect, written: dict[str, Any], meant: dict[str, Any]
+) -> None:
     """CAT-107, CAT-105: every spelling, for every protocol alike; Bedrock's wrapper is not put around them."""
     found = partition(written, dialect)
     assert (found.overlay, found.problems) == (Overlay(generation=meant), ())
@@ -83,7 +85,9 @@ def test_a_control_of_the_wrong_type_is_dropped_and_named(written: dict[str, Any
         ),
     ],
 )
-def test_model_request_options(dialect: Dialect, written: dict[str, Any], options: dict[str, Any]) -> None:
+def test_model_request_options_are_kept_by_namespace_in_one_spelling(
+    dialect: Dialect, written: dict[str, Any], options: dict[str, Any]
+) -> None:
     """CAT-108, LLM-032: by namespace and with one spelling; what a protocol would refuse in the body is here."""
     assert partition(written, dialect).overlay == Overlay(options=options)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.conftest import SHARED
+from tests.contract import either_contract, problems, schemas
 from tests.core.catalog.conftest import PACKAGE, MakeCatalog, ref
 
 from holdfast.core.catalog.catalog import Catalog
@@ -20,7 +20,7 @@ from holdfast.schema.catalog import IntegrationInfo, ModelInfo, ProviderInfo
 SECRETS = ("sk-1", "tok-2", "hdr-3", "usr-4", "qry-5", "var-6", "deep-7", "aws-8")
 
 
-def test_no_secret_leaves(make_catalog: MakeCatalog) -> None:
+def test_published_records_hold_no_key_and_no_secret_header(make_catalog: MakeCatalog) -> None:
     """API-143, CAT-112: neither a key nor a header that may hold one; what is harmless stays."""
     entry = {
         "npm": PACKAGE,
@@ -50,7 +50,7 @@ def test_no_secret_leaves(make_catalog: MakeCatalog) -> None:
     assert found.api.url.startswith("https://host/v1?")
 
 
-def test_what_a_variable_stood_for_leaves_nowhere(tmp_path: Path) -> None:
+def test_the_value_of_a_substituted_variable_is_never_published(tmp_path: Path) -> None:
     """CAT-033, API-143: wherever it was put in, also where nothing looks like a secret."""
     entry = {
         "npm": PACKAGE,
@@ -85,11 +85,10 @@ def test_a_list_and_a_single_model_show_the_same(make_catalog: MakeCatalog) -> N
     ]
 
 
-@pytest.mark.shared
-def test_records_have_the_contracts_shape(make_catalog: MakeCatalog) -> None:
+@either_contract
+def test_records_have_the_contracts_shape(contract: str) -> None:
     """API-140, CAT-085, CAT-086: exactly its fields, required ones always."""
-    contract = json.loads((SHARED / "contract" / "opencode-v2-openapi.json").read_text(encoding="utf-8"))
-    schemas = contract["components"]["schemas"]
+    known = schemas(contract)
     catalog = Catalog(Config(), {"ANTHROPIC_API_KEY": "k"})
     samples: list[tuple[str, Any, type]] = [
         ("ProviderV2Info", catalog.providers()[0], ProviderInfo),
@@ -99,38 +98,8 @@ def test_records_have_the_contracts_shape(make_catalog: MakeCatalog) -> None:
     ]
     for name, record, kind in samples:
         value = json.loads(msgspec.json.encode(record))
-        assert _conforms(schemas, schemas[name], value), name
+        assert list(problems(known, value, {"$ref": name})) == []
         assert msgspec.convert(value, kind) == record
-
-
-def _conforms(schemas: dict[str, Any], schema: dict[str, Any], value: Any) -> bool:
-    if "$ref" in schema:
-        return _conforms(schemas, schemas[schema["$ref"].rpartition("/")[2]], value)
-    if "anyOf" in schema:
-        return any(_conforms(schemas, option, value) for option in schema["anyOf"])
-    if "enum" in schema and value not in schema["enum"]:
-        return False
-    match schema.get("type"):
-        case "object":
-            known = schema.get("properties", {})
-            return (
-                isinstance(value, dict)
-                and set(schema.get("required", ())) <= value.keys()
-                and (schema.get("additionalProperties") is not False or value.keys() <= known.keys())
-                and all(_conforms(schemas, known[key], item) for key, item in value.items() if key in known)
-            )
-        case "array":
-            return isinstance(value, list) and all(_conforms(schemas, schema["items"], item) for item in value)
-        case "string":
-            return isinstance(value, str)
-        case "boolean":
-            return isinstance(value, bool)
-        case "integer":
-            return isinstance(value, int)
-        case "number":
-            return isinstance(value, int | float)
-        case _:
-            return True
 
 
 def test_the_snapshot_that_comes_along_is_whole(caplog: pytest.LogCaptureFixture) -> None:

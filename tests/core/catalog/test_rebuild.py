@@ -96,7 +96,9 @@ def test_a_denied_provider_is_in_no_view(make_catalog: MakeCatalog) -> None:
         catalog.resolve("s", ref("mine/m"))
 
 
-def test_another_configuration(make_catalog: MakeCatalog, configured: Configured) -> None:
+def test_a_new_configuration_changes_policy_integrations_and_catalog_together(
+    make_catalog: MakeCatalog, configured: Configured
+) -> None:
     """CAT-152, CAT-025: policy, integrations and catalog follow together."""
     catalog = make_catalog({"provider": {"old": {**provider(PACKAGE), "env": ["OLD"]}}})
     assert [found.id for found in catalog.integrations.list()] == ["old"]
@@ -141,7 +143,7 @@ async def test_a_refresh_of_models_dev(tmp_path: Path, monkeypatch: pytest.Monke
     assert len(seen) == 2
 
 
-def test_what_some_providers_want(make_catalog: MakeCatalog) -> None:
+def test_some_providers_get_headers_aliases_and_places_by_default(make_catalog: MakeCatalog) -> None:
     """CAT-124: headers, two aliases off, places from the environment; and configuration over all of it."""
     chat: dict[str, Any] = {"gpt-5-chat-latest": {}, "openai/gpt-5-chat": {}, "openai/gpt-5": {}}
     data = {

@@ -46,7 +46,7 @@ def test_a_configured_model_becomes_a_route(make_catalog: MakeCatalog) -> None:
         ("mine/", "the provider has"),
     ],
 )
-def test_what_is_asked_for_and_not_there_is_refused(make_catalog: MakeCatalog, chosen: str, why: str) -> None:
+def test_a_missing_model_or_variant_is_refused_with_a_reason(make_catalog: MakeCatalog, chosen: str, why: str) -> None:
     """SES-095, CAT-119, CAT-092, trap 13: with a reason to act on; a default is no substitute."""
     mine = {**MINE, "models": {**MINE["models"], "off": {"status": "deprecated"}}}
     locked = {"npm": PACKAGE, "env": ["LOCKED_KEY"], "options": {"baseURL": "http://h"}, "models": {"m": {}}}
@@ -204,7 +204,7 @@ def test_a_local_or_private_endpoint_is_used_as_it_was_configured(
 # -- what is taken when nobody asks --------------------------------------------------------------------------------
 
 
-def test_nothing_chosen_and_nothing_there(make_catalog: MakeCatalog) -> None:
+def test_without_any_model_the_error_names_the_session(make_catalog: MakeCatalog) -> None:
     """SES-095, CAT-118: names the Session and what to do."""
     with pytest.raises(ModelNotSelected) as refused:
         make_catalog(data={"x": {"npm": "@ai-sdk/nobody", "models": {"m": {}}}}).resolve("ses_1", None)
@@ -295,7 +295,7 @@ def test_the_offline_models_need_nothing(id: str, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("id", "word"), [("claude-x", "one turn"), ("gpt-5", "Keep going"), ("gemini-2", "Never assume"), ("qwen", "exact")]
 )
-def test_each_family_is_told_what_suits_it(make_catalog: MakeCatalog, id: str, word: str) -> None:
+def test_each_model_family_gets_its_system_text(make_catalog: MakeCatalog, id: str, word: str) -> None:
     """CAT-072: chosen by the model's name."""
     found = make_catalog({"provider": {"p": provider(PACKAGE, {id: {}})}}).resolve("s", ref(f"p/{id}"))
     assert word in found.family_text

@@ -47,7 +47,7 @@ TALKS = ModelCapabilities(tools=False, input=("text",), output=("text",))
         ([model("talks", capabilities=TALKS), model("beta", status="beta")], "talks"),
     ],
 )
-def test_the_automatic_choice(models: list[ModelInfo], expected: str | None) -> None:
+def test_the_automatic_choice_never_takes_a_deprecated_model(models: list[ModelInfo], expected: str | None) -> None:
     """CAT-118: deprecated never, the rest only if there is nothing better."""
     found = choose_default(models)
     assert (found.id if found else None) == expected
@@ -73,7 +73,7 @@ def test_the_automatic_choice(models: list[ModelInfo], expected: str | None) -> 
         ([], None),
     ],
 )
-def test_the_small_model(models: list[ModelInfo], expected: str | None) -> None:
+def test_the_small_model_is_the_cheapest_recent_one(models: list[ModelInfo], expected: str | None) -> None:
     """CAT-123: cheap first, then recent; called small, if any is; not free, not old, not on trial."""
     found = choose_small("p", models, NOW)
     assert (found.id if found else None) == expected

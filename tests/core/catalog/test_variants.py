@@ -75,7 +75,7 @@ def test_a_generated_variant_reaches_the_wire(make_catalog: MakeCatalog, package
         ("glm-5.2", None, ANTHROPIC, []),
     ],
 )
-def test_a_known_family(
+def test_a_known_model_family_has_its_variants(
     make_catalog: MakeCatalog, id: str, wire: str | None, package: str, expected: list[str]
 ) -> None:
     """CAT-116."""

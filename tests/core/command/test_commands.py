@@ -36,7 +36,7 @@ async def no_shell(command: str) -> str:
     raise AssertionError(command)
 
 
-def test_the_built_in_ones(place: Place) -> None:
+def test_built_in_commands_mention_the_project_and_take_arguments(place: Place) -> None:
     """CAT-076, CAT-077: both mention the project and take arguments."""
     init, review = commands(place).list()
     assert (init.name, init.description, init.subtask) == ("init", "guided AGENTS.md setup", None)
@@ -149,7 +149,7 @@ def test_a_command_on_the_wire() -> None:
     assert encode(full) == b'{"name":"a","template":"t","model":{"id":"m","providerID":"p"},"subtask":true}'
 
 
-def test_an_update_cannot_rename() -> None:
+def test_an_update_cannot_change_the_name_of_a_command() -> None:
     """CAT-140."""
     draft = CommandDraft()
     draft.update("a", lambda _: Command(name="b", template="t"))

@@ -49,7 +49,9 @@ class Shell:
         ("$1 $2", "$2 $1", "$2 $1"),
     ],
 )
-async def test_arguments(template: str, arguments: str, text: str) -> None:
+async def test_the_last_numbered_place_of_a_template_takes_the_remaining_arguments(
+    template: str, arguments: str, text: str
+) -> None:
     """CAT-079: the last numbered place takes the rest, missing ones are empty, nothing is read twice."""
     shell = Shell()
     assert (await Template(template).expand(arguments, shell)).text == text

@@ -25,7 +25,7 @@ VARIABLES = {"CORP_KEY": "corp-secret-key", "C7": "c7-secret-key"}
 
 
 @pytest.mark.parametrize("case", sorted(path.name for path in CASES.iterdir()))
-def test_case(case: str, tmp_path: Path) -> None:
+def test_a_configuration_case_gives_its_expected_result_and_problems(case: str, tmp_path: Path) -> None:
     """CAT-021, CAT-027, CAT-031, CAT-033, CAT-037, CAT-038, CAT-039, CAT-040, CAT-046, CAT-062, CAT-064, CAT-075,
     CAT-147: the whole of it, problems included."""
     assert resolved(CASES / case, tmp_path) == json.loads((CASES / case / "expected.json").read_text())

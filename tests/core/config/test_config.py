@@ -248,7 +248,7 @@ def test_problems_are_logged_by_weight(place: Place, caplog: pytest.LogCaptureFi
     assert describe(Diagnostic("/a", "m", 3)) == "/a:3: m"
 
 
-def test_what_is_shown_as_a_whole(place: Place) -> None:
+def test_the_shown_configuration_merges_documents_by_key(place: Place) -> None:
     """CAT-031: scalars latest, objects by key, some lists joined without repetition, other arrays replaced."""
     ask = {"action": "bash", "resource": "*", "effect": "ask"}
     deny = {**ask, "effect": "deny"}
@@ -346,8 +346,8 @@ def test_a_key_that_stands_in_the_file_is_not_shown(place: Place) -> None:
         ({"mcp": {"timeout": {"startup": 0}}}, False),
     ],
 )
-def test_the_other_fields(data: Load, content: dict[str, Any], valid: bool) -> None:
-    """CAT-160, CAT-161: their types and bounds."""
+def test_fields_are_checked_for_type_and_bounds(data: Load, content: dict[str, Any], valid: bool) -> None:
+    """CAT-160, CAT-161, TOL-280, TOL-285: their types and bounds."""
     assert data(content) == (content if valid else {})
 
 
@@ -365,8 +365,8 @@ def test_the_other_fields(data: Load, content: dict[str, Any], valid: bool) -> N
         ({"disabled": True}, True),
     ],
 )
-def test_mcp_servers(data: Load, server: dict[str, Any], valid: bool) -> None:
-    """CAT-162: local or remote; one timeout may be given alone; a server of another file may be switched off."""
+def test_mcp_servers_are_local_or_remote(data: Load, server: dict[str, Any], valid: bool) -> None:
+    """CAT-162, TOL-280: one timeout may be given alone; a server of another file may be switched off."""
     found = data({"mcp": {"servers": {"s": server}}})
     assert found == ({"mcp": {"servers": {"s": server}}} if valid else {})
 
@@ -376,4 +376,4 @@ def test_the_schema_for_editors_knows_every_key() -> None:
     schema = json_schema()
     properties = schema["$defs"]["ConfigFile"]["properties"]
     assert set(properties) == {field.encode_name for field in msgspec.structs.fields(ConfigFile)}
-    assert schema["$defs"]["RuleConfig"]["properties"]["effect"]["enum"] == ["allow", "ask", "deny"]
+    assert schema["$defs"]["Rule"]["properties"]["effect"]["enum"] == ["allow", "ask", "deny"]

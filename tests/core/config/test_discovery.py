@@ -13,7 +13,7 @@ from holdfast.core.config.document import Directory, Document
 from holdfast.core.config.trust import TRUST_NOTHING
 
 
-def test_nearer_files_win(place: Place) -> None:
+def test_a_nearer_configuration_file_wins(place: Place) -> None:
     """CAT-020, CAT-021, CAT-029: global, OPENCODE_CONFIG, the project downwards, its folders downwards, inline."""
     named = place.tmp / "named.json"
     order = [

@@ -40,7 +40,7 @@ def test_the_config_folder_and_home_can_be_replaced() -> None:
 @pytest.mark.parametrize(
     ("value", "on"), [("1", True), ("TRUE", True), ("true", True), ("0", False), ("yes", False), ("", False)]
 )
-def test_switches(value: str, on: bool) -> None:
+def test_only_1_and_true_turn_a_switch_on(value: str, on: bool) -> None:
     """CAT-013: only `1` and `true`, in any case."""
     assert is_enabled({"SWITCH": value}, "SWITCH") is on
     assert not is_enabled({}, "SWITCH")

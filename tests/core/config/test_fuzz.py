@@ -21,9 +21,9 @@ NAMES = sorted(
     {
         *OLD_KEYS,
         *(field.encode_name for field in msgspec.structs.fields(schema.ConfigFile)),
-        *schema.AgentConfig.__struct_encode_fields__,
-        *schema.ProviderConfig.__struct_encode_fields__,
-        *schema.ModelConfig.__struct_encode_fields__,
+        *schema.Agent.__struct_encode_fields__,
+        *schema.Provider.__struct_encode_fields__,
+        *schema.Model.__struct_encode_fields__,
         *("npm", "options", "baseURL", "blacklist", "whitelist", "tool_call", "modalities", "limit", "policies"),
         *("effect", "action", "resource", "template", "prompt", "maxSteps", "servers", "timeout", "enabled", "url"),
         *("command", "type", "oauth", "clientId", "reserved", "preserve_recent_tokens", "mcp_timeout", "paths", "urls"),

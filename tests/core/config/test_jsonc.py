@@ -48,7 +48,7 @@ def test_comments_and_trailing_commas(text: str, value: object) -> None:
         ('{"\\udfff": 1}', None),
     ],
 )
-def test_what_is_wrong_stays_wrong(text: str, line: int | None) -> None:
+def test_invalid_json_is_refused_with_its_position(text: str, line: int | None) -> None:
     """CAT-026, CAT-027: forgiving about commas and comments, and about nothing else; it says where."""
     with pytest.raises(InvalidJson) as caught:
         decode(text)
@@ -61,7 +61,7 @@ def test_endless_nesting_is_an_error_like_any_other() -> None:
         decode("[" * 200_000)
 
 
-def test_what_is_too_deep_to_walk_through_is_refused_by_the_reader() -> None:
+def test_json_nested_too_deeply_is_refused_by_the_reader() -> None:
     """CAT-026: substitution, validation and merging recurse; none of them may be the first to notice."""
     nested = "[" * (DEPTH_LIMIT - 1) + "]" * (DEPTH_LIMIT - 1)
     assert decode(nested).value != 1
@@ -90,7 +90,7 @@ def test_nothing_moves_to_another_line() -> None:
     ("path", "line"),
     [(("a",), 2), (("b", "d"), 6), (("b", "e", 1), 8), (("b", "e", 1, "f"), 9), (("x",), None), (("b", "x"), None)],
 )
-def test_where_a_value_stands(path: tuple[str | int, ...], line: int | None) -> None:
+def test_the_line_of_a_value_is_found_by_its_path(path: tuple[str | int, ...], line: int | None) -> None:
     """CAT-027: by its path, past comments, nested values and strings that look like structure."""
     text = """{
       "a": "} , ] {",

@@ -97,7 +97,7 @@ def test_permissions_become_rules_in_written_order(data: Load, old: dict[str, An
     assert [f"{rule['effect']} {rule['action']} {rule['resource']}" for rule in found] == rules
 
 
-def test_agents_and_modes(data: Load) -> None:
+def test_old_agents_and_modes_are_migrated_to_agents(data: Load) -> None:
     """CAT-036, CAT-038: renamed fields, options and unknown keys into the body, modes as primary agents."""
     old = {
         "agent": {
@@ -134,7 +134,7 @@ def test_agents_and_modes(data: Load) -> None:
     }
 
 
-def test_providers_and_models(data: Load) -> None:
+def test_old_providers_and_models_are_migrated(data: Load) -> None:
     """CAT-036, CAT-039: package and address into `api`; options stay together, for the catalog to sort."""
     old = {
         "provider": {
@@ -325,7 +325,7 @@ def test_providers_that_cannot_be_read_are_all_denied(place: Place, old: dict[st
         ({"provider": {"p": {"models": 7}}}, {"providers": {"p": {}}}, "provider.p.models"),
     ],
 )
-def test_what_is_dropped_is_told(place: Place, old: dict[str, Any], new: dict[str, Any], about: str) -> None:
+def test_a_dropped_setting_is_reported(place: Place, old: dict[str, Any], new: dict[str, Any], about: str) -> None:
     """CAT-027: never only silence, and the rest of the file counts."""
     place.write("opencode.json", old)
     found = place.load()

@@ -62,7 +62,7 @@ def test_a_projects_files_stay_inside_it(place: Place) -> None:
 
 
 @pytest.mark.parametrize("kind", ["folder", "pipe", "large", "bytes"])
-def test_what_is_no_text_file_is_refused_at_once(place: Place, kind: str) -> None:
+def test_inserting_a_file_that_is_no_text_is_refused_at_once(place: Place, kind: str) -> None:
     """CAT-032: a pipe above all must not be waited for."""
     path = place.root / "thing"
     match kind:
@@ -80,7 +80,7 @@ def test_what_is_no_text_file_is_refused_at_once(place: Place, kind: str) -> Non
     assert len(found.diagnostics()) == 1
 
 
-def test_what_was_substituted_is_never_shown(place: Place) -> None:
+def test_substituted_values_are_never_shown(place: Place) -> None:
     """CAT-033: neither in problems, nor in what is shown, nor in a document's own representation."""
     place.write(
         "opencode.json",

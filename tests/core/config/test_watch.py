@@ -96,7 +96,7 @@ def test_a_folder_that_leads_back_to_itself_is_entered_once(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("text", ['{"shell": "{file:shell.txt}"}', '{"plugins": ["./shell.txt"]}'])
-def test_what_a_document_refers_to_is_watched(place: Place, text: str) -> None:
+def test_files_and_plugins_that_a_document_names_are_watched(place: Place, text: str) -> None:
     """CAT-192: files that it inserts, and plugins that it names."""
     place.write("opencode.json", text)
     place.write("shell.txt", "sh")

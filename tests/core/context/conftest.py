@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -68,9 +69,9 @@ class Fact:
     def lose(self) -> None:
         self.value = UNAVAILABLE
 
-    def _load(self) -> Any:
+    async def _load(self) -> Any:
         self.loads += 1
-        return self.value
+        return await self.value if inspect.isawaitable(self.value) else self.value
 
     def _baseline(self, current: Any) -> str:
         self.rendered.append("baseline")
@@ -118,7 +119,7 @@ class Drained:
         self.log = log
         self.epochs = epochs
         self.lease = lease
-        self.metrics = epochs._metrics
+        self.metrics = epochs.metrics
 
     async def initialize(self, *facts: Fact) -> Epoch:
         return await self.epochs.initialize(SES, of(*facts), self.lease, HERE)

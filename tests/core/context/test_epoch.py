@@ -13,7 +13,7 @@ from tests.core.database.conftest import FaultyDisk
 from tests.core.event.samples import ENSURE_PROJECT, SES, record
 
 from holdfast.core.clock import Ids
-from holdfast.core.context.epoch import Epochs, Seen
+from holdfast.core.context.epoch import Epochs, SourceState
 from holdfast.core.context.errors import ContextContention, ContextSnapshotDecodeError, InitializationBlocked
 from holdfast.core.context.metrics import Metrics
 from holdfast.core.context.source import UNAVAILABLE, JsonCodec
@@ -89,7 +89,7 @@ async def test_a_blocked_initialization_stores_nothing_and_can_be_repeated(drain
     assert (await drained.initialize(fact, lost)).baseline == "a is v0\n\nlost is back"
 
 
-async def test_whoever_began_first_is_kept(drained: Drained, metrics: Metrics) -> None:
+async def test_the_first_of_two_concurrent_baselines_is_kept(drained: Drained, metrics: Metrics) -> None:
     """CTX-093: initialize inserts only if absent; the loser gets what is stored, and it is counted."""
     first = await drained.initialize(Fact("core/a", "first"))
     second = await drained.initialize(Fact("core/a", "second"))
@@ -369,22 +369,22 @@ async def test_outages_and_removals_are_noted_once(drained: Drained, clock: Manu
     a.lose()
     since = clock.now()
     epoch = await drained.prepare(epoch, a, gone)
-    assert epoch.observed == {"core/a": Seen(state="unavailable", since=since)}
+    assert epoch.observed == {"core/a": SourceState(state="unavailable", since=since)}
     commits = drained.lease.commits
     clock.advance(1000)
     assert await drained.prepare(epoch, a, gone) is epoch
     assert drained.lease.commits == commits
     epoch = await drained.prepare(epoch, a)
     assert epoch.observed == {
-        "core/gone": Seen(state="removed", since=since + 1000),
-        "core/a": Seen(state="unavailable", since=since),
+        "core/gone": SourceState(state="removed", since=since + 1000),
+        "core/a": SourceState(state="unavailable", since=since),
     }
     a.value = "v0"
     epoch = await drained.prepare(epoch, a)
     assert (
         dict((await drained.load()).observed)
         == dict(epoch.observed)
-        == {"core/gone": Seen(state="removed", since=since + 1000)}
+        == {"core/gone": SourceState(state="removed", since=since + 1000)}
     )
     compaction = await compact(drained)
     assert (await drained.prepare(epoch, a, compaction_seq=compaction)).observed == {}

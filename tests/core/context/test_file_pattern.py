@@ -53,7 +53,7 @@ def tree(tmp_path: Path) -> Path:
         ("{,}", []),
     ],
 )
-def test_what_matches(tree: Path, pattern: str, expected: list[str]) -> None:
+def test_a_pattern_matches_files_only_in_sorted_order(tree: Path, pattern: str, expected: list[str]) -> None:
     """CTX-143: files only, dot directories too, sorted; brackets are plain characters; links do not make cycles."""
     found = Walk(FileCache()).matches(str(tree), pattern)
     assert [str(Path(path).relative_to(tree)) for path in found] == expected
@@ -75,7 +75,7 @@ def test_a_new_file_is_found_at_once(tmp_path: Path) -> None:
         assert len(Walk(cache).matches(str(tmp_path), "*.md")) == number + 1
 
 
-def test_hopeless_patterns_are_refused() -> None:
+def test_a_pattern_with_too_many_alternatives_is_refused() -> None:
     """CTX-143: alternatives multiply; there is a limit."""
     assert alternatives("{a,b}{c,d}") == ["ac", "ad", "bc", "bd"]
     with pytest.raises(PatternTooWide):

@@ -11,7 +11,7 @@ from tests.core.context.places import Place, baseline, forbidden, instructions, 
 
 from holdfast.core.context import file_cache
 from holdfast.core.context import instructions as module
-from holdfast.core.context.file_cache import FILE_LIMIT
+from holdfast.core.context.file_cache import FILE_BYTES_LIMIT
 from holdfast.core.context.system_context import initialize, observe
 from holdfast.core.project.project import find_project
 
@@ -122,7 +122,7 @@ async def test_a_link_out_of_the_project_is_skipped_and_diagnosed(
 
 
 @pytest.mark.parametrize("where", ["global", "project", "directory"])
-async def test_what_cannot_be_looked_at_is_unavailable(place: Place, where: str) -> None:
+async def test_a_file_without_permission_makes_instructions_unavailable(place: Place, where: str) -> None:
     """CTX-135, CTX-136, CTX-056: permission denied, for a file or on the way to it; nothing is said to be gone."""
     own = place.config / "AGENTS.md"
     own.write_text("mine", encoding="utf-8")
@@ -159,7 +159,7 @@ async def test_only_regular_files_count(place: Place) -> None:
     assert await baseline(place.files().ambient()) == ""
 
 
-async def test_what_is_not_utf8_is_replaced(place: Place) -> None:
+async def test_invalid_utf8_in_instructions_is_replaced(place: Place) -> None:
     """CTX-136: neither content nor a directory's name makes it unavailable."""
     folder = Path(os.fsdecode(os.fsencode(place.root) + b"/b\xff"))
     folder.mkdir()
@@ -170,9 +170,9 @@ async def test_what_is_not_utf8_is_replaced(place: Place) -> None:
 
 async def test_a_file_beyond_the_limit_is_left_out(place: Place, caplog: pytest.LogCaptureFixture) -> None:
     """CTX-136: what cannot be used is diagnosed, and the rest stands."""
-    root = place.write("AGENTS.md", "x" * FILE_LIMIT)
-    place.write("packages/core/AGENTS.md", "x" * (FILE_LIMIT + 1))
-    assert await baseline(place.files().ambient()) == instructions((root, "x" * FILE_LIMIT))
+    root = place.write("AGENTS.md", "x" * FILE_BYTES_LIMIT)
+    place.write("packages/core/AGENTS.md", "x" * (FILE_BYTES_LIMIT + 1))
+    assert await baseline(place.files().ambient()) == instructions((root, "x" * FILE_BYTES_LIMIT))
     assert "too large" in caplog.text
 
 

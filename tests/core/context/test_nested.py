@@ -11,9 +11,9 @@ from tests.core.context.places import Place, baseline, forbidden, instructions, 
 from tests.core.event.samples import SES
 
 from holdfast.core.context import nested as module
-from holdfast.core.context.instructions import Found, InstructionFiles
-from holdfast.core.context.nested import FILE_LIMIT, NestedInstructions
-from holdfast.core.context.system_context import SystemContext
+from holdfast.core.context.instructions import InstructionFile, InstructionFiles
+from holdfast.core.context.nested import NESTED_FILE_LIMIT, NestedInstructions
+from holdfast.core.context.system_context import EMPTY, SystemContext
 from holdfast.schema.location import Location
 
 pytestmark = pytest.mark.anyio
@@ -25,9 +25,9 @@ class Reading:
     def __init__(self, drained: Drained, place: Place, clock: ManualClock, *, workspace: str | None = None) -> None:
         self.files: InstructionFiles = place.files()
         self.location = Location(directory=str(place.work), workspace_id=workspace)
-        self.elsewhere: list[Found] = []
+        self.elsewhere: list[InstructionFile] = []
         self.log = drained.log
-        self.nested = NestedInstructions(drained.database, self.location, self.files, clock, lambda: self.elsewhere)
+        self.nested = NestedInstructions(drained.database, self.location, self.files, clock, self._find_configured)
 
     async def read(self, target: Path) -> list[str]:
         """What was discovered, published with the settlement."""
@@ -37,9 +37,11 @@ class Reading:
         await self.log.publish(found)
         return list(found.paths)
 
-    async def load(self) -> SystemContext:
-        context = self.nested.load(SES)
-        return context if isinstance(context, SystemContext) else await context
+    def context(self) -> SystemContext:
+        return self.nested.context(SES)
+
+    async def _find_configured(self) -> list[InstructionFile]:
+        return self.elsewhere
 
 
 @pytest.fixture
@@ -55,7 +57,7 @@ async def test_a_read_discovers_upward_to_what_is_ambient(place: Place, reading:
     assert await reading.read(target) == [str(deep), str(other)]
     assert await reading.read(target) == []
     assert await reading.read(place.write("packages/ui/y.ts")) == []
-    assert await baseline(await reading.load()) == instructions((other, "ui"), (deep, "deep"))
+    assert await baseline(reading.context()) == instructions((other, "ui"), (deep, "deep"))
     folder = place.write("lib/AGENTS.md", "lib").parent
     assert await reading.read(folder) == [str(folder / "AGENTS.md")]
 
@@ -93,28 +95,28 @@ async def test_discoveries_are_durable_and_ordered(drained: Drained, place: Plac
     rows = drained.rows("select directory, workspace_id, path, seq from session_instruction order by seq")
     assert rows == [(str(place.work), "", str(path), seq) for seq, path in enumerate((z, a, b), start=1)]
     assert (await drained.log.page(SES)).events == []
-    assert await baseline(await reading.load()) == instructions((z, "z"), (a, "a"), (b, "b"))
+    assert await baseline(reading.context()) == instructions((z, "z"), (a, "a"), (b, "b"))
     await drained.log.rebuild(SES)
     assert drained.rows("select directory, workspace_id, path, seq from session_instruction order by seq") == rows
 
 
 async def test_a_discovery_is_told_at_the_next_boundary_and_follows_the_files(place: Place, reading: Reading) -> None:
     """CTX-157, CTX-158: new, changed, deleted and created again; the read itself says nothing."""
-    context = await reading.load()
+    context = reading.context()
     snapshot = await stored(context)
     lib = place.write("lib/AGENTS.md", "lib")
     await reading.read(lib.parent)
-    text, snapshot = await told(await reading.load(), snapshot)
+    text, snapshot = await told(reading.context(), snapshot)
     assert text == instructions((lib, "lib"))
     assert list(snapshot) == ["core/instructions/nested"]
     lib.write_text("LIB", encoding="utf-8")
-    text, snapshot = await told(await reading.load(), snapshot)
+    text, snapshot = await told(reading.context(), snapshot)
     assert text == f"{module.UPDATE}\n\n{instructions((lib, 'LIB'))}"
     lib.unlink()
-    text, snapshot = await told(await reading.load(), snapshot)
+    text, snapshot = await told(reading.context(), snapshot)
     assert text == module.REMOVED
     lib.write_text("again", encoding="utf-8")
-    text, snapshot = await told(await reading.load(), snapshot)
+    text, snapshot = await told(reading.context(), snapshot)
     assert text == instructions((lib, "again"))
 
 
@@ -124,20 +126,33 @@ async def test_discoveries_belong_to_a_location(
     """CTX-158: elsewhere they do not apply, back here they do."""
     lib = place.write("lib/AGENTS.md", "lib")
     await reading.read(lib.parent)
-    assert await baseline(await Reading(drained, place, clock, workspace="wrk_1").load()) == ""
-    assert await baseline(await Reading(drained, place, clock).load()) == instructions((lib, "lib"))
+    assert await baseline(Reading(drained, place, clock, workspace="wrk_1").context()) == ""
+    assert await baseline(Reading(drained, place, clock).context()) == instructions((lib, "lib"))
 
 
-async def test_what_is_said_elsewhere_is_left_to_it(place: Place, reading: Reading) -> None:
+async def test_nested_files_that_are_ambient_or_configured_are_left_out(place: Place, reading: Reading) -> None:
     """CTX-158, CTX-147: configured and ambient come first, by canonical identity."""
     lib = place.write("lib/AGENTS.md", "lib")
     await reading.read(lib.parent)
-    reading.elsewhere = [Found(str(lib), lib.stat())]
-    assert await baseline(await reading.load()) == ""
+    reading.elsewhere = [InstructionFile(str(lib), lib.stat())]
+    assert await baseline(reading.context()) == ""
     reading.elsewhere = []
-    assert await baseline(await reading.load()) == instructions((lib, "lib"))
+    assert await baseline(reading.context()) == instructions((lib, "lib"))
     (place.config / "AGENTS.md").symlink_to(lib)
-    assert await baseline(await reading.load()) == ""
+    assert await baseline(reading.context()) == ""
+
+
+async def test_a_session_without_discoveries_is_read_again_once_it_is_invalidated(
+    drained: Drained, place: Place, reading: Reading, clock: ManualClock
+) -> None:
+    """CTX-157: a boundary need not ask the database; what another process recorded counts from the next drain on."""
+    assert await baseline(reading.context()) == ""
+    assert reading.context() is EMPTY
+    lib = place.write("lib/AGENTS.md", "lib")
+    await Reading(drained, place, clock).read(lib.parent)
+    assert reading.context() is EMPTY
+    reading.nested.invalidate(SES)
+    assert await baseline(reading.context()) == instructions((lib, "lib"))
 
 
 async def test_an_unreadable_discovery_is_unavailable(place: Place, reading: Reading) -> None:
@@ -145,12 +160,14 @@ async def test_an_unreadable_discovery_is_unavailable(place: Place, reading: Rea
     lib = place.write("lib/AGENTS.md", "lib")
     await reading.read(lib.parent)
     with forbidden(lib):
-        assert await baseline(await reading.load()) is None
+        assert await baseline(reading.context()) is None
 
 
-async def test_there_is_a_limit(place: Place, reading: Reading, caplog: pytest.LogCaptureFixture) -> None:
+async def test_at_most_32_nested_instruction_files_are_recorded(
+    place: Place, reading: Reading, caplog: pytest.LogCaptureFixture
+) -> None:
     """CTX-159: nearest first within one read; beyond it nothing is recorded, and it is logged once."""
-    for number in range(FILE_LIMIT - 1):
+    for number in range(NESTED_FILE_LIMIT - 1):
         await reading.read(place.write(f"many/{number}/AGENTS.md").parent)
     near, far = place.write("last/near/AGENTS.md"), place.write("last/AGENTS.md")
     assert await reading.read(near.parent) == [str(near)]
@@ -163,7 +180,7 @@ async def test_the_project_switch_turns_it_off(place: Place, reading: Reading) -
     """CTX-159: no discovery, and the source is absent."""
     lib = place.write("lib/AGENTS.md", "lib")
     await reading.read(lib.parent)
-    snapshot = await stored(await reading.load())
+    snapshot = await stored(reading.context())
     place.environment["OPENCODE_DISABLE_PROJECT_CONFIG"] = "1"
     assert await reading.read(place.write("other/AGENTS.md").parent) == []
-    assert (await told(await reading.load(), snapshot))[0] == module.REMOVED
+    assert (await told(reading.context(), snapshot))[0] == module.REMOVED

@@ -12,9 +12,9 @@ from tests.core.context.conftest import Fact, of
 
 from holdfast.core.context.errors import InvalidPluginSourceError
 from holdfast.core.context.plugin import plugin_namespace, plugin_source, register_plugin_source
-from holdfast.core.context.registry import SystemContextRegistry, compose
+from holdfast.core.context.registry import SystemContextRegistry
 from holdfast.core.context.snapshot import Snapshot
-from holdfast.core.context.source import UNAVAILABLE, JsonCodec, Source
+from holdfast.core.context.source import UNAVAILABLE, JsonCodec, Source, constant
 from holdfast.core.context.system_context import (
     ReplacementBlocked,
     ReplacementReady,
@@ -93,7 +93,7 @@ def boom(*_: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    "load", [raising, raising_at_once, cancelled, lambda: 5, lambda: object(), lambda: UNAVAILABLE]
+    "load", [raising, raising_at_once, cancelled, constant(5), constant(object()), lambda: "at once"]
 )
 async def test_a_failing_observation_is_unavailable_with_a_diagnostic(diagnosed: Told, load: Any) -> None:
     """CTX-163: exceptions, own cancellations and values that cannot be stored; nothing blocks, nothing is said."""
@@ -101,8 +101,15 @@ async def test_a_failing_observation_is_unavailable_with_a_diagnostic(diagnosed:
     generation = initialize(await observe(combine([of(Fact("core/a")), context])))
     assert generation.baseline == "a is v0"
     assert await outcome_of(context, f'{{"{KEY}":{{"value":"sunny","removed":"Gone"}}}}') == Unchanged()
+    assert len(diagnosed) == 2
     assert all(key == KEY and "secret" not in message for key, message in diagnosed)
-    assert bool(diagnosed) == (load.__name__ != "<lambda>" or load() is not UNAVAILABLE)
+
+
+async def test_a_source_that_says_so_itself_is_unavailable_without_a_diagnostic(diagnosed: Told) -> None:
+    """CTX-163, CTX-012: it is the plugin's own answer."""
+    context = make(plugin_source("acme", source(constant(UNAVAILABLE)), diagnosed))
+    assert initialize(await observe(context)).baseline == ""
+    assert diagnosed == []
 
 
 async def test_a_plugin_that_ignores_its_cancellation_is_not_waited_for(diagnosed: Told) -> None:
@@ -133,7 +140,7 @@ async def test_a_failing_rendering_is_unavailable_too(diagnosed: Told, broken: A
     """CTX-163: whichever renderer fails, the source is left out, or keeps what was admitted."""
     stored = f'{{"{KEY}":{{"value":"rain","removed":"Gone"}}}}'
     for kind in ("baseline", "update", "removed"):
-        context = make(plugin_source("acme", source(lambda: "sunny", **{kind: broken}), diagnosed))
+        context = make(plugin_source("acme", source(constant("sunny"), **{kind: broken}), diagnosed))
         if kind != "update":
             assert initialize(await observe(context)).baseline == ""
             assert await outcome_of(context) == Unchanged()
@@ -146,16 +153,16 @@ async def test_a_failing_rendering_is_unavailable_too(diagnosed: Told, broken: A
 async def test_a_reload_is_seen_whole_and_an_equal_value_says_nothing(diagnosed: Told) -> None:
     """CTX-162, CTX-044: closing the scope removes; replacing without awaiting shows either set; equal is silent."""
     registry, scope = SystemContextRegistry(), Scope()
-    register_plugin_source(registry, "acme", source(lambda: "sunny"), scope, diagnosed)
-    stored = initialize(await observe(await compose([registry.load]))).snapshot.encode()
+    register_plugin_source(registry, "acme", source(constant("sunny")), scope, diagnosed)
+    stored = initialize(await observe(registry.compose())).snapshot.encode()
 
     scope.close()
     again = Scope()
-    register_plugin_source(registry, "acme", source(lambda: "sunny", removed=lambda _: "New text"), again, diagnosed)
-    assert await outcome_of(await compose([registry.load]), stored) == Unchanged()
+    register_plugin_source(registry, "acme", source(constant("sunny"), removed=lambda _: "New text"), again, diagnosed)
+    assert await outcome_of(registry.compose(), stored) == Unchanged()
 
     again.close()
-    outcome = await outcome_of(await compose([registry.load]), stored)
+    outcome = await outcome_of(registry.compose(), stored)
     assert isinstance(outcome, Updated)
     assert outcome.text == "Gone"
 
@@ -163,12 +170,12 @@ async def test_a_reload_is_seen_whole_and_an_equal_value_says_nothing(diagnosed:
 async def test_plugin_text_follows_core_text(diagnosed: Told) -> None:
     """CTX-160: the contribution key is the source's key."""
     registry, scope = SystemContextRegistry(), Scope()
-    register_plugin_source(registry, "acme", source(lambda: "sunny"), scope, diagnosed)
+    register_plugin_source(registry, "acme", source(constant("sunny")), scope, diagnosed)
     registry.register("core/zzz", Fact("core/zzz").context, scope)
-    assert initialize(await observe(await compose([registry.load]))).baseline == "zzz is v0\n\nIt is sunny"
+    assert initialize(await observe(registry.compose())).baseline == "zzz is v0\n\nIt is sunny"
 
 
-async def test_whatever_a_plugin_gives_to_wait_for_the_bound_holds(diagnosed: Told) -> None:
+async def test_waiting_for_a_plugin_is_bounded_whatever_it_returns(diagnosed: Told) -> None:
     """CTX-163: a future of its own, or something that only looks as if it could be awaited."""
 
     class Pretender:
@@ -181,7 +188,10 @@ async def test_whatever_a_plugin_gives_to_wait_for_the_bound_holds(diagnosed: To
         isolated = plugin_source("acme", source(partial(_itself, given)), diagnosed, timeout=0.01)
         ((_, value),) = await observe(make(isolated))
         assert value is UNAVAILABLE
-    assert diagnosed == [(KEY, "did not answer within 0.01 s"), (KEY, "cannot be awaited")]
+    assert diagnosed == [
+        (KEY, "did not answer within 0.01 s"),
+        (KEY, "has a load function that is not asynchronous"),
+    ]
 
 
 async def test_a_stored_value_that_a_newer_plugin_cannot_read_replaces_the_baseline(diagnosed: Told) -> None:
@@ -195,7 +205,7 @@ async def test_a_stored_value_that_a_newer_plugin_cannot_read_replaces_the_basel
         def _known(self, data: Any) -> str:
             return {b'"sunny"': "sunny"}[bytes(data)]
 
-    given = source(lambda: "sunny").replace(codec=Strict())
+    given = source(constant("sunny")).replace(codec=Strict())
     context = make(plugin_source("acme", given, diagnosed))
     outcome = await outcome_of(context, f'{{"{KEY}":{{"value":"rain","removed":"Gone"}}}}')
     assert isinstance(outcome, ReplacementReady)

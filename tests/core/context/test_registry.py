@@ -14,9 +14,10 @@ from holdfast.core.context.environment import environment
 from holdfast.core.context.errors import DuplicateContributionError, DuplicateKeyError, InvalidKeyError
 from holdfast.core.context.file_cache import FileCache
 from holdfast.core.context.instructions import InstructionFiles
+from holdfast.core.context.metrics import Metrics
 from holdfast.core.context.model import model
-from holdfast.core.context.registry import SystemContextRegistry, compose
-from holdfast.core.context.system_context import EMPTY, SystemContext, combine, initialize, observe
+from holdfast.core.context.registry import SystemContextRegistry
+from holdfast.core.context.system_context import EMPTY, SystemContext, combine, initialize, make, observe
 from holdfast.core.project.project import Project
 from holdfast.core.scope import Scope
 from holdfast.schema.location import Location
@@ -26,26 +27,23 @@ pytestmark = pytest.mark.anyio
 
 
 async def baseline(registry: SystemContextRegistry) -> str:
-    return initialize(await observe(await compose([registry.load]))).baseline
+    return initialize(await observe(registry.compose())).baseline
 
 
 async def test_contributions_are_combined_by_key_whatever_ends_first() -> None:
-    """CTX-072, CTX-004: all are asked at once; ascending code points, not registration or completion order."""
+    """CTX-072, CTX-004: all are loaded at once; ascending code points, not registration or completion order."""
     registry, scope = SystemContextRegistry(), Scope()
     started: list[str] = []
 
-    def producer(key: str, turns: int) -> None:
-        async def load() -> SystemContext:
-            started.append(key)
-            await steps(1)
-            assert len(started) == 4
-            await steps(turns)
-            return Fact(key).context()
-
-        registry.register(key, load, scope)
+    async def load(key: str, turns: int) -> str:
+        started.append(key)
+        await steps(1)
+        assert len(started) == 4
+        await steps(turns)
+        return "v0"
 
     for key, turns in (("plugin/p/z", 0), ("core/b", 5), ("core/a-b", 1), ("core/a", 9)):
-        producer(key, turns)
+        registry.register(key, Fact(key, load(key, turns)).context, scope)
     assert await baseline(registry) == "a is v0\n\na-b is v0\n\nb is v0\n\np/z is v0"
 
 
@@ -83,27 +81,39 @@ async def test_every_load_asks_every_producer_again() -> None:
         return fact.context()
 
     registry.register("core/one", load, scope)
-    await compose([registry.load])
-    await compose([registry.load])
+    registry.compose()
+    registry.compose()
     assert asked == ["x", "x"]
     registry.register("core/two", fact.context, scope)
     with pytest.raises(DuplicateKeyError):
-        await compose([registry.load])
+        registry.compose()
 
 
 async def test_a_defect_of_a_producer_is_raised() -> None:
     """CTX-013: the load fails before anything is observed."""
     registry = SystemContextRegistry()
 
-    async def broken() -> SystemContext:
+    def broken() -> SystemContext:
         raise LookupError("producer")
 
     fact = Fact("core/a")
     registry.register("core/a", fact.context, Scope())
     registry.register("core/b", broken, Scope())
     with pytest.raises(LookupError):
-        await compose([registry.load])
+        registry.compose()
     assert fact.loads == 0
+
+
+async def test_the_wait_for_a_contribution_is_recorded_once() -> None:
+    """CTX-215: under the contribution's key, for the slowest of its sources; what is immediate is not recorded."""
+    registry, scope, metrics = SystemContextRegistry(), Scope(), Metrics()
+    registry.register("core/group", lambda: of(Fact("core/a"), Fact("core/b")), scope)
+    immediate = Fact("core/c").source().replace(immediate=True)
+    registry.register("core/immediate", lambda: make(immediate), scope)
+    await observe(combine([registry.compose(), of(Fact("app/own"))]), metrics)
+    durations = metrics.read()["context.observe.duration"]
+    assert {key: series["times"] for key, series in durations.items()} == {"": 1, "core/group": 1, "app/own": 1}
+    assert durations[""]["total"] >= durations["core/group"]["total"]
 
 
 async def test_the_order_of_a_whole_context(tmp_path: Path, clock: ManualClock) -> None:
@@ -112,23 +122,23 @@ async def test_the_order_of_a_whole_context(tmp_path: Path, clock: ManualClock) 
     (tmp_path / "AGENTS.md").write_text("ambient", encoding="utf-8")
     (tmp_path / "more.md").write_text("configured", encoding="utf-8")
     files = InstructionFiles(tmp_path, tmp_path, tmp_path / "none", FileCache(), {})
-    entries = [configured.Entry("more.md", tmp_path, True)]
+    entries = [configured.ConfiguredEntry("more.md", tmp_path, True)]
     named = configured.ConfiguredInstructions(entries, files, FileCache(), tmp_path)
     project = Project("id", tmp_path, None)
     registry, scope = SystemContextRegistry(), Scope()
     registry.register("plugin/p/x", Fact("plugin/p/x").context, scope)
     registry.register(remote.CONTRIBUTION, Fact("core/instructions/remote/0").context, scope)
-    registry.register(configured.CONTRIBUTION, named.load, scope)
+    registry.register(configured.CONTRIBUTION, named.context, scope)
     registry.register("core/instructions", files.ambient, scope)
     builtins = combine([environment(Location(directory=str(tmp_path)), project), date(clock)])
     registry.register("core/builtins", lambda: builtins, scope)
-    context = await compose(
+    context = combine(
         [
-            registry.load,
-            lambda: model(ModelRef(id="m", provider_id="p")),
-            lambda: of(Fact("core/skill-guidance")),
-            lambda: of(Fact("core/reference-guidance")),
-            lambda: of(Fact("core/instructions/nested")),
+            registry.compose(),
+            model(ModelRef(id="m", provider_id="p")),
+            of(Fact("core/skill-guidance")),
+            of(Fact("core/reference-guidance")),
+            of(Fact("core/instructions/nested")),
         ]
     )
     assert list(initialize(await observe(context)).snapshot) == [

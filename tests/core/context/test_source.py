@@ -14,7 +14,7 @@ from tests.core.context.conftest import Fact, of, seen
 from holdfast.core import context as package
 from holdfast.core.context.errors import EmptyRenderingError, InvalidKeyError
 from holdfast.core.context.snapshot import Snapshot
-from holdfast.core.context.source import UNAVAILABLE, JsonCodec, Source
+from holdfast.core.context.source import UNAVAILABLE, JsonCodec, Source, constant
 from holdfast.core.context.system_context import (
     Observed,
     Unchanged,
@@ -69,7 +69,7 @@ async def test_a_defect_of_a_loader_is_raised_as_it_is() -> None:
     class Broken(Exception):
         pass
 
-    def load() -> str:
+    async def load() -> str:
         raise Broken
 
     source = Source(key="core/x", codec=JsonCodec(str), load=load, baseline=str, update=lambda _, now: now)
@@ -82,7 +82,7 @@ async def test_a_context_shows_nothing_of_its_sources() -> None:
     number = Source(
         key="core/number",
         codec=JsonCodec(int),
-        load=lambda: 7,
+        load=constant(7),
         baseline=lambda it: f"{it}",
         update=lambda _, it: f"{it}",
     )
@@ -106,7 +106,7 @@ def test_spelling_in_the_store_is_no_change() -> None:
     assert fact.rendered == []
 
 
-def test_what_the_codec_does_not_keep_is_no_change() -> None:
+def test_a_difference_that_the_codec_drops_is_no_change() -> None:
     """CTX-016: a finer time, or a tuple for a list, equals what the codec would give back."""
     when = datetime(2026, 6, 3, 12, 0, 0, 123_456, tzinfo=UTC)
     for fact in (Fact("core/x", when, codec=IsoTime()), Fact("core/x", ("a", "b"), codec=JsonCodec(list[str]))):
@@ -136,7 +136,7 @@ def test_an_empty_rendering_is_a_defect_that_names_itself(kind: str) -> None:
     source = Source(
         key="core/x",
         codec=JsonCodec(str),
-        load=lambda: "v0",
+        load=constant("v0"),
         baseline=lambda _: say("baseline"),
         update=lambda _, __: say("update"),
         removed=lambda _: say("removal"),

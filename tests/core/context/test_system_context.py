@@ -11,7 +11,7 @@ from tests.core.context.conftest import Fact, of, seen, steps
 from holdfast.core.context.errors import DuplicateKeyError, InitializationBlocked
 from holdfast.core.context.metrics import Metrics
 from holdfast.core.context.snapshot import Snapshot
-from holdfast.core.context.source import UNAVAILABLE, JsonCodec, Source
+from holdfast.core.context.source import ABSENT, UNAVAILABLE, JsonCodec, Source, constant
 from holdfast.core.context.system_context import (
     EMPTY,
     Generation,
@@ -139,12 +139,74 @@ async def test_one_defect_ends_the_others_and_leaves_nothing_running() -> None:
 async def test_a_defect_of_a_direct_loader_leaves_no_coroutine_behind() -> None:
     """CTX-013: nothing that was begun is left waiting; a coroutine nobody awaited would warn."""
 
-    def broken() -> str:
+    async def broken() -> str:
         raise LookupError("broken")
 
-    source = Source(key="core/z", codec=JsonCodec(str), load=broken, baseline=str, update=lambda _, now: now)
+    source = Source(
+        key="core/z", codec=JsonCodec(str), load=broken, baseline=str, update=lambda _, now: now, immediate=True
+    )
+    held = [waiting(f"core/held-{number}", [], asyncio.Event()) for number in range(2)]
     with pytest.raises(LookupError):
-        await observe(combine([waiting("core/held", [], asyncio.Event()), make(source)]))
+        await observe(combine([*held, make(source)]))
+    with pytest.raises(LookupError):
+        await observe(combine([make(source), held[0]]))
+
+
+async def test_immediate_sources_are_loaded_in_turn_without_a_task() -> None:
+    """CTX-216, CTX-027: beside at most one source that may wait, nothing but the observing task runs."""
+    tasks: set[asyncio.Task[Any] | None] = set()
+
+    async def load() -> str:
+        tasks.add(asyncio.current_task())
+        return "here"
+
+    def source(key: str, *, immediate: bool) -> SystemContext:
+        return make(
+            Source(
+                key=key,
+                codec=JsonCodec(str),
+                load=load,
+                baseline=str,
+                update=lambda _, now: now,
+                immediate=immediate,
+            )
+        )
+
+    local = [source(f"core/{number}", immediate=True) for number in range(3)]
+    await observe(combine([*local, source("core/slow", immediate=False)]))
+    assert tasks == {asyncio.current_task()}
+
+
+async def test_immediate_sources_are_loaded_while_others_wait() -> None:
+    """CTX-216, CTX-027, CTX-028: none of them waits for the slow ones; the order is that of the context."""
+    log: list[str] = []
+    gate = asyncio.Event()
+
+    async def load() -> str:
+        log.append("immediate")
+        gate.set()
+        return "core/immediate"
+
+    source = Source(
+        key="core/immediate", codec=JsonCodec(str), load=load, baseline=str, update=lambda _, now: now, immediate=True
+    )
+    slow = [waiting(f"core/slow-{number}", log, gate) for number in range(2)]
+    observation = await observe(combine([slow[0], make(source), slow[1]]))
+    assert [value for _, value in observation] == ["core/slow-0", "core/immediate", "core/slow-1"]
+    assert log.index("immediate") < log.index("end core/slow-0")
+
+
+async def test_an_absent_source_is_not_in_the_observation() -> None:
+    """CTX-056, CTX-057, CTX-047: its removal is told, unlike that of a source that is unavailable."""
+    fact, other = Fact("core/x"), Fact("core/y")
+    snapshot = initialize(await observe(of(fact, other))).snapshot
+    fact.value = other.value = UNAVAILABLE
+    assert reconcile(await observe(of(fact, other)), snapshot) == Unchanged()
+    fact.value = ABSENT
+    outcome = reconcile(await observe(of(fact, other)), snapshot)
+    assert isinstance(outcome, Updated)
+    assert (outcome.text, list(outcome.snapshot)) == ("Removed x", ["core/y"])
+    assert initialize(await observe(of(fact))).baseline == ""
 
 
 async def test_cancellation_is_not_unavailability() -> None:
@@ -196,13 +258,16 @@ def test_optional_sources_wait_until_they_are_there() -> None:
     outcome = reconcile(seen(fact, optional), generation.snapshot)
     assert isinstance(outcome, Updated)
     assert outcome.text == "o is here"
-    assert Source(key="core/x", codec=JsonCodec(str), load=str, baseline=str, update=lambda _, it: it).optional is False
+    assert (
+        Source(key="core/x", codec=JsonCodec(str), load=constant(""), baseline=str, update=lambda _, it: it).optional
+        is False
+    )
 
 
 # -- reconcile -----------------------------------------------------------------------------------------------------
 
 
-def test_nothing_new_is_unchanged() -> None:
+def test_equal_values_reconcile_to_unchanged() -> None:
     """CTX-040, CTX-044, CTX-049: no text, no new snapshot, no rendering."""
     facts = Fact("core/a"), Fact("core/b")
     snapshot = admitted(*facts)
@@ -274,7 +339,7 @@ NUMBER = JsonCodec(int)
 
 
 @pytest.mark.parametrize("step", ["undecodable", "not removable"])
-def test_what_cannot_be_told_as_a_change_replaces_the_baseline(step: str) -> None:
+def test_a_change_without_an_update_text_replaces_the_baseline(step: str) -> None:
     """CTX-041, CTX-042, CTX-113, CTX-027: a full generation from the same observation; no update was rendered."""
     changed = Fact("core/changed", "v1")
     if step == "undecodable":

@@ -119,7 +119,7 @@ async def test_a_session_can_be_looked_at_for_debugging(drained: Drained, metric
     )
 
 
-def test_metrics_are_bounded() -> None:
+def test_metrics_keep_a_bounded_number_of_keys_and_sessions() -> None:
     """CTX-201: more keys than anyone needs are counted together; the oldest Session is forgotten."""
     metrics = Metrics()
     for number in range(SERIES_LIMIT + 5):

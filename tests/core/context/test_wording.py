@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast.core.context import configured, date, environment, instructions, model, nested, remote
 
 
-def test_the_sentences() -> None:
+def test_the_sentences_of_the_baseline_are_these_constants() -> None:
     """CTX-203: each text is one constant. A change here is a change of what every new baseline says."""
     assert (environment.BASELINE, environment.UPDATE) == (
         "This is the environment that you work in:",

@@ -82,7 +82,9 @@ async def settled(attempts: SignInAttempts, id: str) -> AttemptStatus:
     return await attempts.status(id)
 
 
-async def test_it_finishes_by_itself(attempts: SignInAttempts, kept: Kept, clock: ManualClock) -> None:
+async def test_an_automatic_sign_in_stores_its_credential(
+    attempts: SignInAttempts, kept: Kept, clock: ManualClock
+) -> None:
     """CAT-134: mode `auto`; the credential is stored, what it held open is closed."""
     sign = SignIn("auto")
     begun = await attempts.begin("p", sign.oauth, {"where": "here"}, "work")
@@ -100,7 +102,7 @@ async def test_it_finishes_by_itself(attempts: SignInAttempts, kept: Kept, clock
     assert (kept.stored, sign.codes, sign.closed) == ([("p", VALUE, "work")], [None], 1)
 
 
-async def test_it_needs_a_code(attempts: SignInAttempts, kept: Kept) -> None:
+async def test_a_sign_in_by_code_stays_open_until_it_has_one(attempts: SignInAttempts, kept: Kept) -> None:
     """CAT-134: without one it stays open; twice at once is an error, after the end it is nothing."""
     sign = SignIn("code")
     begun = await attempts.begin("p", sign.oauth, {})
@@ -126,7 +128,7 @@ async def test_it_needs_a_code(attempts: SignInAttempts, kept: Kept) -> None:
         (AuthorizationFailed("Code expired"), "Code expired"),
     ],
 )
-async def test_it_fails(
+async def test_a_failed_sign_in_is_told_without_the_providers_words(
     attempts: SignInAttempts, kept: Kept, error: Exception, message: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """CAT-134, CAT-135: the caller and whoever asks are told, without what the provider said."""
@@ -144,7 +146,7 @@ async def test_it_fails(
 
 
 @pytest.mark.parametrize("mode", ["auto", "code"])
-async def test_it_expires_and_is_forgotten(
+async def test_a_sign_in_expires_after_ten_minutes_and_is_forgotten_after_eleven(
     attempts: SignInAttempts, clock: ManualClock, mode: Literal["auto", "code"]
 ) -> None:
     """CAT-134: ten minutes to finish, a minute to ask how it ended."""
@@ -165,7 +167,9 @@ async def test_it_expires_and_is_forgotten(
 
 
 @pytest.mark.parametrize("mode", ["auto", "code"])
-async def test_cancelling_forgets_it(attempts: SignInAttempts, kept: Kept, mode: Literal["auto", "code"]) -> None:
+async def test_cancelling_a_sign_in_forgets_it(
+    attempts: SignInAttempts, kept: Kept, mode: Literal["auto", "code"]
+) -> None:
     """CAT-134: and closes what it held; an unknown one is nobody's business."""
     sign = SignIn(mode)
     begun = await attempts.begin("p", sign.oauth, {})
@@ -189,7 +193,7 @@ async def test_cancelling_while_it_is_being_finished(attempts: SignInAttempts, k
     assert (kept.stored, sign.closed) == ([], 1)
 
 
-async def test_whoever_finishes_it_may_go_away(attempts: SignInAttempts, kept: Kept) -> None:
+async def test_a_sign_in_completes_when_its_caller_goes_away(attempts: SignInAttempts, kept: Kept) -> None:
     """CAT-134: a code is good once, so what was begun with it goes on."""
     sign = SignIn("code")
     begun = await attempts.begin("p", sign.oauth, {})
@@ -214,7 +218,7 @@ async def test_a_provider_that_does_not_answer(attempts: SignInAttempts, monkeyp
         await attempts.begin("p", OAuth(OAuthMethod(id="m", label="M"), silent), {})
 
 
-async def test_it_cannot_begin(attempts: SignInAttempts) -> None:
+async def test_a_sign_in_that_cannot_begin_fails_without_the_providers_words(attempts: SignInAttempts) -> None:
     """CAT-134: and everything is bounded."""
 
     async def refuse(inputs: Mapping[str, str]) -> Authorization:

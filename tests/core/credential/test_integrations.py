@@ -68,7 +68,7 @@ def world(store: CredentialStore, ids: Ids, clock: ManualClock) -> World:
     return World(store, ids, clock)
 
 
-def test_methods(world: World) -> None:
+def test_an_integration_has_one_key_one_env_and_any_oauth_methods(world: World) -> None:
     """CAT-130: one key and one env method, the later one; OAuth methods by their ids."""
     world.draft.add("p", KeyMethod(label="old"), "P")
     world.draft.add("p", EnvMethod(names=("A",)))
@@ -89,7 +89,7 @@ def test_methods(world: World) -> None:
     assert world.integrations.get("unknown") is None
 
 
-async def test_connections(world: World) -> None:
+async def test_stored_connections_come_before_environment_variables(world: World) -> None:
     """CAT-131: stored ones first, then variables that hold something now; the first is the active one."""
     world.draft.add("z", KeyMethod(), "Alpha")
     world.draft.add("z", EnvMethod(names=("REGION", "Z_API_KEY", "EMPTY_KEY")))
@@ -218,7 +218,7 @@ async def test_another_process_may_have_been_quicker(world: World, provider: Pro
     assert not provider.called.is_set()
 
 
-async def test_a_renewal_that_fails(
+async def test_a_failed_renewal_is_an_authorization_error_and_keeps_the_token(
     world: World, provider: Provider, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """CAT-133, CAT-135: is an authorization error, which does not repeat what the provider said; the token stays."""
@@ -278,7 +278,7 @@ async def test_a_request_carries_the_current_token(world: World, provider: Provi
     assert (repr(auth), provider.latest) == ("OAuthAuth(p)", 2)
 
 
-async def test_without_a_store(ids: Ids, clock: ManualClock) -> None:
+async def test_without_a_store_the_keys_of_the_environment_count(ids: Ids, clock: ManualClock) -> None:
     """CAT-131: the environment's keys still count."""
     draft = IntegrationDraft()
     draft.add("p", KeyMethod())

@@ -45,7 +45,9 @@ async def test_a_new_credential_replaces_all_of_its_integration(store: Credentia
     assert reopened.all("a") == (second,)
 
 
-async def test_only_the_owner_can_read_it(store: CredentialStore, path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_only_the_owner_can_read_the_credential_file(
+    store: CredentialStore, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """CAT-135: from the first byte, and again if somebody opened it up."""
     old = os.umask(0)
     try:
@@ -60,7 +62,7 @@ async def test_only_the_owner_can_read_it(store: CredentialStore, path: Path, ca
     assert "secret-1" not in caplog.text
 
 
-async def test_newest_first(path: Path, ids: Ids, clock: ManualClock) -> None:
+async def test_credentials_are_listed_newest_first(path: Path, ids: Ids, clock: ManualClock) -> None:
     """CAT-131: also when a file holds several of one integration."""
     values = [
         {"id": f"cred_{n}", "integrationID": "a", "label": "x", "created": n, "value": {"type": "key", "key": "k"}}
@@ -71,7 +73,7 @@ async def test_newest_first(path: Path, ids: Ids, clock: ManualClock) -> None:
     assert [found.created for found in CredentialStore(path, ids, clock).all("a")] == [3, 2, 1]
 
 
-async def test_updating_and_removing(store: CredentialStore, path: Path) -> None:
+async def test_an_update_without_changes_does_not_write_the_file(store: CredentialStore, path: Path) -> None:
     """CAT-132: neither label nor value changes nothing, not even the file."""
     made = await store.create("a", KeyValue(key="1"))
     before = path.stat().st_mtime_ns

@@ -73,7 +73,7 @@ async def test_reads_do_not_wait_for_a_writer(database: SqliteDatabase) -> None:
 
 
 async def test_the_bound_holds_for_a_whole_batch(database: SqliteDatabase) -> None:
-    """DESIGN section 6: after a bound the answer is StorageBusy. Units that wait together do not wait in turn."""
+    """After a bound the answer is StorageBusy. Units that wait together do not wait in turn."""
     with write_lock(database.path):
         first = database.submit(unit("evt_0"))
         await until_waiting(database)

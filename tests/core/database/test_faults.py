@@ -61,7 +61,7 @@ async def test_a_disk_that_fills_up_in_a_batch_keeps_what_was_acknowledged(
     assert rows(stored.path, "select count(*) from project") == [(5,)]
 
 
-async def test_what_was_refused_for_lack_of_space_is_not_there_after_a_crash(
+async def test_a_unit_refused_for_lack_of_space_is_absent_after_a_crash(
     stored: SqliteDatabase, disk: FaultyDisk, tmp_path: Path
 ) -> None:
     """EVT-010: the files as a crash would leave them hold the acknowledged events and nothing else."""

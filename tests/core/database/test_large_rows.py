@@ -59,7 +59,7 @@ def fill(path: Path) -> None:
     connection.close()
 
 
-async def test_what_a_neighbour_has_stored_is_not_read(disk: FaultyDisk, tmp_path: Path) -> None:
+async def test_finding_a_row_reads_no_neighbouring_row(disk: FaultyDisk, tmp_path: Path) -> None:
     """EVT-070: finding a row compares keys alone, however large the rows beside it are."""
     path = tmp_path / "h.db"
     SqliteDatabase(path).close()

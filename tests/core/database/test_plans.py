@@ -44,7 +44,7 @@ def test_no_query_goes_through_history_that_it_does_not_ask_for(empty: apsw.Conn
         assert scanned == []
 
 
-def test_what_moved_is_found_by_position(empty: apsw.Connection) -> None:
+def test_moved_aggregates_are_found_by_position(empty: apsw.Connection) -> None:
     """EVT-062: it is asked thirty times a second while anyone follows anything."""
     plan = empty.execute(f"explain query plan {QUERIES['event.moved_since']}", {"position": 1}).fetchall()
     assert "SEARCH event USING INTEGER PRIMARY KEY (rowid>?)" in [row[3] for row in plan]

@@ -20,7 +20,7 @@ SYNTHETIC = "session.next.synthetic"
 DELTA = TextDelta(timestamp=1, session_id=SES, assistant_message_id="msg_a", text_id="t", delta="d")
 
 
-async def test_the_order_of_publication(story: Story) -> None:
+async def test_rows_come_before_tails_and_tails_before_listeners(story: Story) -> None:
     """EVT-013: rows, then the tails' flags, then listeners in registration order, then subscribers of that type,
     then those of everything."""
     heard: list[str] = []

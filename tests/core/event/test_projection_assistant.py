@@ -78,7 +78,7 @@ async def test_a_closed_message_keeps_its_own_end(turn: Story) -> None:
     assert (await turn.assistant()).time == Time(created=100, completed=150)
 
 
-async def test_a_step_ends(story: Story) -> None:
+async def test_the_end_of_a_step_completes_its_message(story: Story) -> None:
     """EVT-046: completion, finish, cost, tokens, end snapshot and files beside the start snapshot."""
     await story.tell(StepStarted, at=1, assistant_message_id=ASSISTANT, agent="a", model=MODEL, snapshot="tree1")
     await story.say(StepEnded, at=9, finish="tool-calls", cost=0.25, tokens=TOKENS, snapshot="tree2", files=("a", "b"))
@@ -89,7 +89,7 @@ async def test_a_step_ends(story: Story) -> None:
     assert message.error is None
 
 
-async def test_a_step_fails(turn: Story) -> None:
+async def test_a_failed_step_has_its_error_and_finish(turn: Story) -> None:
     """EVT-046: completion, finish `error`, and the error as it was said."""
     await turn.say(StepFailed, at=9, error=UnknownError(message=NASTY))
     message = await turn.assistant()

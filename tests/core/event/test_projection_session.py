@@ -246,7 +246,9 @@ NO_EFFECT: list[tuple[type[Record], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("kind", "fields"), NO_EFFECT, ids=[item[0].__name__ for item in NO_EFFECT])
-async def test_events_without_a_projection(story: Story, kind: type[Record], fields: dict[str, Any]) -> None:
+async def test_an_event_without_a_projection_is_stored_and_changes_no_row(
+    story: Story, kind: type[Record], fields: dict[str, Any]
+) -> None:
     """EVT-046: stored and delivered, no row changes."""
     await story.step()
     before = await story.projections()

@@ -51,7 +51,7 @@ async def test_sequences_start_at_zero_and_have_no_hole(story: Story) -> None:
     assert await story.log.latest(SES) == await story.log.latest("ses_two") == 3
 
 
-async def test_what_is_stored_is_the_encoded_payload_under_the_versioned_type(story: Story) -> None:
+async def test_an_event_is_stored_encoded_under_its_versioned_type(story: Story) -> None:
     """EVT-002, EVT-004, EVT-008: wire names, integer times, type with version; delivered with the bare type."""
     payload = AgentSwitched(timestamp=1234, session_id=SES, message_id="msg_1", agent="plan")
     await story.log.publish(payload, id="evt_mine")

@@ -96,7 +96,7 @@ async def test_a_lost_session_row_comes_back_with_everything_below_it(busy: Stor
     assert await busy.projections() == before
 
 
-async def test_other_sessions_are_left_alone(busy: Story) -> None:
+async def test_a_rebuild_leaves_other_sessions_alone(busy: Story) -> None:
     """EVT-044: a rebuild drops and replays one aggregate."""
     other = Story(busy.database, busy.log, "ses_two")
     await other.begin(parent_id=SES)
@@ -145,7 +145,7 @@ async def test_unknown_stored_types_do_not_stop_a_rebuild(busy: Story) -> None:
 
 
 @pytest.mark.parametrize("how", ["verify", "rebuild"])
-async def test_what_a_committed_revert_removed_stays_removed(busy: Story, how: str) -> None:
+async def test_messages_removed_by_a_revert_stay_removed_after_a_rebuild(busy: Story, how: str) -> None:
     """EVT-044, EVT-046: messages after the boundary and their contents, in the tables and for the verifier."""
     await busy.tell(RevertCommitted, message_id="msg_1")
     before = await busy.projections()

@@ -135,7 +135,7 @@ async def test_links_are_opened_by_the_first_observer_and_closed_by_the_last(sto
     assert links.calls == ["open", "close"]
 
 
-async def test_what_another_server_passes_on_keeps_its_order(story: Story, other: EventLog) -> None:
+async def test_events_passed_on_by_another_server_keep_their_order(story: Story, other: EventLog) -> None:
     """API-432: durable events from the link or from the database, whichever is first; deltas after their start and not
     after their end, and nothing of another instance."""
     story.log.relay.links = NoLinks()
@@ -157,7 +157,7 @@ async def test_what_another_server_passes_on_keeps_its_order(story: Story, other
     assert last["type"] == "session.idle", "the late delta and the foreign event are not passed on"
 
 
-async def test_what_a_link_sends_that_is_no_event_is_refused(story: Story) -> None:
+async def test_a_malformed_event_ends_the_link(story: Story) -> None:
     """API-432: the link ends; nothing else is harmed."""
     for garbage in (b"{", b"[]", b'{"id":"evt_1","type":"x","data":[]}'):
         with pytest.raises(msgspec.DecodeError):
@@ -183,7 +183,9 @@ async def test_a_database_that_cannot_be_read_holds_nothing_back(
     assert "other processes" in caplog.text
 
 
-async def test_what_waits_for_a_read_is_bounded(story: Story, other: EventLog, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_announcements_that_wait_for_a_read_are_bounded(
+    story: Story, other: EventLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """API-431: at the limit it waits, beyond it everything is announced as it is."""
     monkeypatch.setattr(relay, "HELD_LIMIT", 3)
     never = asyncio.Event()
@@ -201,7 +203,9 @@ async def test_what_waits_for_a_read_is_bounded(story: Story, other: EventLog, m
         never.set()
 
 
-async def test_what_is_remembered_is_bounded(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_relay_remembers_a_bounded_number_of_aggregates_and_blocks(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """API-431, API-432: aggregates and ended blocks; the oldest give way, and are still announced once."""
     monkeypatch.setattr(relay, "HEARD_LIMIT", 2)
     monkeypatch.setattr(relay, "ENDED_LIMIT", 2)

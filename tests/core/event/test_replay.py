@@ -103,7 +103,7 @@ async def test_a_replay_without_its_project_fails_whole(events: list[SerializedE
 
 
 @pytest.mark.parametrize("seq", [3, 5, 1000])
-async def test_a_gap_is_refused(events: list[SerializedEvent], other: Opened, seq: int) -> None:
+async def test_replaying_events_with_a_gap_is_refused(events: list[SerializedEvent], other: Opened, seq: int) -> None:
     """EVT-016, EVT-033: the sequence must be exactly the next one."""
     await other.log.replay_all(events[:2])
     before = await projections(other.database, SES)
@@ -220,7 +220,7 @@ async def test_an_id_that_stands_elsewhere_is_refused_with_its_place(
     ],
     ids=["type", "version", "no version", "no aggregate", "wrong aggregate", "no json", "live"],
 )
-async def test_what_cannot_be_decoded_is_refused(other: Opened, type_: str, content: bytes) -> None:
+async def test_replaying_an_event_that_cannot_be_decoded_is_refused(other: Opened, type_: str, content: bytes) -> None:
     """EVT-016: unknown or malformed events from elsewhere are InvalidDurableEvent."""
     event = SerializedEvent(id="evt_1", type=type_, seq=0, aggregate_id=SES, data=msgspec.Raw(content))
     with pytest.raises(InvalidDurableEvent) as refused:

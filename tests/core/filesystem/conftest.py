@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.core.filesystem.workshop import Workshop
+from tests.core.filesystem.file_tools import FileTools
 
 
 @pytest.fixture
@@ -16,5 +16,5 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def shop(root: Path) -> Workshop:
-    return Workshop(root)
+def tools(root: Path) -> FileTools:
+    return FileTools(root)

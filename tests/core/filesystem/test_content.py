@@ -71,7 +71,9 @@ def test_an_image_is_told_by_its_bytes(format: str, mime: str, claimed: str) -> 
         (b"\0\0\1\0\1\0", "image/x-icon", None),
     ],
 )
-def test_other_content(data: bytes, claimed: str, expected: Content | None) -> None:
+def test_a_claimed_media_type_counts_only_where_the_bytes_are_unknown(
+    data: bytes, claimed: str, expected: Content | None
+) -> None:
     """SES-232: a claimed type counts only where the bytes say nothing."""
     note = Content("note", claimed, f"it is neither text nor an image ({claimed}, {len(data)} bytes)")
     assert examine(data, claimed, "f", LIMITS) == Examined(expected or note, changed=False)
@@ -95,7 +97,7 @@ def test_text_in_an_older_encoding_is_guessed_only_where_it_is_stored() -> None:
         (b"\0\1\2", "application/pdf", "said to be application/pdf"),
     ],
 )
-def test_what_is_broken_is_refused(data: bytes, claimed: str, reason: str) -> None:
+def test_broken_media_is_refused(data: bytes, claimed: str, reason: str) -> None:
     """SES-233"""
     with pytest.raises(Unusable, match=reason):
         examine(data, claimed, "f", LIMITS)
@@ -134,7 +136,7 @@ def test_long_text_is_cut_between_characters(encoding: str, line: str) -> None:
         ("data:text/plain;base64,", b""),
     ],
 )
-def test_a_data_uri(uri: str, expected: bytes) -> None:
+def test_a_data_uri_is_decoded(uri: str, expected: bytes) -> None:
     """SES-230"""
     assert read_data_uri(uri) == expected
     assert data_type(uri) == "text/plain"
@@ -143,7 +145,7 @@ def test_a_data_uri(uri: str, expected: bytes) -> None:
 @pytest.mark.parametrize(
     "uri", ["data:", "data:image/png;base64", "data:;base64,@", "data:;base64,aGk", "data:;base64,ä"]
 )
-def test_a_broken_data_uri(uri: str) -> None:
+def test_a_broken_data_uri_is_refused(uri: str) -> None:
     """SES-233"""
     with pytest.raises(Unusable):
         read_data_uri(uri)
@@ -166,7 +168,7 @@ HEADS = [
     tail=st.binary(max_size=100),
     claimed=st.sampled_from(["image/png", "text/plain", "application/zip", ""]),
 )
-def test_no_bytes_break_anything(head: bytes, tail: bytes, claimed: str) -> None:
+def test_any_bytes_are_recognised_or_refused(head: bytes, tail: bytes, claimed: str) -> None:
     """SES-233, SES-236: one is total, the other answers or refuses."""
     assert recognise(head + tail, claimed).kind in ("text", "data", "note")
     with suppress(Unusable):

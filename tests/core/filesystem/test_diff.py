@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from holdfast.core.filesystem.diff import MAX_PATCH_BYTES, FileDiff, file_diff
 
 
-def test_a_modified_file() -> None:
+def test_a_diff_names_the_resource_in_both_headers() -> None:
     """TOL-134: both headers are the resource; the counts are lines."""
     before = b"".join(b"line %d\n" % number for number in range(1, 21))
     after = before.replace(b"line 2\n", b"line two\nline 2.5\n").replace(b"line 19\n", b"")
@@ -41,7 +41,9 @@ def test_a_modified_file() -> None:
         (b"x\n", b"x\n", "modified", ""),
     ],
 )
-def test_other_diffs(before: bytes | None, after: bytes | None, status: str, patch: str) -> None:
+def test_only_a_line_feed_ends_a_line_of_a_diff(
+    before: bytes | None, after: bytes | None, status: str, patch: str
+) -> None:
     """TOL-134, TOL-340: a line ends at a line feed and nowhere else."""
     diff = file_diff("f", before, after)
     assert (diff.status, diff.patch) == (status, "--- f\n+++ f\n" + patch)
@@ -79,7 +81,7 @@ LINES = st.lists(st.sampled_from([b"a\n", b"b\n", b"c\r\n", b"\n"]), max_size=30
 
 @settings(max_examples=40, deadline=None)
 @given(LINES, LINES, st.booleans(), st.booleans())
-def test_git_can_apply_it(
+def test_git_can_apply_a_diff(
     tmp_path_factory: pytest.TempPathFactory, a: list[bytes], b: list[bytes], x: bool, y: bool
 ) -> None:
     """TOL-134: the patch turns the one file into the other."""

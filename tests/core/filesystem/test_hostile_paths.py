@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.core.filesystem.workshop import Recorder, Workshop, tree
+from tests.core.filesystem.file_tools import FileTools, Recorder, tree
 
 from holdfast.core.tool.tool import ToolFailure
 
@@ -95,7 +95,7 @@ def patch(*lines: str) -> str:
 
 
 @pytest.fixture
-def shop(root: Path) -> Workshop:
+def tools(root: Path) -> FileTools:
     """A Location full of traps, whose user denies every outside directory."""
     outside, evil = root.parent / "outside", root.parent / "work-evil"
     for folder in (outside, evil):
@@ -111,9 +111,9 @@ def shop(root: Path) -> Workshop:
     (root / "sub/link-deep").symlink_to("../../outside")
     (root / "link-root").symlink_to("/")
     (root / "link-cwd").symlink_to("/proc/self/cwd")
-    shop = Workshop(root)
-    shop.recorder = Recorder("external_directory")
-    return shop
+    tools = FileTools(root)
+    tools.recorder = Recorder("external_directory")
+    return tools
 
 
 def neighbourhood(root: Path) -> dict[str, object]:
@@ -121,33 +121,33 @@ def neighbourhood(root: Path) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("tool", ARGUMENTS)
-async def test_no_path_reaches_the_outside(shop: Workshop, tool: str) -> None:
+async def test_no_path_reaches_the_outside(tools: FileTools, tool: str) -> None:
     """TOL-314, TOL-316, TOL-112, TOL-113, TOL-117, TOL-121: nothing is shown, nothing touched, whatever the path."""
-    before = neighbourhood(shop.root)
+    before = neighbourhood(tools.root)
     places = {"{outside}": "outside", "{work}": "work", "{evil}": "work-evil"}
     for pattern in [*HOSTILE, *UNWRITABLE]:
         path = pattern
         for name, folder in places.items():
-            path = path.replace(name, str(shop.root.parent / folder))
+            path = path.replace(name, str(tools.root.parent / folder))
         name, arguments = ARGUMENTS[tool](path)
         try:
-            shown = str(await shop.call(name, **arguments))
+            shown = str(await tools.call(name, **arguments))
         except ToolFailure as failure:
             # A patch that does not fit is quoted back, so the words may come from the call itself.
             shown = str(failure).replace(f":\n{SECRET}", "")
         assert SECRET not in shown
-        assert neighbourhood(shop.root) == before, pattern
-        (shop.root / "own").write_text("own\n")
+        assert neighbourhood(tools.root) == before, pattern
+        (tools.root / "own").write_text("own\n")
 
 
 @pytest.mark.parametrize("tool", ["read", "write", "edit", "patch add", "patch update", "patch delete"])
 @pytest.mark.parametrize("path", ["../outside/secret", "link-folder/secret", "{outside}/secret"])
-async def test_what_is_refused_is_refused_before_anybody_is_asked(shop: Workshop, tool: str, path: str) -> None:
+async def test_a_hostile_path_is_refused_before_anybody_is_asked(tools: FileTools, tool: str, path: str) -> None:
     """TOL-314, TOL-115, TOL-353: nobody is asked in the strict mode; otherwise only about an absolute path."""
-    name, arguments = ARGUMENTS[tool](path.replace("{outside}", str(shop.root.parent / "outside")))
-    await shop.refusal(name, **arguments)
-    assert shop.recorder.actions == (["external_directory"] if path.startswith("{") else [])
-    strict = Workshop(shop.root, external_paths="deny")
+    name, arguments = ARGUMENTS[tool](path.replace("{outside}", str(tools.root.parent / "outside")))
+    await tools.refusal(name, **arguments)
+    assert tools.recorder.actions == (["external_directory"] if path.startswith("{") else [])
+    strict = FileTools(tools.root, external_paths="deny")
     assert "outside the working directory" in await strict.refusal(name, **arguments)
     assert strict.recorder.actions == []
 
@@ -172,14 +172,14 @@ async def test_a_swap_during_the_approval(root: Path, tool: str, swapped: str) -
             (root / "folder/f").unlink(missing_ok=True)
             (root / "folder/f").symlink_to(outside / "f")
 
-    shop = Workshop(root)
-    shop.recorder = Recorder(then=swap)
+    tools = FileTools(root)
+    tools.recorder = Recorder(then=swap)
     before = tree(outside)
     name, arguments = ARGUMENTS[tool]("folder/f")
     if (tool, swapped) == ("patch delete", "file"):
-        await shop.call(name, **arguments)
+        await tools.call(name, **arguments)
     else:
-        assert SECRET not in (await shop.refusal(name, **arguments)).replace(str(arguments), "").split(":", 1)[0]
+        assert SECRET not in (await tools.refusal(name, **arguments)).replace(str(arguments), "").split(":", 1)[0]
     assert tree(outside) == before
 
 
@@ -204,7 +204,7 @@ async def test_a_racing_swap_never_wins(root: Path) -> None:
     (root / "folder/f").write_text("harmless\n")
     (root / "decoy").symlink_to(outside)
     before = tree(outside)
-    shop = Workshop(root)
+    tools = FileTools(root)
     child = await asyncio.create_subprocess_exec(
         sys.executable, "-c", SWAPPER, str(root), str(outside), stdout=subprocess.PIPE
     )
@@ -223,7 +223,7 @@ async def test_a_racing_swap_never_wins(root: Path) -> None:
             ]
             for name, arguments in calls:
                 try:
-                    outcome = await shop.call(name, **arguments)
+                    outcome = await tools.call(name, **arguments)
                 except ToolFailure:
                     continue
                 done += 1
@@ -235,35 +235,35 @@ async def test_a_racing_swap_never_wins(root: Path) -> None:
     assert done > 0
 
 
-async def test_links_of_every_kind(root: Path) -> None:
+async def test_links_inside_are_followed_and_stay_links(root: Path) -> None:
     """TOL-316, TOL-114: inside ones are followed by every tool, and the link stays a link."""
-    shop = Workshop(root)
+    tools = FileTools(root)
     (root / "real").mkdir()
     (root / "real/f").write_text("one\n")
     (root / "to-file").symlink_to("real/f")
     (root / "to-folder").symlink_to("real")
     os.link(root / "real/f", root / "hard")
     for path in ("to-file", "to-folder/f", "hard"):
-        assert "one" in (await shop.call("read", path=path)).text
-        await shop.call("write", path=path, content="two\n")
-        await shop.call("edit", path=path, oldString="two", newString="three")
-        await shop.call("apply_patch", patchText=patch(f"*** Update File: {path}", "@@", "-three", "+one"))
-    assert {asked.resources for asked in shop.recorder.asked} == {("real/f",), ("hard",)}
+        assert "one" in (await tools.call("read", path=path)).text
+        await tools.call("write", path=path, content="two\n")
+        await tools.call("edit", path=path, oldString="two", newString="three")
+        await tools.call("apply_patch", patchText=patch(f"*** Update File: {path}", "@@", "-three", "+one"))
+    assert {asked.resources for asked in tools.recorder.asked} == {("real/f",), ("hard",)}
     assert (root / "to-file").is_symlink()
     assert (root / "hard").samefile(root / "real/f")
     (root / "dangling").symlink_to("real/new")
-    await shop.call("write", path="dangling", content="x")
+    await tools.call("write", path="dangling", content="x")
     assert (root / "dangling").is_symlink()
     assert (root / "real/new").read_text() == "x"
 
 
-async def test_names_are_data(root: Path) -> None:
+async def test_odd_file_names_are_used_literally(root: Path) -> None:
     """TOL-321: odd names are read, written and shown as they are."""
-    shop = Workshop(root)
+    tools = FileTools(root)
     for name in ("-rf", "$(id)", "%s{}", "a'b\"c", "tab\there", "new\nline", "*", "é", "con", "a:b"):
-        await shop.call("write", path=name, content="$& \\1 %s {}")
+        await tools.call("write", path=name, content="$& \\1 %s {}")
         assert (root / name).read_text() == "$& \\1 %s {}"
-        await shop.call("edit", path=name, oldString="$&", newString="\\g<0>")
-        assert "1: \\g<0> \\1 %s {}" in (await shop.call("read", path=name)).text
-        assert {asked.resources for asked in shop.recorder.asked} == {(name,)}
-        shop.recorder.asked.clear()
+        await tools.call("edit", path=name, oldString="$&", newString="\\g<0>")
+        assert "1: \\g<0> \\1 %s {}" in (await tools.call("read", path=name)).text
+        assert {asked.resources for asked in tools.recorder.asked} == {(name,)}
+        tools.recorder.asked.clear()

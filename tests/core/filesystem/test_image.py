@@ -53,7 +53,7 @@ def png_header(width: int, height: int) -> bytes:
         (b"", None),
     ],
 )
-def test_signatures(head: bytes, mime: str | None) -> None:
+def test_an_image_type_is_recognised_by_its_signature(head: bytes, mime: str | None) -> None:
     """TOL-140."""
     assert image_type(head) == mime
 
@@ -78,7 +78,7 @@ def test_without_resizing_it_is_refused() -> None:
 
 
 @pytest.mark.parametrize("data", [b"\x89PNG\r\n\x1a\n", b"\x89PNG\r\n\x1a\ngarbage", b"GIF89a", b"\xff\xd8\xff"])
-def test_what_cannot_be_decoded(data: bytes) -> None:
+def test_an_image_that_cannot_be_decoded_is_refused(data: bytes) -> None:
     """TOL-142: a signature alone is no image."""
     with pytest.raises(ImageError, match="Image could not be decoded: f"):
         normalize(data, "image/png", "f", ImageLimits())
@@ -95,7 +95,7 @@ def test_a_truncated_image_is_refused(format: str) -> None:
 @pytest.mark.parametrize(
     ("size", "expected"), [((400, 100), (200, 50)), ((100, 400), (50, 200)), ((4000, 1), (200, 1))]
 )
-def test_it_is_scaled_to_fit(size: tuple[int, int], expected: tuple[int, int]) -> None:
+def test_a_large_image_is_scaled_to_fit(size: tuple[int, int], expected: tuple[int, int]) -> None:
     """TOL-143: keeping its shape, at least one pixel; PNG is the first that is tried."""
     data, mime = normalize(encoded(Image.new("RGB", size)), "image/gif", "f", ImageLimits(200, 200))
     assert (opened(data).size, opened(data).format, mime) == (expected, "PNG", "image/png")
@@ -137,7 +137,7 @@ def test_an_orientation_that_cannot_be_applied(monkeypatch: pytest.MonkeyPatch) 
     assert opened(data).size == (30, 15)
 
 
-def test_orientation_animation_and_transparency() -> None:
+def test_an_image_is_turned_upright_on_white_with_its_first_frame() -> None:
     """TOL-144: turned upright, first frame only, white behind what is transparent."""
     exif = Image.Exif()
     exif[0x0112] = 6

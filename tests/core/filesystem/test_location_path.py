@@ -40,7 +40,7 @@ def reason(root: Path, path: str, *options: Any, **more: Any) -> str:
         ("~", "~"),
     ],
 )
-def test_relative_paths(root: Path, path: str, resource: str) -> None:
+def test_relative_paths_are_resolved_against_the_location(root: Path, path: str, resource: str) -> None:
     """TOL-112, TOL-118, TOL-121: against the Location; one form whatever the spelling; a tilde is a name."""
     (root / "sub").mkdir()
     expected = Target(Path(os.path.normpath(root / resource)), resource, root, None)
@@ -82,7 +82,7 @@ def test_links_inside_are_followed_to_their_real_place(root: Path) -> None:
         assert LocationPaths(root).resolve(path) == Target(root / "actual/new.txt", "actual/new.txt", root, None)
 
 
-def test_links_that_lead_out(root: Path, outside: Path) -> None:
+def test_a_link_that_leads_out_of_the_location_is_refused(root: Path, outside: Path) -> None:
     """TOL-113, TOL-117, TOL-316: to a file, to a directory with a new file below, by several, by a dangling one."""
     (root / "file").symlink_to(outside / "secret")
     (root / "folder").symlink_to(outside)
@@ -120,7 +120,7 @@ def test_missing_paths_hang_below_what_is_there(root: Path) -> None:
         assert reason(root, path) == "non_directory_ancestor"
 
 
-def test_links_in_a_circle(root: Path) -> None:
+def test_a_loop_of_links_is_refused(root: Path) -> None:
     """TOL-341: a loop has no canonical form."""
     (root / "a").symlink_to("b")
     (root / "b").symlink_to("a")
@@ -142,7 +142,7 @@ def test_the_boundary_of_an_approval(root: Path, outside: Path) -> None:
 
 
 def test_outside_paths_may_be_closed_altogether(root: Path, outside: Path) -> None:
-    """TOL-115, TOL-353: the strict mode of the seed."""
+    """TOL-115, TOL-353: the strict mode."""
     assert reason(root, str(outside / "secret"), external="deny") == "external_denied"
     assert LocationPaths(root).resolve(str(root / "f"), external="deny").boundary is None
 
@@ -154,7 +154,7 @@ def test_an_outside_link_back_in_is_inside(root: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["", "\0", "a\0b", "x" * 4097, "é" * 2049, "x" * 300, "\ud800"])
-def test_what_is_no_path(root: Path, path: str) -> None:
+def test_an_impossible_path_is_refused(root: Path, path: str) -> None:
     """TOL-121."""
     assert reason(root, path) == "malformed"
 
@@ -162,7 +162,7 @@ def test_what_is_no_path(root: Path, path: str) -> None:
 @pytest.mark.parametrize(
     "path", ["/proc/self/cwd/..", "/proc/self/environ", "/sys", "/dev/null", "//dev/zero", "/x/../proc/1"]
 )
-def test_special_file_systems(root: Path, path: str) -> None:
+def test_special_file_systems_are_neither_read_nor_written(root: Path, path: str) -> None:
     """TOL-121: neither read nor written, by name or through a link."""
     assert reason(root, path) == reason(root, path, "write") == "special_path"
     (root.parent / "door").symlink_to("/proc/self")
@@ -170,14 +170,16 @@ def test_special_file_systems(root: Path, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/proc/self/environ", "proc/self/environ", "/dev/null", "sys", "tmp/../proc"])
-def test_special_file_systems_inside(path: str) -> None:
+def test_special_file_systems_are_refused_inside_the_location_too(path: str) -> None:
     """TOL-121: also where the Location is the whole file system and contains them."""
     assert reason(Path("/"), path) == reason(Path("/"), path, "write") == "special_path"
     assert LocationPaths(Path("/")).resolve("processes").resource == "processes"
 
 
 @pytest.mark.parametrize("path", ["con", "sub/NUL.txt", "Com1", "a.txt:stream", "aux .c"])
-def test_names_that_windows_reserves(root: Path, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_that_windows_reserves_are_refused_only_there(
+    root: Path, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """TOL-121: only there; elsewhere they are names like any other."""
     assert LocationPaths(root).resolve(path).resource == path
     monkeypatch.setattr(location_path, "WINDOWS", True)
@@ -191,7 +193,7 @@ def test_a_name_that_is_no_text_stands_in_no_permission(root: Path) -> None:
     assert reason(root, "link/f") == "malformed"
 
 
-def test_references(root: Path, outside: Path) -> None:
+def test_a_reference_path_resolves_for_reading_only(root: Path, outside: Path) -> None:
     """TOL-122: a configured name, for reading only, with the same rules of escape; any other name is a directory's."""
     (outside / "up").symlink_to("..")
     paths = LocationPaths(root, references=lambda: {"docs": outside})

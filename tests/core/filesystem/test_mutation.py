@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.core.filesystem.workshop import tree
+from tests.core.filesystem.file_tools import tree
 
 from holdfast.core.filesystem import staged
 from holdfast.core.filesystem.errors import (
@@ -45,7 +45,7 @@ async def put(mutations: FileMutations, target: Target, data: bytes) -> Mutation
     return await mutations.write(target, lambda before: data)
 
 
-async def test_create(root: Path, mutations: FileMutations) -> None:
+async def test_create_makes_parents_and_never_replaces_a_file(root: Path, mutations: FileMutations) -> None:
     """TOL-125: with its parents; what stands there is never touched, also when it appeared after resolution."""
     target = at(root, "a/b/new")
     assert await mutations.create(target, b"one") == Mutation(existed=False, before=None, after=b"one")
@@ -78,7 +78,7 @@ async def test_create_where_links_are_unknown(
     assert tree(root) == {"new": (oct(0o100666 & ~umask()), b"one"), "late": (oct(0o100666 & ~umask()), b"kept")}
 
 
-async def test_write_and_remove(root: Path, mutations: FileMutations) -> None:
+async def test_write_and_remove_say_whether_the_file_existed(root: Path, mutations: FileMutations) -> None:
     """TOL-126: both say whether anything was there; directories are not removed."""
     target = at(root, "sub/f")
     assert (await put(mutations, target, b"one")).existed is False
@@ -91,7 +91,7 @@ async def test_write_and_remove(root: Path, mutations: FileMutations) -> None:
     assert (root / "sub").is_dir()
 
 
-async def test_conditional_write(root: Path, mutations: FileMutations) -> None:
+async def test_a_conditional_write_needs_the_expected_bytes(root: Path, mutations: FileMutations) -> None:
     """TOL-127: every byte counts; nothing is written otherwise."""
     (root / "f").write_bytes(b"abc")
     target = at(root, "f")
@@ -123,7 +123,7 @@ async def test_of_two_from_the_same_base_one_wins(root: Path) -> None:
     assert len(PROCESS_LOCKS) == 0
 
 
-async def test_locks(root: Path) -> None:
+async def test_writes_to_the_same_file_wait_for_each_other(root: Path) -> None:
     """TOL-123, TOL-124: the same file waits, another one does not, and an unused lock is forgotten."""
     locks = FileLocks()
     mutations = FileMutations(locks=locks)
@@ -252,7 +252,7 @@ async def test_a_new_file_has_the_usual_mode(root: Path, mutations: FileMutation
     assert {oct(path.stat().st_mode) for path in root.iterdir()} == {oct(0o100666 & ~umask())}
 
 
-async def test_links_to_the_target(root: Path, mutations: FileMutations) -> None:
+async def test_writing_through_a_link_keeps_the_link(root: Path, mutations: FileMutations) -> None:
     """TOL-130: a symbolic link stays one and its referent changes; hard links stay together."""
     (root / "real").write_bytes(b"old")
     (root / "link").symlink_to("real")
@@ -287,7 +287,7 @@ async def test_a_failed_write_in_place_is_taken_back(
     assert sorted(os.listdir(root)) == ["f", "g"]
 
 
-async def test_read_only_files(root: Path, mutations: FileMutations) -> None:
+async def test_a_read_only_file_is_refused_for_root_too(root: Path, mutations: FileMutations) -> None:
     """TOL-130: refused, for the superuser too."""
     (root / "f").write_bytes(b"kept")
     (root / "f").chmod(0o444)
@@ -298,7 +298,7 @@ async def test_read_only_files(root: Path, mutations: FileMutations) -> None:
     assert (root / "f").read_bytes() == b"kept"
 
 
-async def test_what_is_no_file_is_not_written(root: Path, mutations: FileMutations) -> None:
+async def test_a_special_file_is_not_written(root: Path, mutations: FileMutations) -> None:
     """TOL-161, TOL-156: nothing is opened, so nothing blocks."""
     (root / "folder").mkdir()
     os.mkfifo(root / "pipe")
@@ -324,7 +324,7 @@ async def test_a_huge_file_is_replaced_without_being_read(root: Path, mutations:
     assert MAX_FILE_BYTES < 2 << 30
 
 
-async def test_move(root: Path, mutations: FileMutations) -> None:
+async def test_a_move_needs_a_free_name_and_the_expected_content(root: Path, mutations: FileMutations) -> None:
     """TOL-193: content, mode and name change together; the new name must be free, the old content expected."""
     (root / "a").write_bytes(b"old")
     (root / "a").chmod(0o755)
@@ -355,7 +355,7 @@ async def test_removing_a_link_keeps_its_referent(root: Path, mutations: FileMut
 
 @pytest.mark.parametrize("change", ["create", "write", "conditional", "remove", "move"])
 @pytest.mark.parametrize("swap", ["parent", "target"])
-async def test_what_was_swapped_since_is_not_followed(
+async def test_a_link_swapped_in_after_resolution_is_not_followed(
     root: Path, mutations: FileMutations, change: str, swap: str
 ) -> None:
     """TOL-131, TOL-315: a directory or the target itself became a link to the outside after resolution."""

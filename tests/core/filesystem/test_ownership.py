@@ -24,14 +24,14 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o700, 0o500, 0o1777, 0o3777])
-def test_what_only_its_owner_can_change_is_the_users(folder: Path, mode: int) -> None:
+def test_a_file_that_only_the_user_can_change_is_the_users(folder: Path, mode: int) -> None:
     """CAT-172: also a folder such as /tmp, in which others cannot touch what is there."""
     folder.chmod(mode)
     assert foreign(folder, uid=ME) is None
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o757, 0o702, 0o2777])
-def test_what_everyone_can_change_is_foreign(folder: Path, mode: int) -> None:
+def test_a_file_that_everyone_can_change_is_foreign(folder: Path, mode: int) -> None:
     """CAT-172: folders and files."""
     folder.chmod(mode)
     assert foreign(folder, uid=ME) == "can be changed by every user"
@@ -42,7 +42,7 @@ def test_what_everyone_can_change_is_foreign(folder: Path, mode: int) -> None:
     assert foreign(file, uid=ME) == "can be changed by every user"
 
 
-def test_what_is_not_there_is_nobodys(tmp_path: Path) -> None:
+def test_a_missing_file_is_not_foreign(tmp_path: Path) -> None:
     """CAT-172: whoever wants to read it will find out."""
     assert foreign(tmp_path / "nothing", uid=ME) is None
     assert foreign_owner(tmp_path / "nothing", uid=ME) is None
@@ -100,7 +100,7 @@ def _unknown(uid: int) -> pwd.struct_passwd:
     ("value", "found"),
     [("1000", 1000), ("0", 0), ("", None), ("-1", None), ("me", None), ("٣", None), ("9" * 11, None)],
 )
-def test_who_called_sudo(value: str, found: int | None) -> None:
+def test_the_caller_of_sudo_is_a_user_id_or_nobody(value: str, found: int | None) -> None:
     """CAT-172: a number, or nobody."""
     assert calling_user({"SUDO_UID": value}) == found
     assert calling_user({}) is None

@@ -39,7 +39,7 @@ RUSSIAN = "Привет, мир! Это тестовый файл.\nСтрока
         (RUSSIAN.encode("koi8_r"), RUSSIAN, "koi8_r"),
     ],
 )
-def test_encodings(data: bytes, content: str, encoding: str) -> None:
+def test_an_encoding_is_recognised_and_kept_when_written_back(data: bytes, content: str, encoding: str) -> None:
     """TOL-155: recognised, and kept when the content is written back."""
     text = decode(data)
     assert text is not None
@@ -58,7 +58,7 @@ def test_encodings(data: bytes, content: str, encoding: str) -> None:
         codecs.BOM_UTF8 + b"\xff",
     ],
 )
-def test_what_could_not_be_written_back_is_no_text(data: bytes) -> None:
+def test_bytes_that_could_not_be_written_back_are_no_text(data: bytes) -> None:
     """TOL-172, TOL-155: broken UTF-8 is broken, not some other encoding; nothing is decoded with replacements."""
     assert decode(data) is None
 
@@ -94,7 +94,7 @@ def test_new_content_for_a_file(before: bytes | None, content: str, after: bytes
     assert encode_like(before, content) == after
 
 
-def test_what_the_old_encoding_cannot_hold() -> None:
+def test_text_that_the_old_encoding_cannot_hold_is_refused() -> None:
     """TOL-155: refused rather than changed."""
     with pytest.raises(Unencodable, match="cp1252"):
         encode_like("Größe, Prüfung\n".encode("latin-1"), "日本")
@@ -115,7 +115,7 @@ def test_split_lines_loses_nothing(text: str) -> None:
     assert "".join(line + end for line, end in split_lines(text)) == text
 
 
-def test_endings_and_folds() -> None:
+def test_the_dominant_line_ending_and_typographic_folds_are_found() -> None:
     """TOL-189, TOL-185."""
     assert [dominant_ending(text) for text in ("", "a", "a\n", "a\r\n", "a\r\nb\r\nc\n", "a\r\nb\n")] == [
         "\n",
@@ -141,6 +141,6 @@ def test_endings_and_folds() -> None:
         (codecs.BOM_UTF16_LE + "text".encode("utf-16-le"), False),
     ],
 )
-def test_what_is_binary(sample: bytes, expected: bool) -> None:
+def test_text_with_more_than_30_percent_control_characters_is_binary(sample: bytes, expected: bool) -> None:
     """TOL-145: at 30 % of control characters it is still text, above it is not."""
     assert is_binary(sample) is expected

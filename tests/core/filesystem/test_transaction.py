@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.core.filesystem.workshop import tree
+from tests.core.filesystem.file_tools import tree
 
 from holdfast.core.filesystem.errors import StaleContent, TargetExists
 from holdfast.core.filesystem.location_path import LocationPaths, Target
@@ -37,7 +37,7 @@ def changes(root: Path) -> list[Change]:
     ]
 
 
-async def test_all_of_them(root: Path, changes: list[Change]) -> None:
+async def test_all_files_of_a_transaction_are_committed_with_their_modes(root: Path, changes: list[Change]) -> None:
     """TOL-201: committed, nothing temporary left, modes kept."""
     await FileMutations().change_together(changes)
     assert (root / "a").read_bytes() == b"A"
@@ -82,7 +82,7 @@ async def test_a_failure_takes_everything_back(
         assert (root / "a").read_bytes() == b"A"
 
 
-async def test_what_changed_meanwhile_stops_it(root: Path, changes: list[Change]) -> None:
+async def test_a_file_changed_meanwhile_stops_the_transaction(root: Path, changes: list[Change]) -> None:
     """TOL-201, TOL-127: before anything is done."""
     (root / "b").write_bytes(b"other")
     with pytest.raises(ChangesFailed) as failed:
@@ -98,7 +98,7 @@ async def test_what_changed_meanwhile_stops_it(root: Path, changes: list[Change]
     assert (root / "new/c").read_bytes() == b"kept"
 
 
-async def test_what_cannot_be_taken_back_is_named(
+async def test_a_failed_rollback_names_the_partial_state(
     root: Path, changes: list[Change], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """TOL-201: the exact partial state."""

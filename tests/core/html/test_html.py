@@ -43,12 +43,12 @@ COSTLY = "<p>" * 1_700_000
         ("&lt;b&gt; &amp; &#233;", "<b> & é"),
     ],
 )
-def test_markdown(page: str, expected: str) -> None:
+def test_markdown_keeps_headings_rules_fences_and_emphasis(page: str, expected: str) -> None:
     """TOL-260: headings, rules, fences, emphasis; what is not content is gone."""
     assert to_markdown(page) == expected
 
 
-def test_bullets_are_dashes() -> None:
+def test_bullets_are_dashes_at_every_level() -> None:
     """TOL-260: at every level."""
     lines = to_markdown("<ul><li>a</li><li>b<ul><li>c</li></ul></li></ul>").splitlines()
     assert [line.strip() for line in lines if line.strip()] == ["- a", "- b", "- c"]
@@ -80,7 +80,7 @@ def test_lists_and_quotes_in_markdown(page: str, expected: str) -> None:
         ("<pre> </pre><pre>never ended <b>x</b>", "```\nnever ended x\n```"),
     ],
 )
-def test_code_in_markdown(page: str, expected: str) -> None:
+def test_code_becomes_a_fence_that_the_code_cannot_end(page: str, expected: str) -> None:
     """TOL-260: a fence that the code cannot end, with its language."""
     assert to_markdown(page) == expected
 
@@ -98,7 +98,7 @@ def test_code_in_markdown(page: str, expected: str) -> None:
         ("<li>x<table><tr><td>a<td>b</table>", "- x\n\n  | a | b |\n  | --- | --- |"),
     ],
 )
-def test_tables_in_markdown(page: str, expected: str) -> None:
+def test_a_table_of_plain_cells_becomes_a_markdown_table(page: str, expected: str) -> None:
     """TOL-260: a table of plain cells is one; a table that lays a page out is its contents."""
     assert to_markdown(page) == expected
 
@@ -169,7 +169,7 @@ def test_the_work_is_linear_in_the_page(page: str) -> None:
         ("</script></noscript>text", "text"),
     ],
 )
-def test_text(page: str, expected: str) -> None:
+def test_text_keeps_text_nodes_with_blocks_on_lines_of_their_own(page: str, expected: str) -> None:
     """TOL-260, TOL-265: text nodes only, blocks apart by newlines."""
     assert to_text(page) == expected
 

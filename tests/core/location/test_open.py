@@ -49,7 +49,7 @@ async def test_services_are_built_once_per_location_and_kept_apart(runtime: Runt
     assert first is again
     async with runtime.locations.use(one) as here, runtime.locations.use(two) as there:
         assert here is first
-        own = ("config", "agents", "commands", "catalog", "permissions", "questions", "tools", "surface", "plugins")
+        own = ("config", "agents", "commands", "catalog", "permissions", "questions", "tools", "context", "plugins")
         assert all(getattr(here, name) is not getattr(there, name) for name in (*own, "runner", "search", "terminals"))
         assert (here.agents.get("own") is None, there.agents.get("own") is None) == (False, True)
 
@@ -98,8 +98,8 @@ async def test_skills_of_a_folder_that_appears_later_are_found(runtime: Runtime,
     """CTX-173, CTX-177: the Location was opened before there was any `.opencode`."""
     here = folder(tmp_path, "late")
     async with runtime.locations.use(here) as services:
-        before = {skill.name for skill in await services.surface.skills.list()}
+        before = {skill.name for skill in await services.context.skills.list()}
         skill = Path(here.directory) / ".opencode" / "skills" / "mow"
         skill.mkdir(parents=True)
         (skill / "SKILL.md").write_text("---\nname: mow\ndescription: How to mow\n---\nSlowly.\n")
-        assert {found.name for found in await services.surface.skills.list()} == before | {"mow"}
+        assert {found.name for found in await services.context.skills.list()} == before | {"mow"}

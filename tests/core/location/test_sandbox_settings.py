@@ -51,7 +51,7 @@ def test_a_value_that_cannot_be_read_confines_the_most(value: object) -> None:
     assert [problem.fatal for problem in problems] == [True]
 
 
-def test_unknown_names_are_reported() -> None:
+def test_unknown_sandbox_names_are_reported() -> None:
     """TOL-375."""
     problems: list[Problem] = []
     found = validate({"holdfast": {"sandbox": {"mode": "workspace", "hsots": []}}}, problems.append)
@@ -59,7 +59,7 @@ def test_unknown_names_are_reported() -> None:
     assert [(problem.trail[-1], problem.suggestion) for problem in problems] == [("hsots", "hosts")]
 
 
-def test_choices() -> None:
+def test_the_sandbox_option_accepts_known_modes_only() -> None:
     """TOL-375."""
     assert [sandbox_choice(given) for given in (None, "", "off", "workspace")] == [None, None, "off", "workspace"]
     with pytest.raises(ValueError, match="no sandbox mode 'on'"):
@@ -85,7 +85,7 @@ async def test_the_temporary_directory_stays_until_the_end(tmp_path: Path) -> No
 
 
 @pytest.mark.anyio
-async def test_without_a_back_end(tmp_path: Path) -> None:
+async def test_a_sandbox_without_a_back_end_is_told_or_refuses_commands(tmp_path: Path) -> None:
     """TOL-376, TOL-377: said, or refused; plan does not become required by itself."""
     none = {"HOLDFAST_SANDBOX_BACKEND": "none"}
     assert (await made(tmp_path, SandboxSettings(), **none).terms("build")).problem == ""

@@ -83,7 +83,7 @@ async def test_idle_services_are_let_go_and_built_anew() -> None:
     assert second.closed.is_set()
 
 
-async def test_what_still_runs_keeps_its_location() -> None:
+async def test_an_open_terminal_keeps_its_location() -> None:
     """CAT-007: an open terminal, though nobody looks at it."""
     services = ServiceMap(Builder(), idle=0.01)
     async with services.use(HERE) as found:
@@ -94,7 +94,7 @@ async def test_what_still_runs_keeps_its_location() -> None:
     await asyncio.wait_for(found.closed.wait(), 10)
 
 
-async def test_use_in_time_keeps_them() -> None:
+async def test_each_use_restarts_the_idle_time_of_a_location() -> None:
     """SES-060: the idle time starts anew with each use."""
     builder = Builder()
     services = ServiceMap(builder, idle=60)

@@ -34,14 +34,14 @@ from holdfast.schema.session_event import AgentSwitched, Moved, SessionDeleted
 pytestmark = pytest.mark.anyio
 
 
-async def test_what_rules_allow_needs_nobody(desk: Desk) -> None:
+async def test_an_allowed_action_makes_no_request(desk: Desk) -> None:
     """TOL-086: returned at once, and no request is made."""
     desk.rules["build"] = [rule("allow")]
     await soon(desk.permissions.assert_allowed(want()))
     assert await _events(desk) == []
 
 
-async def test_what_rules_deny_is_blocked(desk: Desk) -> None:
+async def test_a_denied_action_is_blocked_with_its_rules(desk: Desk) -> None:
     """TOL-086, TOL-095: the rules with a say come along; the model reads what was denied and nothing else."""
     rules = [rule("allow"), rule("deny", "edit", "secret/*"), rule("ask", "read")]
     desk.rules["build"] = rules
@@ -142,7 +142,7 @@ async def test_observers_hear_a_reply_before_the_call_goes_on(desk: Desk) -> Non
     assert released == [False]
 
 
-async def test_a_plain_reject_declines(desk: Desk) -> None:
+async def test_a_reject_without_a_message_declines_the_call(desk: Desk) -> None:
     """TOL-092, TOL-334: it is no refusal that a tool could turn into a result."""
     task, request = await desk.wait(want())
     await desk.permissions.reply(SES, request.id, "reject", message="  ")
@@ -198,7 +198,7 @@ async def test_answering_twice_is_not_found(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize(("session_id", "known"), [(SES, False), ("ses_two", True), ("ses_nowhere", True)])
-async def test_what_is_not_there_and_what_is_anothers_look_alike(
+async def test_an_unknown_request_and_another_sessions_look_alike(
     desk: Desk, story: Story, session_id: str, known: bool
 ) -> None:
     """TOL-091, TOL-102, TOL-103: an unknown id, and an id that belongs to another Session."""
@@ -305,7 +305,7 @@ async def test_a_replier_that_goes_away_does_not_stop_its_reply(desk: Desk) -> N
             await soon(task)
 
 
-async def test_closing_declines_everything(desk: Desk) -> None:
+async def test_closing_declines_every_waiting_request(desk: Desk) -> None:
     """TOL-090, TOL-100: waiting calls end, observers are told, later calls find nobody."""
     waiting = [await desk.wait(want("edit", name)) for name in "abc"]
     await desk.permissions.ask(want("edit", "d"))
@@ -424,7 +424,7 @@ async def test_nothing_is_held_while_a_person_thinks(desk: Desk, story: Story) -
 
 
 @pytest.mark.parametrize("policy", ["deny", "allow"])
-async def test_where_nobody_can_answer_policy_does(
+async def test_the_policy_answers_where_nobody_can(
     desk: Desk, ids: Ids, clock: ManualClock, policy: Unattended
 ) -> None:
     """TOL-354: at once, with a reason to read, and on record; what the rules deny stays denied, what waits waits."""

@@ -43,7 +43,7 @@ async def test_always_without_a_pattern_is_once(desk: Desk) -> None:
     assert (await desk.permissions.ask(want())).effect == "ask"
 
 
-async def test_once_saves_nothing(desk: Desk) -> None:
+async def test_a_reply_of_once_saves_no_approval(desk: Desk) -> None:
     """TOL-322: it covers the one call that was shown."""
     task, request = await desk.wait(want(save=("*",)))
     await desk.permissions.reply(SES, request.id, "once")
@@ -51,7 +51,7 @@ async def test_once_saves_nothing(desk: Desk) -> None:
     assert await desk.permissions.saved() == ()
 
 
-async def test_what_was_saved_is_allowed_from_then_on(desk: Desk) -> None:
+async def test_a_saved_approval_holds_until_it_is_removed(desk: Desk) -> None:
     """TOL-076, TOL-347: until it is removed, which counts from the next evaluation; a deny counts in any case."""
     task, request = await desk.wait(want("bash", "git status", save=("git status *",)))
     await desk.permissions.reply(SES, request.id, "always")

@@ -77,7 +77,7 @@ async def test_consequences_cross_processes_too(desk: Desk, other: Desk) -> None
             await soon(task)
 
 
-async def test_what_a_dead_process_left_is_closed_by_the_next_drain(
+async def test_a_request_of_a_dead_process_is_closed_by_the_next_drain(
     desk: Desk, story: Story, clock: ManualClock
 ) -> None:
     """TOL-101, TOL-090: it is history, told to observers and never approved; what this process waits for goes on."""

@@ -73,7 +73,7 @@ def test_a_tail_of_space_and_star_may_be_absent(pattern: str, text: str, expecte
 @pytest.mark.parametrize(
     ("pattern", "text"), [(r"src\*", "src/a"), ("src/*", r"src\a"), (r"C:\work\*", "C:/work/x"), (r"a\b", r"a\b")]
 )
-def test_both_slashes_are_one(pattern: str, text: str) -> None:
+def test_a_backslash_matches_as_a_slash(pattern: str, text: str) -> None:
     """TOL-070, CAT-048: a backslash is a slash, in the pattern and in the text."""
     assert matches(pattern, text)
 
@@ -90,14 +90,14 @@ TEXT = st.text(alphabet="ab /\\?\n.", max_size=12)
 
 @settings(max_examples=100)
 @given(pattern=st.text(alphabet="ab /\\?*\n.", max_size=9), text=TEXT)
-def test_it_agrees_with_a_backtracking_reference(pattern: str, text: str) -> None:
+def test_the_wildcard_agrees_with_a_backtracking_matcher(pattern: str, text: str) -> None:
     """TOL-070, TOL-071: whatever the pattern."""
     assert Wildcard(pattern).matches(text) == _reference(pattern, text)
 
 
 @settings(max_examples=100)
 @given(pieces=st.lists(TEXT, min_size=1, max_size=4), between=st.lists(TEXT, min_size=3, max_size=3))
-def test_what_a_pattern_was_made_from_it_matches(pieces: list[str], between: list[str]) -> None:
+def test_a_text_built_from_a_pattern_matches_it(pieces: list[str], between: list[str]) -> None:
     """TOL-070: a text built from the pieces of a pattern, with anything at its stars."""
     text = pieces[0] + "".join(any_ + piece for any_, piece in zip(between, pieces[1:], strict=False))
     assert matches("*".join(pieces), text)

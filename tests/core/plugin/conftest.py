@@ -16,7 +16,7 @@ from holdfast.core.catalog.catalog import Catalog
 from holdfast.core.command.commands import Commands
 from holdfast.core.config.config import Config
 from holdfast.core.context.registry import SystemContextRegistry
-from holdfast.core.context.system_context import SystemContext, initialize, observe
+from holdfast.core.context.system_context import initialize, observe
 from holdfast.core.event.bus import Bus
 from holdfast.core.plugin.host import PluginHost, PluginLocation
 from holdfast.core.plugin.plugin import Plugin
@@ -71,9 +71,7 @@ class Surroundings:
 
     async def told(self) -> str:
         """What a first baseline would say."""
-        given = self.context.load()
-        context = given if isinstance(given, SystemContext) else await given
-        return initialize(await observe(context)).baseline
+        return initialize(await observe(self.context.compose())).baseline
 
     def advertised(self) -> list[str]:
         return [definition.name for definition in self.tools.materialize(()).definitions]

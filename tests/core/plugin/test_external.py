@@ -45,7 +45,7 @@ def text(id: str, agent: str) -> str:
     return PLUGIN.replace("{id}", id).replace("{agent}", agent)
 
 
-def test_what_configuration_names_and_what_lies_in_its_folders(place: Place) -> None:
+def test_plugins_come_from_documents_and_then_from_folders(place: Place) -> None:
     """CAT-146: in document order, relative to the document's folder, then the folder's own files, sorted."""
     place.user_config(
         {"plugins": ["installed", {"package": "./near.py", "options": {"x": 1}}, "file:///abs/a%20b.py", "~/h.py"]}
@@ -149,7 +149,7 @@ async def test_a_bad_file_is_reported_and_the_rest_is_loaded(
 
 
 @pytest.mark.parametrize("name", ["opencode-wakatime@1.2.3", "@scope/name", "no_such_module", "./gone.py", "./x.ts"])
-async def test_what_is_not_there_is_never_installed(place: Place, name: str) -> None:
+async def test_a_missing_plugin_package_is_reported_and_never_installed(place: Place, name: str) -> None:
     """CAT-147: a diagnostic, for packages of another language too."""
     place.write("~/.config/opencode/x.ts", "")
     place.user_config({"plugins": [name]})
@@ -204,7 +204,7 @@ async def test_closing_ends_a_boot_that_another_one_waits_for(place: Place, arou
     assert around.plugins.active() == ()
 
 
-async def test_what_was_judged_is_what_is_executed(place: Place, around: Surroundings) -> None:
+async def test_a_plugin_executes_exactly_the_source_that_was_trusted(place: Place, around: Surroundings) -> None:
     """CAT-195: neither an edit in the meantime nor byte code beside the source runs, also of modules that the plugin
     imports later."""
     place.write("~/.config/opencode/plugin/folder/__init__.py", "from .inner import plugin")

@@ -10,7 +10,7 @@ import pytest
 from tests.core.plugin.conftest import Surroundings, adding, plugin
 
 from holdfast.core.agent.draft import AgentDraft
-from holdfast.core.context.source import JsonCodec, Source
+from holdfast.core.context.source import JsonCodec, Source, constant
 from holdfast.core.credential.integrations import Variable
 from holdfast.core.event.bus import Announcement
 from holdfast.core.event.errors import SubscriberOverflow
@@ -35,7 +35,7 @@ def source(key: str) -> Source[str]:
     return Source(
         key=key,
         codec=JsonCodec(str),
-        load=lambda: "now",
+        load=constant("now"),
         baseline=str,
         update=lambda _, new: new,
         removed=lambda _: "gone",
@@ -84,7 +84,7 @@ async def test_nothing_counts_before_setup_has_returned(around: Surroundings) ->
     assert around.names() == ["early"]
 
 
-async def test_the_same_id_replaces(around: Surroundings) -> None:
+async def test_a_plugin_of_the_same_id_replaces_the_old_one(around: Surroundings) -> None:
     """CAT-144: the old version is gone, in the same step."""
     await around.plugins.add(plugin("acme", adding("old")))
     around.rebuilt.clear()
@@ -133,7 +133,7 @@ async def test_a_new_plugin_that_fails_is_absent(around: Surroundings) -> None:
 
 
 async def test_a_setup_that_blocks_is_given_up(around: Surroundings) -> None:
-    """CAT-144, CAT-147: in a thread or on the loop; what it does afterwards is refused."""
+    """CAT-144, CAT-147, TOL-284: in a thread or on the loop; what it does afterwards is refused."""
     gate = threading.Event()
     late: list[BaseException] = []
     ended = threading.Event()

@@ -12,7 +12,7 @@ SECRETS = (
 )
 
 
-def test_secrets_stay_behind() -> None:
+def test_a_child_gets_no_variable_that_is_not_on_the_list() -> None:
     """TOL-222: whatever is not on the list, the known secrets among it."""
     assert child_environment(dict.fromkeys(SECRETS, "canary")) == UNATTENDED
 
@@ -34,12 +34,12 @@ def test_secrets_stay_behind() -> None:
         "GOPATH",
     ],
 )
-def test_what_commands_need_is_passed(name: str) -> None:
+def test_a_child_gets_the_variables_of_the_allow_list(name: str) -> None:
     """TOL-222: the allow-list."""
     assert child_environment({name: "here"})[name] == "here"
 
 
-def test_additions_are_explicit() -> None:
+def test_variables_are_added_to_a_child_by_name_or_value() -> None:
     """TOL-222: by name from the host, or as values; a name that the host lacks adds nothing."""
     host = {"GITHUB_TOKEN": "t", "OPENAI_API_KEY": "k"}
     found = child_environment(host, passed=("GITHUB_TOKEN", "ABSENT"), values={"PLUGIN": "p"})

@@ -48,7 +48,7 @@ SECRETS = {
 HOW_TO_REACH = {"GIT_SSH": "ssh -v", "HTTPS_PROXY": "http://proxy", "SSH_AUTH_SOCK": "/agent", "HOME": "/home/me"}
 
 
-async def test_what_reaches_it(tmp_path: Path) -> None:
+async def test_git_gets_no_secret_and_no_variable_that_redirects_it(tmp_path: Path) -> None:
     """TOL-222, TOL-319, TOL-390: neither secrets, nor what would point it at another repository or program; the
     caller's own, and input."""
     git = Git({**fake(tmp_path, "env; cat"), **SECRETS, **HOW_TO_REACH})
@@ -109,7 +109,7 @@ async def test_a_worktree_that_is_the_whole_system_has_git(tmp_path: Path) -> No
     assert Git({"PATH": "/usr/bin"}).program(Path("/")) == "/usr/bin/git"
 
 
-async def test_what_it_said_is_the_error(tmp_path: Path) -> None:
+async def test_the_error_of_git_is_its_bounded_stderr(tmp_path: Path) -> None:
     """TOL-221: bounded, and apart from what it printed."""
     with pytest.raises(GitFailed, match=r"^fatal: x{10}") as failed:
         await Git(fake(tmp_path, "echo out; printf 'fatal: %01000d' 0 | tr 0 x >&2; exit 128")).run(git_dir=tmp_path)
@@ -118,7 +118,7 @@ async def test_what_it_said_is_the_error(tmp_path: Path) -> None:
         await Git({"PATH": str(tmp_path / "empty")}).run(git_dir=tmp_path)
 
 
-async def test_its_output_is_whole_or_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_output_of_git_above_the_limit_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """TOL-221: half of a list would be believed."""
     monkeypatch.setattr(module, "MOST_BYTES", 1000)
     git = Git(fake(tmp_path, 'while [ $# -gt 1 ]; do shift; done; head -c "$1" /dev/zero'))
@@ -127,7 +127,7 @@ async def test_its_output_is_whole_or_an_error(tmp_path: Path, monkeypatch: pyte
         await git.run("1001", git_dir=tmp_path)
 
 
-async def test_it_takes_no_longer_than_it_may(tmp_path: Path) -> None:
+async def test_git_is_killed_at_its_deadline(tmp_path: Path) -> None:
     """TOL-342: and what it started cannot hold the call either."""
     environment = fake(tmp_path, "shift $(($# - 1)); sleep 1000 & echo $! > child; $1")
     with pytest.raises(GitFailed, match=r"longer than 0\.5 s"):

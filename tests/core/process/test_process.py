@@ -42,7 +42,9 @@ def pids(text: str) -> list[int]:
         ("kill -SEGV $$", Ended(139, "SIGSEGV", "exit")),
     ],
 )
-async def test_how_it_ended(processes: Processes, tmp_path: Path, command: str, ended: Ended) -> None:
+async def test_a_death_by_signal_is_reported_as_128_plus_its_number(
+    processes: Processes, tmp_path: Path, command: str, ended: Ended
+) -> None:
     """TOL-215: the child's own end; a death by signal is 128 and its number, with its name."""
     assert (await run(processes, command, tmp_path))[0] == ended
 
@@ -117,7 +119,7 @@ async def test_one_that_left_the_session_is_found(processes: Processes, tmp_path
     assert await gone(pids((tmp_path / "escaped").read_text(encoding="utf-8"))[0])
 
 
-async def test_a_timeout_ends_it(processes: Processes, tmp_path: Path) -> None:
+async def test_a_timeout_ends_the_command_and_says_so(processes: Processes, tmp_path: Path) -> None:
     """TOL-218, TOL-221: and says so."""
     ended, _ = await run(processes, "exec sleep 1000", tmp_path, timeout=0.2)
     assert ended == Ended(143, "SIGTERM", "timeout")
@@ -135,9 +137,7 @@ async def test_the_tree_is_ended_politely(call: Start) -> None:
 
 
 @pytest.mark.parametrize("deaf", ["trap '' TERM; echo $$; sleep 1000; sleep 1000", "echo $$; kill -STOP $$"])
-async def test_who_does_not_hear_the_polite_signal_is_killed(
-    call: Start, monkeypatch: pytest.MonkeyPatch, deaf: str
-) -> None:
+async def test_a_group_that_ignores_sigterm_is_killed(call: Start, monkeypatch: pytest.MonkeyPatch, deaf: str) -> None:
     """TOL-218: SIGKILL to the group after the wait, then the reaping; whether it ignores the signal or is stopped."""
     monkeypatch.setattr("holdfast.core.process.process.TERM_SECONDS", 0.2)
     running = call(deaf)
@@ -208,7 +208,7 @@ async def test_closing_ends_what_runs_and_starts_no_more(processes: Processes, c
         await run(processes, "true", tmp_path)
 
 
-async def test_a_storm_is_stopped(tmp_path: Path) -> None:
+async def test_a_process_tree_beyond_its_limit_is_killed(tmp_path: Path) -> None:
     """TOL-219, TOL-324: a tree that grows beyond its limit, counted by group and by marker."""
     processes = Processes(tree_limit=20)
     command = "i=0; while [ $i -lt 40 ]; do sleep 1000 & echo $!; setsid sleep 1000 & i=$((i+1)); done; wait"

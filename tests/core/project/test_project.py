@@ -75,7 +75,7 @@ async def test_of_two_roots_one_is_chosen(repository: Path) -> None:
     assert (await find_project(repository)).id in roots
 
 
-async def test_a_repository_without_commits(tmp_path: Path) -> None:
+async def test_a_repository_without_commits_has_the_global_project_id(tmp_path: Path) -> None:
     """CAT-003: the last resort is `global`, in the repository's own directory."""
     await git(tmp_path, "init", "-q")
     assert await find_project(tmp_path) == Project("global", tmp_path, tmp_path / ".git")
@@ -109,7 +109,7 @@ async def test_an_address_without_a_place_is_not_used(repository: Path, address:
     assert (await find_project(repository)).id == await first_commit(repository)
 
 
-async def test_only_origin_counts(repository: Path) -> None:
+async def test_only_the_origin_remote_identifies_a_project(repository: Path) -> None:
     """CAT-003."""
     await git(repository, "remote", "add", "upstream", "https://github.com/other/name")
     assert (await find_project(repository)).id == await first_commit(repository)

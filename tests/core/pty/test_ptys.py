@@ -71,7 +71,7 @@ async def test_a_login_shell_only_without_arguments(
     assert desk.ptys.create(command=command, args=args).args == given
 
 
-async def test_where_a_terminal_starts(desk: PtyDesk, tmp_path: Path) -> None:
+async def test_a_terminal_starts_relative_to_the_location(desk: PtyDesk, tmp_path: Path) -> None:
     """TOL-288: relative to the Location; elsewhere, unless the host denies it."""
     (desk.directory / "sub").mkdir()
     (desk.directory / "out").symlink_to(tmp_path)
@@ -100,7 +100,7 @@ async def test_where_a_terminal_starts(desk: PtyDesk, tmp_path: Path) -> None:
         ({"command": "cat", "env": {"A=B": "c"}}, "illegal environment variable name"),
     ],
 )
-async def test_what_cannot_be_started_is_a_typed_error(desk: PtyDesk, asked: dict[str, str], reason: str) -> None:
+async def test_a_terminal_that_cannot_start_is_a_typed_error(desk: PtyDesk, asked: dict[str, str], reason: str) -> None:
     """TOL-288: and leaves nothing behind."""
     before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(PtyNotStarted) as caught:
@@ -110,7 +110,7 @@ async def test_what_cannot_be_started_is_a_typed_error(desk: PtyDesk, asked: dic
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-async def test_variables_have_an_order(project: Path, ids: Ids) -> None:
+async def test_terminal_variables_are_the_hosts_then_the_callers_then_the_forced_ones(project: Path, ids: Ids) -> None:
     """TOL-289, TOL-291: the host's, then the caller's, then the forced ones; PWD is right without anyone's help."""
     desk = PtyDesk(project, ids, {"LANG": "C", "TZ": "UTC", "TERM": "dumb"})
     text = await desk.output(
@@ -124,7 +124,7 @@ async def test_variables_have_an_order(project: Path, ids: Ids) -> None:
     await desk.ptys.close()
 
 
-async def test_the_runtimes_secrets_stay_in_it(desk: PtyDesk) -> None:
+async def test_secrets_of_the_runtime_do_not_reach_a_terminal(desk: PtyDesk) -> None:
     """TOL-291, TOL-319: not in the terminal's variables, output or events; unless a host passes one on by name."""
     text = await desk.output("env")
     assert "HOME=" in text
@@ -175,7 +175,7 @@ async def test_an_exited_terminal_is_there_but_deaf(desk: PtyDesk) -> None:
         desk.watch(info.id)
 
 
-async def test_unknown_ids(desk: PtyDesk) -> None:
+async def test_an_unknown_terminal_id_is_refused_by_every_operation(desk: PtyDesk) -> None:
     """TOL-292: whatever is asked of them."""
 
     def attach() -> None:
@@ -190,7 +190,7 @@ async def test_unknown_ids(desk: PtyDesk) -> None:
             await awaited
 
 
-async def test_what_is_announced(desk: PtyDesk) -> None:
+async def test_terminals_announce_creation_change_exit_and_removal(desk: PtyDesk) -> None:
     """TOL-293, TOL-294: creation, change, exit, removal, each with what it is about."""
     info = desk.run("read -r _; exit 4")
     changed = desk.ptys.update(info.id, title="new")
@@ -244,7 +244,7 @@ async def test_removal_reaches_every_job_of_the_session(desk: PtyDesk, monkeypat
     assert not alive(info.pid)
 
 
-async def test_what_began_its_own_session_stays(desk: PtyDesk) -> None:
+async def test_a_process_with_its_own_session_outlives_its_terminal(desk: PtyDesk) -> None:
     """TOL-295: the kill is for the terminal's groups; a multiplexer's server outlives the terminal that started it."""
     info = desk.run("setsid sh -c 'echo pid:$$:; exec sleep 1000' & wait")
     text = await desk.watch(info.id).until(lambda text: text.count(":") == 2)
@@ -295,7 +295,7 @@ async def test_closing_the_location_ends_everything(desk: PtyDesk) -> None:
         desk.ptys.create()
 
 
-async def test_those_left_behind_hold_nothing_up(desk: PtyDesk) -> None:
+async def test_a_background_child_does_not_keep_a_terminal_open(desk: PtyDesk) -> None:
     """TOL-294: a terminal exits with its leader, though a background child still has it open."""
     watcher = desk.watch(desk.run("trap '' HUP; sleep 1000 & echo pid:$!:; exit 5").id)
     text, code = await watcher.rest()
@@ -319,7 +319,7 @@ async def test_typing_waits_for_a_program_that_does_not_read(desk: PtyDesk, tmp_
     assert hashlib.sha256(data.encode()).hexdigest() in text
 
 
-async def test_nobody_has_to_watch(desk: PtyDesk) -> None:
+async def test_output_without_a_reader_is_read_and_the_newest_retained(desk: PtyDesk) -> None:
     """TOL-296, TOL-302: output without a reader is read on; the newest is retained, the cursor counts all."""
     info = desk.run("head -c 3000000 /dev/zero | tr '\\0' x; printf end; read -r _")
     watcher = desk.watch(info.id, cursor=-1)

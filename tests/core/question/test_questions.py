@@ -85,7 +85,7 @@ async def test_observers_hear_the_end_before_the_call_goes_on(desk: QuestionDesk
     assert released == [False]
 
 
-async def test_what_is_not_there_is_not_found(desk: QuestionDesk, story: Story) -> None:
+async def test_an_unknown_or_answered_question_is_not_found(desk: QuestionDesk, story: Story) -> None:
     """TOL-108, TOL-110: unknown, another Session's, or answered already; for replies and rejections alike."""
     await Story(story.database, story.log, "ses_two").begin()
     task, request = await desk.ask()
@@ -108,7 +108,7 @@ async def test_what_is_not_there_is_not_found(desk: QuestionDesk, story: Story) 
     assert await soon(task) == (("yes",),)
 
 
-async def test_another_location_cannot_settle_it(desk: QuestionDesk, ids: Ids, clock: ManualClock) -> None:
+async def test_another_location_cannot_answer_a_question(desk: QuestionDesk, ids: Ids, clock: ManualClock) -> None:
     """TOL-105: it does not even see it."""
     task, request = await desk.ask()
     other = QuestionDesk(desk.log, desk.database, ids, clock, location=Location(directory="/w/there"))
@@ -172,7 +172,7 @@ async def test_an_interrupted_call_takes_its_question_away(desk: QuestionDesk) -
     assert (await _stored(desk))[-1]["cause"] == "interrupted"
 
 
-async def test_closing_dismisses_everything(desk: QuestionDesk) -> None:
+async def test_closing_dismisses_every_waiting_question(desk: QuestionDesk) -> None:
     """TOL-108: waiting calls end, and later ones find nobody."""
     waiting = [await desk.ask() for _ in range(3)]
     await soon(desk.questions.close())
@@ -194,7 +194,7 @@ async def test_another_process_can_answer(desk: QuestionDesk, story: Story, cloc
         await other.close()
 
 
-async def test_what_a_dead_process_left_is_closed_by_the_next_drain(desk: QuestionDesk, story: Story) -> None:
+async def test_a_question_of_a_dead_process_is_closed_by_the_next_drain(desk: QuestionDesk, story: Story) -> None:
     """TOL-101, TOL-111: it is history; what this process waits for goes on."""
     left = QuestionRequest(id="que_left", session_id=SES, questions=(question(),))
     await story.tell(QuestionAsked, request=left)
@@ -219,7 +219,7 @@ async def test_a_session_has_a_bounded_number_of_questions(desk: QuestionDesk) -
 
 
 @pytest.mark.parametrize("policy", ["deny", "allow"])
-async def test_where_nobody_can_answer_nobody_is_asked(
+async def test_an_unattended_question_fails_at_once(
     story: Story, ids: Ids, clock: ManualClock, policy: Unattended
 ) -> None:
     """TOL-354: at once, with a reason; approving everything answers no question either."""

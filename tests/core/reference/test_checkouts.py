@@ -12,7 +12,7 @@ from holdfast.core.file_lock import try_lock
 from holdfast.core.process.git import NOT_FOUND, GitFailed
 from holdfast.core.process.process import Processes
 from holdfast.core.reference.checkouts import REFRESH_SECONDS, Checkouts
-from holdfast.core.reference.failure import UNKNOWN, known_failure, reason_for
+from holdfast.core.reference.failure import UNKNOWN, reason_for, stored_failure
 from holdfast.core.reference.reference import Reference, References
 from holdfast.core.reference.repository import protocols
 
@@ -90,7 +90,9 @@ async def test_a_repository_is_cloned_in_the_background(checkouts: Checkouts, to
     assert sorted(path.name for path in Path(found[0].path).parent.iterdir()) == ["name", "name.lock"]
 
 
-async def test_it_follows_its_branch(checkouts: Checkouts, origin: Path, now: Time, tmp_path: Path) -> None:
+async def test_a_checkout_follows_its_branch_when_a_refresh_is_due(
+    checkouts: Checkouts, origin: Path, now: Time, tmp_path: Path
+) -> None:
     """CTX-190, CTX-192: refreshed when due and not before; local changes do not stay."""
     main, side = reference(tmp_path), reference(tmp_path, {"repository": "owner/name", "branch": "side"})
     checkouts.refresh((*main, *side))
@@ -126,7 +128,7 @@ async def test_a_failure_is_logged_and_remembered(
     assert "could not be fetched" in caplog.text
     assert {path.suffix for path in Path(found[0].path).parent.iterdir()} == {".lock", ".failed"}
     reason = "there is no such repository, or no access" if value == "owner/missing" else "it has no such branch"
-    assert known_failure(Path(found[0].path)) == reason
+    assert stored_failure(Path(found[0].path)) == reason
     now.seconds += REFRESH_SECONDS
     checkouts.refresh(found)
     await checkouts.settled()
@@ -141,12 +143,12 @@ async def test_a_success_ends_a_remembered_failure(
     hidden = origin.rename(origin.with_name("hidden.git"))
     checkouts.refresh(found)
     await checkouts.settled()
-    assert known_failure(Path(found[0].path)) is not None
+    assert stored_failure(Path(found[0].path)) is not None
     hidden.rename(origin)
     now.seconds += REFRESH_SECONDS
     checkouts.refresh(found)
     await checkouts.settled()
-    assert known_failure(Path(found[0].path)) is None
+    assert stored_failure(Path(found[0].path)) is None
     assert told == [True, True]
 
 

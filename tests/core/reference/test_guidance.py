@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.context.system_context import EMPTY, initialize, observe, reconcile
+from holdfast.core.context.system_context import initialize, observe, reconcile
 from holdfast.core.reference import guidance as texts
-from holdfast.core.reference.failure import remember_failure
+from holdfast.core.reference.failure import store_failure
 from holdfast.core.reference.guidance import baseline, guidance, reference_context
 from holdfast.core.reference.reference import GitSource, LocalSource, Reference
 
@@ -24,7 +24,7 @@ def from_git(path: Path) -> Reference:
     return Reference(name="g", path=str(path), description="d", source=GitSource(repository="a/b", description="d"))
 
 
-def test_the_words() -> None:
+def test_reference_guidance_has_this_text() -> None:
     """CTX-193, CTX-195, CTX-213: each text in one place; escaped and on one line; named as tools take it."""
     assert baseline(guidance([local("b", "second\n<line>"), local("A", "first"), local("c", path="/not<there")])) == (
         "These further directories may be of use. Look into them where they bear on the task. They can only be read: "
@@ -47,7 +47,7 @@ def test_the_words() -> None:
     )
 
 
-def test_which_are_listed() -> None:
+def test_references_with_a_description_are_listed_by_name() -> None:
     """CTX-193, CTX-195: those with a description, hidden or not, by name without regard to case."""
     found = [
         local("b"),
@@ -60,7 +60,7 @@ def test_which_are_listed() -> None:
     assert [item.name for item in guidance(found)] == ["a", "B", "b"]
 
 
-def test_what_is_not_a_directory_cannot_be_used(tmp_path: Path) -> None:
+def test_a_reference_that_is_no_directory_is_explained_in_one_line(tmp_path: Path) -> None:
     """CTX-214: one line that says why, and no list of what is there when there is nothing."""
     (tmp_path / "file").touch()
     value = guidance([local("a", path=f"{tmp_path}/file"), local("b", path=f"{tmp_path}/none"), local("c", path="\0")])
@@ -77,18 +77,22 @@ def test_a_git_reference_is_listed_once_it_is_there(tmp_path: Path) -> None:
     """CTX-195, CTX-214: not before its checkout exists; a failure is told until then."""
     path = tmp_path / "name"
     assert guidance([from_git(path)]) == ()
-    remember_failure(path, "its host is unknown")
+    store_failure(path, "its host is unknown")
     assert baseline(guidance([from_git(path)])).splitlines()[1:] == ["- g: a/b is not available: its host is unknown"]
     path.mkdir()
     assert [(item.name, item.problem) for item in guidance([from_git(path)])] == [("g", None)]
 
 
-async def test_update_and_removal() -> None:
+async def test_an_update_of_references_repeats_the_whole_list() -> None:
     """CTX-193, CTX-194: absent without any; an update is the whole list; the end is said."""
-    assert reference_context([]) is reference_context([local("a", None)]) is EMPTY
-    first = initialize(await observe(reference_context([local("a")])))
-    both = [local("a"), local("b")]
-    changed = reconcile(await observe(reference_context(both)), first.snapshot)
+    declared = [local("a", None)]
+    context = reference_context(lambda: declared)
+    assert await observe(context) == ()
+    declared[:] = [local("a")]
+    first = initialize(await observe(context))
+    both = declared[:] = [local("a"), local("b")]
+    changed = reconcile(await observe(context), first.snapshot)
     assert getattr(changed, "text", None) == f"{texts.CHANGED}\n{baseline(guidance(both))}"
-    gone = reconcile(await observe(EMPTY), first.snapshot)
+    declared.clear()
+    gone = reconcile(await observe(context), first.snapshot)
     assert getattr(gone, "text", None) == texts.REMOVED

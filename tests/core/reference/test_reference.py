@@ -38,14 +38,14 @@ def declared(value: Any, name: str = "docs") -> Reference | None:
         ({"repository": "owner/name", "branch": "v1/x"}, "/data/repos/github.com/owner/name@v1%2Fx"),
     ],
 )
-def test_where_a_reference_lies(value: Any, path: str) -> None:
+def test_the_directory_of_a_reference_follows_from_its_declaration(value: Any, path: str) -> None:
     """CTX-190, CTX-191: by the form of its declaration."""
     reference = declared(value)
     assert reference is not None
     assert reference.path == path
 
 
-def test_what_is_declared_is_kept() -> None:
+def test_a_reference_keeps_its_description_and_source() -> None:
     """CTX-190, CTX-191: description and hidden, and the source itself."""
     assert declared({"path": "/x", "description": "d", "hidden": True}) == Reference(
         name="docs",
@@ -93,13 +93,13 @@ def test_a_name_that_cannot_be_mentioned_is_ignored(name: str) -> None:
         {"repository": "a/b", "branch": "x\n"},
     ],
 )
-def test_what_git_might_misunderstand_is_dropped(value: Any) -> None:
+def test_a_repository_address_that_git_might_misread_is_dropped(value: Any) -> None:
     """CTX-192: no local files, programs, options, or ways out of the folder."""
     assert declared(value) is None
 
 
 @pytest.mark.parametrize("field", ["path", "repository", "description"])
-def test_what_is_no_text_is_dropped(field: str) -> None:
+def test_a_reference_that_is_no_text_is_dropped(field: str) -> None:
     """CTX-191, CTX-193: it could not be told to a model."""
     assert declared({"path": "/x", field: "a\ud800"}) is None
     assert declared("/x", "a\ud800") is None

@@ -100,7 +100,7 @@ async def test_the_estimate_counts_characters_not_bytes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("spare", "compacts"), [(1, False), (0, False), (-1, True)])
-async def test_it_happens_only_when_the_estimate_exceeds_the_window_less_the_reserve(
+async def test_compaction_starts_only_when_the_estimate_exceeds_the_window_less_the_reserve(
     tmp_path: Path, spare: int, compacts: bool
 ) -> None:
     """CMP-001, CMP-003, CMP-007, CMP-008, CMP-051: the provider counted the last turn; what came since is estimated.
@@ -161,7 +161,7 @@ async def test_the_reserve_is_the_larger_of_output_and_buffer(tmp_path: Path) ->
     ],
     ids=["unknown window", "auto is off", "auto is on"],
 )
-async def test_what_switches_it_off(
+async def test_an_unknown_window_or_auto_false_disables_estimated_compaction(
     tmp_path: Path, limit: dict[str, int], compaction: dict[str, Any], auto: bool
 ) -> None:
     """CMP-005, CMP-006, CMP-058: an unknown window and `auto = false` disable the path by estimate; what the provider
@@ -246,7 +246,7 @@ async def test_a_summary_is_measured_against_what_it_spares_the_model(tmp_path: 
         assert made.tokens_after < 1_200 < 5_000 < made.tokens_before
 
 
-async def test_the_summary_request(tmp_path: Path) -> None:
+async def test_the_summary_request_is_one_user_message_without_tools(tmp_path: Path) -> None:
     """CMP-018, CMP-019, CMP-020, SES-097: one user message, no system text, no tools, the Session's headers, at most
     4 096 tokens; the conversation first and the instructions last, with every section in its order."""
     provider = Provider(says("one"), says(SUMMARY))
@@ -333,7 +333,7 @@ async def test_a_newest_message_over_the_budget_leaves_nothing_recent(tmp_path: 
         assert "<recent-context>" in contents(provider.requests[2])[0]
 
 
-async def test_what_fits_the_tail_is_not_worth_a_summary(tmp_path: Path) -> None:
+async def test_a_history_that_fits_the_tail_is_not_compacted(tmp_path: Path) -> None:
     """CMP-012, CMP-017, CMP-040: an empty history, or one that would be kept whole, is nothing to compact, and says so
     without an attempt."""
     provider = Provider(says("one"))
@@ -369,7 +369,7 @@ async def test_again_folds_the_old_checkpoint_in(tmp_path: Path) -> None:
         assert SUMMARY not in contents(provider.requests[5])[0]
 
 
-async def test_how_each_kind_is_written_down(tmp_path: Path) -> None:
+async def test_each_kind_of_message_has_its_form_in_the_transcript(tmp_path: Path) -> None:
     """CMP-013, CMP-014: the labels, the cut bodies; a switch says nothing, and pictures are named, not quoted."""
     long = "r" * 5_000
     provider = Provider(
@@ -430,7 +430,7 @@ async def test_a_conversation_too_long_for_one_prompt_is_summarised_in_passes(tm
         assert checkpoint.summary == f"notes {len(asked) - 1}"
 
 
-async def test_what_fits_no_pass_is_left_out_and_said_so(tmp_path: Path) -> None:
+async def test_history_that_fits_no_summary_request_is_left_out_with_a_mark(tmp_path: Path) -> None:
     """CMP-025: the oldest part goes, with a mark where it was, and the number of requests is bounded."""
     provider = Provider(*[says("x")] * 3, *[says("notes")] * 40)
     async with Lab(tmp_path, provider, config=keep(0, auto=False), limit={"context": 6_000, "output": 500}) as runtime:
@@ -726,7 +726,7 @@ async def test_the_summary_is_paid_for(tmp_path: Path) -> None:
     ],
     ids=["made", "blank", "too long", "provider error", "broken off"],
 )
-async def test_an_attempt_is_measured(tmp_path: Path, summary: Reply, failures: dict[str, int]) -> None:
+async def test_each_compaction_attempt_is_measured(tmp_path: Path, summary: Reply, failures: dict[str, int]) -> None:
     """CMP-042: estimate and reported tokens, time per attempt, sizes of head and tail, failures by cause; no text."""
     provider = Provider(says("one"), summary)
     async with Lab(tmp_path, provider, config=keep(0), limit=ROOMY) as runtime:

@@ -57,7 +57,7 @@ def test_a_learned_limit_is_believed_for_a_day() -> None:
     assert limits.of(MODEL) is None
 
 
-def test_the_smaller_budget_counts() -> None:
+def test_the_smaller_of_configured_and_learned_budget_counts() -> None:
     """CMP-060, CMP-003: of a named window at most a quarter is reserved; below a refused estimate nothing is."""
     stated = LearnedLimit(tokens=8_000, stated=True, time=0)
     refused = LearnedLimit(tokens=8_000, stated=False, time=0)

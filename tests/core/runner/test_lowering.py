@@ -62,7 +62,7 @@ def result(value: llm.ToolResult) -> llm.Message:
     ],
     ids=["synthetic", "system", "shell", "agent", "model"],
 )
-def test_each_kind_of_message(item: SessionMessage, expected: list[llm.Message]) -> None:
+def test_each_kind_of_message_is_lowered_in_place_and_role(item: SessionMessage, expected: list[llm.Message]) -> None:
     """SES-153, LLM-380: in place, in its role; switches say nothing to the model."""
     assert list(lower([item], HERE)) == expected
 
@@ -110,7 +110,7 @@ def test_a_call_that_is_not_settled_is_said_to_have_no_result(raw: str, expected
     assert answered == result(llm.ToolResult(type="error", value=NO_RESULT))
 
 
-def test_what_is_empty_is_left_out() -> None:
+def test_empty_text_and_reasoning_are_left_out() -> None:
     """SES-157, LLM-143: empty text and reasoning go, a message with nothing left too; its results stay."""
     assert lower([assistant(stored.TextPart(id="t", text=""), stored.ReasoningPart(id="r", text=""))], HERE) == ()
     kept = stored.ReasoningPart(id="r", text="", provider_metadata=SIGNED)

@@ -1,4 +1,4 @@
-"""What a drain has to say, where handing it over or waiting for it goes wrong."""
+"""The event buffer of a drain: publications stay whole, and a failed commit is heard by whoever waits."""
 
 from __future__ import annotations
 
@@ -21,11 +21,13 @@ class Desk:
 
     def __init__(self) -> None:
         self.commits: list[asyncio.Future[Committed]] = []
+        self.submitted: list[list[str]] = []
         self.refusal: Exception | None = None
 
     def submit(self, *payloads: Any, **options: Any) -> asyncio.Future[Committed]:
         if self.refusal is not None:
             raise self.refusal
+        self.submitted.append([payload.text for payload in payloads])
         self.commits.append(asyncio.get_running_loop().create_future())
         return self.commits[-1]
 
@@ -45,7 +47,18 @@ def note(text: str = "x") -> Synthetic:
     return Synthetic(timestamp=1, session_id="ses_1", message_id="msg_1", text=text)
 
 
-async def test_what_cannot_be_handed_over_is_not_passed_over(desk: Desk, outbox: Outbox) -> None:
+async def test_concurrent_publications_do_not_interleave(desk: Desk, outbox: Outbox) -> None:
+    """SES-100: events of the provider and settlements of tools come from several tasks; each publication is whole."""
+    groups = [[f"{name}{number}" for number in range(3)] for name in "abc"]
+    tasks = [asyncio.create_task(outbox.commit(*map(note, group))) for group in groups]
+    await asyncio.sleep(0)
+    for number, commit in enumerate(desk.commits):
+        commit.set_result(Committed(number, number))
+    await asyncio.gather(*tasks)
+    assert desk.submitted == groups
+
+
+async def test_an_event_that_cannot_be_encoded_fails_the_commit(desk: Desk, outbox: Outbox) -> None:
     """SES-136: an event that has no encoding fails the commit, wherever it was submitted; nothing vanishes quietly."""
     desk.refusal = UnicodeEncodeError("utf-8", "\udce9", 0, 1, "surrogates not allowed")
     outbox.stage(note())
@@ -55,7 +68,7 @@ async def test_what_cannot_be_handed_over_is_not_passed_over(desk: Desk, outbox:
         await outbox.commit()
 
 
-async def test_who_waits_may_be_cut_off_and_the_failure_is_still_heard(desk: Desk, outbox: Outbox) -> None:
+async def test_an_interrupted_waiter_does_not_hide_a_failed_commit(desk: Desk, outbox: Outbox) -> None:
     """SES-118, SES-139: an interruption in the very step in which a commit failed does not hide the failure."""
     outbox.submit(note())
     waiting = asyncio.create_task(outbox.heard())

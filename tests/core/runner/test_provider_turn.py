@@ -51,7 +51,7 @@ async def publish(runtime: Runtime, session: Session, *events: llm.Event) -> Ass
     return message
 
 
-async def test_deltas_cost_no_rows(runtime: Runtime, session: Session) -> None:
+async def test_deltas_are_announced_and_not_stored(runtime: Runtime, session: Session) -> None:
     """SES-101, LLM-382, EVT-023: thirty-two deltas are live only; start and whole text are what is kept."""
     deltas = [llm.TextDelta("text-0", f"{number} ") for number in range(32)]
     message = await publish(

@@ -267,7 +267,7 @@ async def test_the_notice_is_no_prefill_anywhere(tmp_path: Path, package: str, l
 
 
 @pytest.mark.parametrize(("turns", "fails"), [(2, True), (3, False)])
-async def test_the_safety_cap(tmp_path: Path, turns: int, fails: bool) -> None:
+async def test_exceeding_the_safety_cap_with_work_left_fails_the_drain(tmp_path: Path, turns: int, fails: bool) -> None:
     """SES-086: exceeding it with work left is a typed failure, reaching it exactly is success; off unless set."""
     provider = Provider(calls(("t", {})), calls(("t", {})), says("end"))
     async with Lab(tmp_path, provider, tools={"t": tool(nothing)}, settings=settings(turns)) as runtime:
@@ -619,7 +619,7 @@ async def test_an_undecodable_call_is_failed_and_the_model_hears_of_it(tmp_path:
         assert [roles(request).count("tool") for request in provider.requests] == list(range(9))
 
 
-async def test_what_creates_an_assistant_message(tmp_path: Path) -> None:
+async def test_a_finish_without_content_creates_an_assistant_message(tmp_path: Path) -> None:
     """SES-099: a finish without content does; an empty stream is a failure and is recorded as one."""
     provider = Provider(Reply(ending()), Reply([b": nothing\n\n"]))
     async with Lab(tmp_path, provider, settings=settings(retry=RetryLimits(total_seconds=0))) as runtime:
@@ -640,7 +640,7 @@ async def test_what_creates_an_assistant_message(tmp_path: Path) -> None:
         await running
 
 
-async def test_what_a_request_consists_of(tmp_path: Path) -> None:
+async def test_a_request_holds_agent_text_baseline_and_history(tmp_path: Path) -> None:
     """SES-096, SES-024: the agent's text, then the baseline, then the history; no choice of tools; without an agent the
     configured default one is used."""
     config = {"default_agent": "quick", "agents": {"quick": {"mode": "primary", "system": "OWN TEXT"}}}

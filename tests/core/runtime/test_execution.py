@@ -170,7 +170,7 @@ async def test_status_is_announced_live(
     assert not [kind for kind in await event_types(runtime, session.id) if "status" in kind]
 
 
-async def test_what_is_active_is_a_mapping_that_forgets(tmp_path: Path, project: Path) -> None:
+async def test_active_sessions_are_listed_only_while_they_run(tmp_path: Path, project: Path) -> None:
     """SES-072, SES-073: running from the wake until the end; absent when idle; empty after a restart."""
     model = ScriptedTransport()
     gate = model.hold(0)

@@ -100,7 +100,9 @@ async def test_a_broken_turn_is_reported_and_nothing_happens_by_itself(tmp_path:
 
 @pytest.mark.parametrize("where", ["dispatched", "answering", "tool"])
 @pytest.mark.parametrize("decision", ["continue", "abandon"])
-async def test_a_person_decides(tmp_path: Path, where: str, decision: Any) -> None:
+async def test_an_unfinished_turn_is_continued_or_abandoned_by_a_person(
+    tmp_path: Path, where: str, decision: Any
+) -> None:
     """SES-139, SES-137: continuing runs from history, abandoning only closes what broke off; the lost call is failed,
     not run again, and either way nothing stays open."""
     session_id = await stuck(tmp_path, where)
@@ -388,6 +390,6 @@ async def test_a_wait_for_a_person_is_shown(tmp_path: Path) -> None:
         assert await runtime.sessions.waits(session.id) == []
 
 
-def test_the_default_policy_asks() -> None:
+def test_an_unfinished_turn_asks_by_default() -> None:
     """SES-139: nobody said otherwise."""
     assert SessionSettings().recovery == "ask"

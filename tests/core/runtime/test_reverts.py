@@ -101,7 +101,7 @@ async def test_a_snapshot_that_fails_fails_nothing_else(tmp_path: Path, monkeypa
         assert it.text("new.txt") == "one\n"
 
 
-async def test_what_an_interrupted_turn_wrote_can_be_reverted(tmp_path: Path) -> None:
+async def test_files_of_an_interrupted_turn_can_be_reverted(tmp_path: Path) -> None:
     """SES-112, SES-129, SES-133, SES-168: the step was complete and ended, so its end tree and files are recorded."""
     held = HeldTool()
     async with desk(tmp_path, tools={"held": held.tool}) as it:
@@ -114,7 +114,7 @@ async def test_what_an_interrupted_turn_wrote_can_be_reverted(tmp_path: Path) ->
         assert it.text("new.txt") is None
 
 
-async def test_what_the_user_changed_between_steps_is_not_the_models(tmp_path: Path) -> None:
+async def test_changes_of_the_user_between_steps_are_not_the_models(tmp_path: Path) -> None:
     """SES-112: `files` are paths changed between the tree before the call and the one after settlement."""
     async with desk(tmp_path) as it:
         gate = it.provider.hold(0)
@@ -135,7 +135,7 @@ async def test_what_the_user_changed_between_steps_is_not_the_models(tmp_path: P
         assert [list(item.snapshot.files or ()) for item in found if item.snapshot][1] == ["new.txt"]
 
 
-async def test_staging_restores_and_describes(tmp_path: Path) -> None:
+async def test_staging_a_revert_restores_files_and_describes_them(tmp_path: Path) -> None:
     """SES-166, SES-167, SES-168, SES-169: files written after the boundary go back to the earliest tree before them;
     the boundary and all messages stay; what was restored is described, with its patch, on the Session too."""
     async with desk(tmp_path) as it:
@@ -173,7 +173,7 @@ async def test_moving_the_boundary_is_exact(tmp_path: Path) -> None:
         assert (it.text("a.txt"), it.text("new.txt"), none.files or ()) == ("two\n", "x\n", ())
 
 
-async def test_clearing_brings_everything_back(tmp_path: Path) -> None:
+async def test_clearing_a_revert_restores_the_touched_files(tmp_path: Path) -> None:
     """SES-170: the touched files as they were, the state gone; with nothing staged nothing happens."""
     async with desk(tmp_path) as it:
         await it.runtime.sessions.clear_revert(it.id)
@@ -246,7 +246,7 @@ async def test_of_prompts_that_decide_at_once_none_is_lost(tmp_path: Path) -> No
         assert (await event_types(it.runtime, it.id)).count("revert.committed") == 1
 
 
-async def test_what_was_cleared_is_not_committed(tmp_path: Path) -> None:
+async def test_a_revert_cleared_meanwhile_is_not_committed(tmp_path: Path) -> None:
     """SES-170, SES-173: a decision is about what is staged when it is recorded, not when it was looked at."""
     async with desk(tmp_path) as it:
         await it.say("keep")
@@ -283,7 +283,7 @@ async def test_staging_twice_at_once_keeps_the_original(tmp_path: Path, monkeypa
         assert [it.text(f"{name}.txt") for name in "abc"] == ["four\n", "two\n", "three\n"]
 
 
-async def test_who_writes_during_the_staging_decides_about_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_prompt_during_the_staging_waits_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """SES-034, SES-173: the prompt is not answered amid files that are going back, nor undone with what is staged."""
     async with desk(tmp_path) as it:
         await it.say("keep")

@@ -78,7 +78,7 @@ async def test_a_killed_owner_is_succeeded_at_once(tmp_path: Path, project: Path
         assert await runtime.verify() == []
 
 
-async def test_nobody_waits_for_the_dead(tmp_path: Path, project: Path) -> None:
+async def test_wait_and_interrupt_return_when_the_owner_is_killed(tmp_path: Path, project: Path) -> None:
     """SES-078, SES-068, SES-058: wait and interrupt, begun while the owner lived, return once it is killed."""
     data = tmp_path / "data"
     async with (

@@ -58,7 +58,9 @@ async def test_a_wait_that_starts_after_the_admission_sees_the_answer(pair: Pair
     assert pair.model_a.requests == []
 
 
-async def test_what_nobody_starts_is_started_by_the_waiter(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_input_that_nobody_starts_is_started_by_the_waiter(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """API-436: after the time that a living process needs at most."""
     monkeypatch.setattr(execution, "START_SECONDS", 0.1)
     await admit_only(pair.b, pair.session)
@@ -66,14 +68,14 @@ async def test_what_nobody_starts_is_started_by_the_waiter(pair: Pair, monkeypat
     assert [user_texts(request) for request in pair.model_a.requests] == [["go"]]
 
 
-async def test_what_was_admitted_without_a_wake_is_not_waited_for(pair: Pair) -> None:
+async def test_an_input_admitted_without_a_wake_is_not_waited_for(pair: Pair) -> None:
     """API-436, SES-058: nobody asked for it to be started."""
     await pair.b.sessions.prompt(pair.session.id, GO, resume=False)
     await asyncio.wait_for(pair.a.sessions.wait(pair.session.id), 1)
     assert pair.model_a.requests == pair.model_b.requests == []
 
 
-async def test_what_could_not_be_started_here_is_waited_for_once(pair: Pair) -> None:
+async def test_an_input_that_could_not_start_is_waited_for_once(pair: Pair) -> None:
     """API-436: no model, so the input stays pending; every wait returns at once and tries nothing again."""
     await pair.a.sessions.switch_model(pair.session.id, ModelRef(id="unknown", provider_id="nobody"))
     await pair.a.sessions.prompt(pair.session.id, GO)
@@ -85,7 +87,7 @@ async def test_what_could_not_be_started_here_is_waited_for_once(pair: Pair) -> 
         await pair.a.sessions.run(pair.session.id)
 
 
-async def test_what_an_interruption_held_back_is_not_waited_for(pair: Pair) -> None:
+async def test_an_input_held_back_by_an_interruption_is_not_waited_for(pair: Pair) -> None:
     """API-436, SES-068: a queued input stays for whoever wakes it."""
     gate = pair.model_b.hold(0)
     await pair.b.sessions.prompt(pair.session.id, GO)
@@ -99,7 +101,9 @@ async def test_what_an_interruption_held_back_is_not_waited_for(pair: Pair) -> N
     assert pair.model_a.requests == []
 
 
-async def test_what_a_failed_drain_passed_over_is_left_where_it_is(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_input_passed_over_by_a_failed_drain_stays_pending(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """API-436: the other process went on without it and stopped; a waiter decides nothing."""
     monkeypatch.setattr(execution, "START_SECONDS", 0.1)
     await pair.b.sessions.prompt(pair.session.id, GO)

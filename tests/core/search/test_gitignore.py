@@ -114,7 +114,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
 @example("x/*\n!x/y\nx//\n//a\n/")
 @example("[!/]\nx[/]a\nx[!b]a\nx[.-0]a")
 @example("**\\/a\n*/a\n*\n!*/")
-def test_it_ignores_what_git_ignores(repository: Repository, content: str) -> None:
+def test_the_matcher_ignores_what_git_ignores(repository: Repository, content: str) -> None:
     """TOL-241: whatever the patterns."""
     data = content.encode()
     assert repository.ignored_by_us(data) == repository.ignored_by_git(data)

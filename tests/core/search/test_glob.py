@@ -36,14 +36,14 @@ from holdfast.core.search.glob import Glob, InvalidGlob
         ("\\*", "*", "a"),
     ],
 )
-def test_what_matches(pattern: str, yes: str, no: str) -> None:
+def test_a_glob_without_a_slash_matches_names_and_with_one_paths(pattern: str, yes: str, no: str) -> None:
     """TOL-229, TOL-232: names without a slash, paths with one; hidden names only when they are asked for."""
     glob = Glob(pattern)
     assert [path for path in yes.split() if not glob.matches(path)] == []
     assert [path for path in no.split() if glob.matches(path)] == []
 
 
-def test_dots_may_be_wanted() -> None:
+def test_hidden_names_match_when_the_caller_asks_for_them() -> None:
     """TOL-232: grep looks into hidden files, so its globs match them."""
     glob = Glob("*.py", dots=True)
     assert glob.matches(".github/a.py")
@@ -54,14 +54,14 @@ def test_dots_may_be_wanted() -> None:
     "pattern",
     ["", "!a", "/etc/*", "../a", "a/../b", "a\0b", "a\nb", "x" * 2000, "{..,a}/b", "{a,!b}", "{a,b}" * 20, "[z-a]"],
 )
-def test_what_is_refused(pattern: str) -> None:
+def test_a_glob_with_negation_escapes_or_an_absolute_prefix_is_refused(pattern: str) -> None:
     """TOL-237, TOL-321: negation, escapes, absolute prefixes and control characters, also out of braces."""
     with pytest.raises(InvalidGlob):
         Glob(pattern)
 
 
 @pytest.mark.parametrize("pattern", ["*a" * 40 + "b", "**/" * 20 + "b", "**/*a*/" * 20 + "b", "?*" * 100 + "b"])
-def test_no_pattern_takes_long(pattern: str) -> None:
+def test_no_glob_takes_exponential_time(pattern: str) -> None:
     """TOL-325: paths that almost match, in a time that would be hopeless with backtracking."""
     glob = Glob(pattern)
     path = "/".join(["a" * 250] * 15)
@@ -72,7 +72,7 @@ def test_no_pattern_takes_long(pattern: str) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(st.text("ab*?/", min_size=1, max_size=8), st.text("ab/", min_size=1, max_size=8))
-def test_against_the_obvious_translation(pattern: str, path: str) -> None:
+def test_globs_match_like_a_plain_backtracking_matcher(pattern: str, path: str) -> None:
     """TOL-229: cutting choices short changes no answer."""
     parts, names = [part for part in pattern.split("/") if part], path.split("/")
     if not parts or not all(names) or pattern.startswith("/"):

@@ -49,7 +49,7 @@ def read(stream: bytes, size: int = 1 << 16, most: int = 1000, most_bytes: int =
 
 
 @pytest.mark.parametrize("size", [1, 7, 1 << 16])
-def test_a_match(size: int) -> None:
+def test_a_match_is_read_however_the_stream_is_cut(size: int) -> None:
     """TOL-230, TOL-239: however the stream is cut; a path or line that is no UTF-8 comes with replacements."""
     stream = b'{"type":"begin","data":{}}\n' + record(text("xm\r\n")) + record(raw(b"x\xffm\n"), raw(b"./b\xff")) + END
     reader = read(stream, size)
@@ -95,7 +95,7 @@ def test_many_submatches_make_a_huge_record_too(line: bytes) -> None:
     assert read(record(lines, count=5000) + END).matches == [expected]
 
 
-def test_it_has_enough() -> None:
+def test_reading_matches_stops_at_the_limit_of_number_or_size() -> None:
     """TOL-234: by number, or by size; what is not wanted does not count."""
     assert len(read(record(text("x\n")) * 50, most=10).matches) == 10
     assert len(read(record(text("x" * 100 + "\n")) * 50, most_bytes=1000).matches) == 10

@@ -97,7 +97,9 @@ async def lines(search: Search, root: Path, pattern: str, limit: int = 100, **op
         ("link/*", []),
     ],
 )
-async def test_files(search: Search, tree: Path, pattern: str, found: list[str]) -> None:
+async def test_file_search_obeys_ignore_files_and_follows_no_links(
+    search: Search, tree: Path, pattern: str, found: list[str]
+) -> None:
     """TOL-232, TOL-238, TOL-241: ignore files hold against any pattern; no `.git`, no links; hidden if selected."""
     assert await names(search, tree, pattern) == found
 
@@ -140,7 +142,7 @@ async def test_no_configuration_of_the_user(processes: Processes, tmp_path: Path
     assert await names(Search(processes, environment, RIPGREP), tmp_path / "work", "*") == ["a.txt"]
 
 
-async def test_one_file(search: Search, tree: Path) -> None:
+async def test_a_single_file_is_searched_even_if_it_is_ignored(search: Search, tree: Path) -> None:
     """TOL-230: also one that is ignored, and one whose name looks like an option."""
     assert [match.path for match in (await lines(search, tree, "hello", name="no.log")).matches] == ["no.log"]
     write(tree, "--files")
@@ -150,7 +152,7 @@ async def test_one_file(search: Search, tree: Path) -> None:
 # -- what is found -------------------------------------------------------------------------------------------------
 
 
-async def test_positions_are_bytes(search: Search, tmp_path: Path) -> None:
+async def test_positions_of_matches_are_byte_offsets(search: Search, tmp_path: Path) -> None:
     """TOL-230, TOL-233: of the line in the file and of each submatch in the line."""
     write(tmp_path, "a.txt", text="漢字\né foo é foo\n")
     (match,) = (await lines(search, tmp_path, "fo(o)")).matches
@@ -175,7 +177,7 @@ async def test_a_record_beyond_all_bounds_spoils_nothing(search: Search, tmp_pat
 @pytest.mark.parametrize(
     "pattern", ["-e", "--files", "--pre=touch /tmp/evil", "$&", "%s", "{}", "'", '"', "\\\\", "a;b", "$(x)"]
 )
-async def test_patterns_are_data(search: Search, tmp_path: Path, pattern: str) -> None:
+async def test_a_search_pattern_is_never_an_option_or_a_command(search: Search, tmp_path: Path, pattern: str) -> None:
     """TOL-237, TOL-321: nothing in a pattern is an option, a template or a command."""
     literal = "".join(f"\\{char}" if char in "$(){}|" else char for char in pattern)
     write(tmp_path, "a.txt", text=f"x {pattern.replace(chr(92) * 2, chr(92))} y\nother\n")

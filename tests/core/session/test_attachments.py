@@ -129,7 +129,7 @@ async def test_an_image_becomes_media(
         ("nul", "its address cannot be read"),
     ],
 )
-async def test_what_cannot_be_attached_is_refused(
+async def test_an_attachment_that_cannot_be_read_refuses_the_prompt(
     runtime: Runtime, session: Session, model: ScriptedTransport, folder: Path, kind: str, reason: str
 ) -> None:
     """SES-233: it says which file and why; nothing is admitted, and a staged revert stays staged."""

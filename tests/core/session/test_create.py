@@ -96,7 +96,9 @@ async def test_another_refusal_is_not_taken_for_a_collision_either(
             await new_session(runtime, id="ses_second")
 
 
-async def test_what_a_new_session_says(tmp_path: Path, project: Path, clock: ManualClock) -> None:
+async def test_a_new_session_has_default_title_zero_cost_and_equal_times(
+    tmp_path: Path, project: Path, clock: ManualClock
+) -> None:
     """SES-006, SES-008: title with the ISO time, zero cost and tokens, created = updated = now; absent is absent."""
     paths = Paths(tmp_path / "data")
     clock.millis = 1_700_000_000_123
@@ -157,7 +159,7 @@ async def test_a_model_reads_back_with_a_variant(runtime: Runtime, given: str | 
     assert session.model == ModelRef(id="m", provider_id="p", variant=read)
 
 
-async def test_a_workspace_survives(runtime: Runtime, model: ScriptedTransport) -> None:
+async def test_a_given_workspace_survives_the_round_trip(runtime: Runtime, model: ScriptedTransport) -> None:
     """SES-009: omitted it is absent on the wire; given it round-trips and the Session still executes."""
     here = runtime.location
     placed = await new_session(runtime, location=Location(directory=here.directory, workspace_id="wrk_7"))

@@ -140,7 +140,7 @@ async def test_parts_stand_in_one_order_whoever_is_slow(
         await services.config.reload()
         with Scope() as scope:
             services.opened.callback(scope.close)
-            services.surface._registry.register("core/aaa", Fact("core/slow", "late").context, scope)
+            services.context._registry.register("core/aaa", Fact("core/slow", "late").context, scope)
             play(model, calling(("read", {"path": "deep/file.txt"})))
             await say(runtime, session.id, "read it")
             await say(runtime, session.id, "and now")
@@ -162,7 +162,7 @@ async def test_parts_stand_in_one_order_whoever_is_slow(
     assert sorted(marks, key=baseline.index) == marks
 
 
-async def test_what_a_read_brings_to_light_is_told_at_the_next_boundary(
+async def test_instructions_found_by_a_read_are_told_at_the_next_boundary(
     place: Place, runtime: Runtime, session: Session, model: ScriptedTransport
 ) -> None:
     """CTX-155, CTX-157: not inside the running turn, not in the result; once; and not for a read that failed."""
@@ -560,7 +560,7 @@ async def test_a_compaction_that_fails_changes_nothing(
     assert (await view(runtime, session.id))["prefixBreaks"] == []
 
 
-async def test_what_was_told_is_replayed_after_a_failed_attempt_and_not_told_again(
+async def test_an_update_is_replayed_after_a_failed_attempt_and_not_repeated(
     runtime: Runtime, session: Session, model: ScriptedTransport, fact: Fact
 ) -> None:
     """CTX-096: at the same place and in the same words, though the source has changed meanwhile; that is told beside

@@ -94,7 +94,7 @@ def test_the_system_clock_counts_milliseconds_and_slugs_are_readable() -> None:
         (EventIDField, ["evt_1"], ["evt", "event", "msg_1", "xevt_1"]),
     ],
 )
-def test_what_counts_as_an_id_from_a_caller(field: object, taken: list[str], refused: list[str]) -> None:
+def test_an_id_from_a_caller_needs_only_its_prefix(field: object, taken: list[str], refused: list[str]) -> None:
     """SES-002: a Session id must begin with `ses`, a message id with `msg_`, an event id with `evt_`; no more."""
     reading = decoder(field)
     for id in taken:

@@ -78,7 +78,7 @@ async def test_an_interruption_before_the_drain_began_leaves_the_input(
 
 
 @pytest.mark.parametrize("again", ["run", "wake", "prompt"])
-async def test_what_waited_before_an_interruption_is_delivered_later(
+async def test_input_queued_before_an_interruption_is_delivered_later(
     runtime: Runtime, session: Session, model: ScriptedTransport, again: str
 ) -> None:
     """SES-068, SES-074: the queued input keeps its place; the next request has the original and the queued text."""

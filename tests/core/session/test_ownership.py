@@ -107,7 +107,7 @@ async def test_an_interruption_from_b_stops_the_drain_in_a(pair: Pair) -> None:
     assert user_texts(pair.model_b.requests[0]) == ["hello", "later"]
 
 
-async def test_what_b_admitted_is_kept_when_b_interrupts(pair: Pair) -> None:
+async def test_input_of_another_process_is_kept_when_it_interrupts(pair: Pair) -> None:
     """SES-068, SES-078: B's own wake is dropped with the interruption, its input is not executed and not lost."""
     await drain_in_a(pair)
     await pair.b.sessions.prompt(pair.session.id, Prompt(text="from B"), delivery="queue")

@@ -260,7 +260,7 @@ async def test_a_denied_call_says_so_and_nothing_of_its_target(
 # -- restart and limits ------------------------------------------------------------------------------------------
 
 
-async def test_what_was_asked_before_a_crash_is_history_and_its_call_interrupted(
+async def test_a_request_made_before_a_crash_is_never_approved_by_itself(
     runtime: Runtime, session: Session, model: ScriptedTransport, desk: Desk, place: Place, tmp_path: Path
 ) -> None:
     """TOL-101, TOL-034, SES-137: never approved by itself, never run again; request and answer are in the log."""
@@ -374,7 +374,7 @@ async def test_a_defect_fails_its_own_call_and_no_other(
     assert "canary-in-a-traceback" in str(logged.exc_info[1])
 
 
-async def test_what_a_task_group_wraps_is_still_what_it_is(
+async def test_a_tool_failure_inside_a_task_group_reaches_the_model(
     runtime: Runtime, session: Session, model: ScriptedTransport, desk: Desk
 ) -> None:
     """TOL-339, TOL-029: a failure that the tool meant for the model reaches it also out of a task group."""
@@ -543,7 +543,7 @@ class Hosted:
         pass
 
 
-async def test_what_the_provider_ran_itself_is_kept_as_it_came(tmp_path: Path) -> None:
+async def test_a_hosted_result_is_kept_unbounded_and_sent_back(tmp_path: Path) -> None:
     """TOL-038, SES-089, SES-124: not bounded, not rewritten, sent back as it was, and no reason for another turn."""
     place, hosted = Place(tmp_path), Hosted()
     place.configure(

@@ -26,7 +26,7 @@ class Titled(Lab):
 
     def __init__(self, folder: Path, provider: Provider) -> None:
         super().__init__(folder, provider)
-        self._titled = True
+        self._options = self._options.replace(titles=True)
 
 
 async def titled(runtime: Runtime, session_id: str) -> Session:
@@ -135,7 +135,7 @@ async def test_deleting_stops_removes_and_keeps_the_events(tmp_path: Path) -> No
         assert await runtime.verify() == []
 
 
-async def test_whoever_comes_after_a_deletion_hears_that_it_is_gone(
+async def test_operations_on_a_deleted_session_fail_and_write_nothing(
     runtime: Runtime, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SES-010, SES-028: also when it was still there at the first look; nothing is written."""
@@ -158,7 +158,7 @@ async def test_whoever_comes_after_a_deletion_hears_that_it_is_gone(
     assert await event_types(runtime, session.id) == before
 
 
-async def test_what_is_unfinished_elsewhere_works_here(tmp_path: Path) -> None:
+async def test_operations_that_opencode_leaves_unfinished_work(tmp_path: Path) -> None:
     """SES-030: existence is checked first; none of these is unavailable."""
     async with Lab(tmp_path, Provider()) as runtime:
         for operation in (runtime.sessions.compact, runtime.sessions.wait):
@@ -199,7 +199,7 @@ def test_texts_that_mean_an_overflow(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", OTHERS)
-def test_texts_that_do_not(text: str) -> None:
+def test_rate_and_service_limits_are_no_overflow(text: str) -> None:
     """CMP-037: limits of rate and service are never an overflow."""
     assert classify(400, {"error": {"message": text}}, text).classification is None
 

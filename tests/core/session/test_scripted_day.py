@@ -34,9 +34,9 @@ from tests.core.web.site import Site, running_site
 
 from holdfast.core.catalog.family import GENERIC
 from holdfast.core.context import date, environment, instructions, model, remote
-from holdfast.core.context.instructions import Found, Instruction, InstructionFiles
+from holdfast.core.context.instructions import Instruction, InstructionFile, InstructionFiles
 from holdfast.core.context.plugin import plugin_source
-from holdfast.core.context.source import JsonCodec, Source
+from holdfast.core.context.source import JsonCodec, Source, constant
 from holdfast.core.plugin.host import PluginHost
 from holdfast.core.runner.lowering import checkpoint
 from holdfast.core.runtime.runtime import Runtime
@@ -419,7 +419,7 @@ async def test_a_file_that_vanishes_while_it_is_read_says_nothing(bad: Day, monk
     bad.rules("First rules.")
     read = InstructionFiles.read
 
-    def vanishing(self: InstructionFiles, found: Iterable[Found]) -> tuple[Instruction, ...]:
+    def vanishing(self: InstructionFiles, found: Iterable[InstructionFile]) -> tuple[Instruction, ...]:
         bad.place.project.joinpath(AGENTS).unlink(missing_ok=True)
         return read(self, found)
 
@@ -487,7 +487,7 @@ KEY = "plugin/odd/fact"
 class Whim(NamedTuple):
     """How a plugin's source misbehaves."""
 
-    load: Callable[[], Any] = lambda: "fine"
+    load: Callable[[], Any] = constant("fine")
     baseline: Callable[[Any], Any] = lambda value: f"Plugin says {value}."
 
 
@@ -502,9 +502,10 @@ async def _hang() -> str:
 
 WHIMS = {
     "raises": Whim(load=_raise),
+    "is not asynchronous": Whim(load=lambda: "fine"),
     "hangs": Whim(load=_hang),
-    "wrong type": Whim(load=lambda: 7),
-    "not JSON": Whim(load=lambda: object()),
+    "wrong type": Whim(load=constant(7)),
+    "not JSON": Whim(load=constant(object())),
     "renders nothing": Whim(baseline=lambda value: ""),
     "fails to render": Whim(baseline=_raise),
     "renders no text": Whim(baseline=lambda value: 7),

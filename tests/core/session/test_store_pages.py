@@ -32,7 +32,7 @@ async def ids(runtime: Runtime, chosen: SessionFilter = ALL, *, order: str = "de
     return [session.id for session in page]
 
 
-async def test_filters_of_a_list(runtime: Runtime, tmp_path: Path) -> None:
+async def test_each_filter_of_the_session_list_narrows_it(runtime: Runtime, tmp_path: Path) -> None:
     """SES-011, SES-013, SES-027: put away or not, directory exactly, project with a subpath, workspace, and a piece of
     the title whose wildcards are letters like any other."""
     (tmp_path / "repo" / ".git").mkdir(parents=True)

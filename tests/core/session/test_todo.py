@@ -45,7 +45,7 @@ async def test_the_list_is_replaced_as_a_whole(todos: Todos, session: str) -> No
     assert await todos.get(session) == ()
 
 
-async def test_it_is_announced_once_it_is_stored(log: EventLog, todos: Todos, session: str) -> None:
+async def test_a_todo_list_is_announced_after_it_is_stored(log: EventLog, todos: Todos, session: str) -> None:
     """SES-176, TOL-249: `todo.updated` with the Session and the list, live only."""
     with log.bus.subscribe(frozenset({"todo.updated"})) as heard:
         await todos.replace(session, [todo("a")])
@@ -58,7 +58,7 @@ async def test_it_is_announced_once_it_is_stored(log: EventLog, todos: Todos, se
     assert "durable" not in event
 
 
-async def test_it_survives_a_rebuild(log: EventLog, todos: Todos, session: str) -> None:
+async def test_the_todo_list_survives_a_rebuild(log: EventLog, todos: Todos, session: str) -> None:
     """SES-178, TOL-250: the list is an event of the log, committed together with its rows."""
     await todos.replace(session, [todo("old")])
     await todos.replace(session, [todo("a"), todo("b")])

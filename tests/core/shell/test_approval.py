@@ -162,7 +162,7 @@ def test_every_simple_command_is_a_resource(command: str, resources: tuple[str, 
         "git status | python3.12 -u -",
         "git status; sh /dev/stdin <<EOF\nrm -rf ~\nEOF",
         "git status; ssh host <<EOF\nrm -rf ~\nEOF",
-        "git status; sudo psql shop <<< 'drop table orders'",
+        "git status; sudo psql tools <<< 'drop table orders'",
         "git status; find . -exec sh -c 'rm -rf ~' \\;",
         "git status; watch rm -rf ~",
     ],
@@ -255,7 +255,7 @@ def test_the_opaque_is_allowed_exactly_or_wholly(command: str) -> None:
         "# why\nls",
     ],
 )
-def test_ordinary_commands_are_read(command: str) -> None:
+def test_everyday_commands_are_understood(command: str) -> None:
     """TOL-224, TOL-225: what people write every day stays open to rules by command."""
     assert not approval(command).resources[-1].startswith(OPAQUE)
 
@@ -281,7 +281,7 @@ def test_ordinary_commands_are_read(command: str) -> None:
         ("exact:1", ("exact:d107444ad3770822b38556528c39ef0d", "exact:1 *")),
     ],
 )
-def test_what_may_be_saved(command: str, save: tuple[str, ...]) -> None:
+def test_the_whole_command_is_offered_for_saving_before_its_prefix(command: str, save: tuple[str, ...]) -> None:
     """TOL-098, TOL-225, TOL-363: the command as a whole first, by its digest if its text would be read as a pattern;
     then a prefix that says what it does."""
     assert approval(command).save == save
@@ -362,7 +362,7 @@ def test_forms_that_shells_read_alike_are_transparent(command: str) -> None:
         "echo $(case a in a) ls;; esac)",
     ],
 )
-def test_what_is_not_in_the_common_language_is_opaque(command: str) -> None:
+def test_a_command_outside_the_common_grammar_is_opaque(command: str) -> None:
     """TOL-360: however harmless it looks."""
     assert approval(command).resources[-1].startswith(OPAQUE)
 
@@ -378,7 +378,7 @@ def test_the_number_of_resources_is_bounded() -> None:
     assert wordy[-1].startswith(OPAQUE)
 
 
-def test_longer_commands_are_opaque() -> None:
+def test_a_command_above_8_kb_is_opaque() -> None:
     """TOL-361: the limit is 8 kB of UTF-8."""
     assert approval("echo " + "a" * (LONGEST_BYTES - 5)).resources[-1].startswith("echo ")
     assert approval("echo " + "a" * (LONGEST_BYTES - 4)).resources[-1].startswith(OPAQUE)
@@ -386,7 +386,7 @@ def test_longer_commands_are_opaque() -> None:
 
 
 @pytest.mark.parametrize("depth", [DEEPEST - 1, DEEPEST])
-def test_deeper_commands_are_opaque(depth: int) -> None:
+def test_a_command_nested_too_deeply_is_opaque(depth: int) -> None:
     """TOL-361: subshells and substitutions count alike."""
     assert approval("( " * depth + "ls" + " )" * depth).resources[-1].startswith(OPAQUE) == (depth == DEEPEST)
     assert approval("ls $(" * depth + "ls" + ")" * depth).resources[-1].startswith(OPAQUE) == (depth == DEEPEST)
@@ -446,6 +446,6 @@ def test_a_command_cannot_take_long_to_read(unit: str) -> None:
     ("words", "count"),
     [("git status -s", 2), ("npm run x", 3), ("npm ci", 2), ("docker compose up", 3), ("docker ps", 2), ("ls -l", 1)],
 )
-def test_how_many_words_say_what_it_does(words: str, count: int) -> None:
+def test_the_number_of_words_in_a_saved_prefix_depends_on_the_command(words: str, count: int) -> None:
     """TOL-225: the table."""
     assert arity(words.split()) == count

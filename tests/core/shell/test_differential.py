@@ -31,12 +31,12 @@ def yard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Yard:
         ("cat f | cat & echo a", False),
     ],
 )
-def test_effects_are_noticed(yard: Yard, shell: str, command: str, effect: bool) -> None:
+def test_the_harness_notices_effects_of_commands(yard: Yard, shell: str, command: str, effect: bool) -> None:
     """TOL-360: otherwise the test below would show nothing."""
     assert [yard.has_effect(command, shell), yard.has_effect("echo a", shell)] == [effect, False]
 
 
-def test_what_runs_unasked_has_no_effect(yard: Yard) -> None:
+def test_commands_that_run_unasked_have_no_effect(yard: Yard) -> None:
     """TOL-360, TOL-224: with `cat *` and `echo *` allowed, in dash and in bash."""
     unasked = [command for command in dict.fromkeys(generated(0, COUNT)) if runs_unasked(command)]
     assert [(command, shell) for command in unasked for shell in SHELLS if yard.has_effect(command, shell)] == []

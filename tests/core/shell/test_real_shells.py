@@ -41,7 +41,7 @@ def test_nothing_runs_that_was_not_asked_for(before: list[str], after: list[str]
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_the_shells_are_there(shell: str) -> None:
+def test_the_harness_runs_real_shells(shell: str) -> None:
     """TOL-224: what is run above would be noticed."""
     assert runs(COMMAND, shell)
 

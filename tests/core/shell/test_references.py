@@ -36,12 +36,12 @@ from holdfast.core.shell.references import MOST_DIRECTORIES, external_directorie
         ("cat \\\0/etc", ()),
     ],
 )
-def test_what_is_found(command: str, directories: tuple[str, ...]) -> None:
+def test_path_references_of_a_command_are_found_once(command: str, directories: tuple[str, ...]) -> None:
     """TOL-207, TOL-208, TOL-209: parents of absolute arguments, redirections, `cd`, home; once; never a failure."""
     assert external_directories(parse(command), Path("/work"), "/home/me") == directories
 
 
-def test_the_list_is_bounded() -> None:
+def test_the_list_of_path_references_is_bounded() -> None:
     """TOL-208: advice has an end."""
     command = "cat " + " ".join(f"/d{number}/x" for number in range(100))
     assert len(external_directories(parse(command), Path("/work"), "/home/me")) == MOST_DIRECTORIES

@@ -21,7 +21,7 @@ def path(tmp_path: Path) -> str:
     ("configured", "found"),
     [(None, STANDARD), ("", STANDARD), ("bash", "bash"), ("absent", STANDARD), ("fish", STANDARD), ("nu", STANDARD)],
 )
-def test_for_commands(path: str, configured: str | None, found: str) -> None:
+def test_the_shell_for_commands_is_the_setting_if_it_resolves(path: str, configured: str | None, found: str) -> None:
     """TOL-210, TOL-228: the setting if it resolves and speaks the language, else the standard shell."""
     expected = found if found == STANDARD else f"{path}/{found}"
     assert command_shell(configured, {"PATH": path, "SHELL": f"{path}/zsh"}) == expected
@@ -38,7 +38,9 @@ def test_for_commands(path: str, configured: str | None, found: str) -> None:
         ("tool", None, "tool", False),
     ],
 )
-def test_for_terminals(path: str, configured: str | None, shell: str | None, found: str, login: bool) -> None:
+def test_the_shell_for_terminals_is_the_setting_then_the_users(
+    path: str, configured: str | None, shell: str | None, found: str, login: bool
+) -> None:
     """TOL-228: the setting, then the person's, then bash; which of them take a login flag."""
     environment = {"PATH": path, **({"SHELL": f"{path}/{shell}"} if shell else {})}
     assert terminal_shell(configured, environment, platform="linux") == TerminalShell(f"{path}/{found}", login)

@@ -14,7 +14,7 @@ from tests.core.web.site import Site
 
 from holdfast.core.file_lock import try_lock
 from holdfast.core.skill.downloads import REFRESH_SECONDS, RETRY_SECONDS, SkillDownloads
-from holdfast.core.skill.index import Entry, checked, parse_index
+from holdfast.core.skill.index import IndexEntry, checked, parse_index
 from holdfast.core.skill.skill import SkillSource, UrlSource
 from holdfast.core.skill.skills import Skills
 from holdfast.core.web.fetch import Fetcher
@@ -34,8 +34,8 @@ def offer(site: Site, *entries: dict[str, Any], bodies: str = "one") -> None:
 
 
 async def settled(downloads: SkillDownloads) -> None:
-    while downloads._pulls:
-        await asyncio.wait(set(downloads._pulls.values()))
+    while downloads._refreshes:
+        await asyncio.wait(set(downloads._refreshes.values()))
 
 
 async def contents(skills: Skills) -> dict[str, str]:
@@ -192,7 +192,7 @@ async def test_a_refresh_that_fails_leaves_the_copy_intact(
     await later(downloads, skills, now)
     assert await contents(skills) == {"a": "one"}
     assert sorted(path.name for path in folder.iterdir()) == [".opencode-version", "SKILL.md", "old.txt"]
-    assert "stays as it was" in caplog.text
+    assert "is kept as it was" in caplog.text
 
 
 @pytest.mark.usefixtures("url")
@@ -257,8 +257,8 @@ async def test_another_process_at_work_is_left_alone(site: Site, skills: Skills,
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a\\b", "a\0b"])
 def test_a_name_that_is_no_folder_is_refused(name: str) -> None:
     """CTX-175: before any request."""
-    with pytest.raises(ValueError, match="no name for a skill"):
-        checked(Entry(name=name, files=("SKILL.md",)))
+    with pytest.raises(ValueError, match="not a valid skill name"):
+        checked(IndexEntry(name=name, files=("SKILL.md",)))
 
 
 @pytest.mark.parametrize(
@@ -307,15 +307,15 @@ async def test_one_file_that_may_lead_elsewhere_refuses_the_skill(
 
 def test_an_escape_means_the_same_file_on_disk_and_in_the_address() -> None:
     """CTX-175: decoded once, and encoded again for the request."""
-    assert checked(Entry(name="a", files=("SKILL.md", "x%20y", "x y"))).files == ("SKILL.md", "x y")
+    assert checked(IndexEntry(name="a", files=("SKILL.md", "x%20y", "x y"))).files == ("SKILL.md", "x y")
 
 
 @pytest.mark.parametrize("files", [(), ("readme.md",), ("other.md",), ("sub/SKILL.md",)])
 def test_a_skill_without_its_file_is_refused(files: tuple[str, ...]) -> None:
     """CTX-175: `SKILL.md` or the skill's own name."""
     with pytest.raises(ValueError, match=r"has no SKILL\.md"):
-        checked(Entry(name="a", files=files))
-    assert checked(Entry(name="a", files=("a.md",))).files == ("a.md",)
+        checked(IndexEntry(name="a", files=files))
+    assert checked(IndexEntry(name="a", files=("a.md",))).files == ("a.md",)
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ async def names(skills: Skills) -> list[str]:
 # -- sources -------------------------------------------------------------------------------------------------------
 
 
-def test_equal_sources_count_once() -> None:
+def test_equal_skill_sources_count_once() -> None:
     """CTX-170: by path, URL, or the embedded skill's name."""
     one = Skill(name="a", location="/a.md", content="1")
     other = Skill(name="a", location="/b.md", content="2")
@@ -43,7 +43,7 @@ def test_equal_sources_count_once() -> None:
     assert sources.list() == (*before.list(), DirectorySource("/y"))
 
 
-def test_configuration_names_sources() -> None:
+def test_skill_sources_come_from_folders_and_configuration_in_order() -> None:
     """CTX-173: both folders of each directory, low to high; entries by their form."""
     assert directory_sources([Path("/global"), Path("/repo/.opencode")]) == [
         DirectorySource("/global/skill"),
@@ -89,7 +89,9 @@ async def test_the_skill_that_comes_along_can_be_replaced(
 # -- discovery -----------------------------------------------------------------------------------------------------
 
 
-async def test_what_is_found_below_a_directory(skills: Skills, sources: list[SkillSource], tmp_path: Path) -> None:
+async def test_skills_are_found_at_the_top_and_as_skill_md_below(
+    skills: Skills, sources: list[SkillSource], tmp_path: Path
+) -> None:
     """CTX-171, TOL-246: `*.md` at the top, `SKILL.md` anywhere, hidden ones too, sorted by path."""
     root = tmp_path / "s"
     sources.append(DirectorySource(str(root)))
@@ -148,7 +150,9 @@ async def test_a_file_that_is_no_skill_is_skipped_alone(
     assert await names(skills) == ["good"]
 
 
-async def test_what_cannot_be_opened_is_skipped(skills: Skills, sources: list[SkillSource], tmp_path: Path) -> None:
+async def test_a_skill_file_that_cannot_be_opened_is_skipped(
+    skills: Skills, sources: list[SkillSource], tmp_path: Path
+) -> None:
     """CTX-171: a pipe does not hold anyone up, a missing directory is an empty one."""
     root = tmp_path / "s"
     write_skill(root / "good.md")
@@ -177,7 +181,7 @@ async def test_frontmatter_is_read_and_left_out(skills: Skills, sources: list[Sk
     )
 
 
-async def test_the_search_is_bounded(
+async def test_the_search_for_skills_is_bounded(
     skills: Skills,
     sources: list[SkillSource],
     tmp_path: Path,
@@ -198,7 +202,7 @@ async def test_the_search_is_bounded(
 
 
 @pytest.mark.usefixtures("aged")
-async def test_nothing_changed_reads_nothing(
+async def test_unchanged_skill_directories_are_not_read_again(
     skills: Skills, sources: list[SkillSource], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """CTX-177: the same tuple, and no file opened or directory listed."""

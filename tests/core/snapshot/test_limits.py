@@ -98,7 +98,9 @@ async def test_a_file_that_shrinks_below_the_limit_is_not_removed(root: Path, sn
     assert await snapshots.files(small, await snapshots.capture()) == ["log"], "from now on it is a file like others"
 
 
-async def test_what_was_left_out_is_known_to_other_processes(root: Path, snapshots: Taken, tmp_path: Path) -> None:
+async def test_files_left_out_of_a_snapshot_are_known_to_other_processes(
+    root: Path, snapshots: Taken, tmp_path: Path
+) -> None:
     """SES-223"""
     (root / "log").write_bytes(b"x" * 2000)
     tree = await snapshots.capture()

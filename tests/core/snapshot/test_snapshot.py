@@ -117,9 +117,7 @@ async def test_a_tree_of_an_earlier_version_is_restored_without_its_repositories
 @pytest.mark.parametrize(
     "attribute", ["text=auto", "text eol=crlf", "ident", "working-tree-encoding=UTF-16", "filter=lfs"]
 )
-async def test_what_is_restored_is_byte_for_byte_what_was_there(
-    worktree: Path, snapshots: Snapshots, attribute: str
-) -> None:
+async def test_restored_files_are_byte_for_byte_the_same(worktree: Path, snapshots: Snapshots, attribute: str) -> None:
     """TOL-392, SES-168: whatever the project's attributes would have git do to files."""
     content = {"a.txt": b"one\r\ntwo\n$Id$\r\n", "b.bin": bytes(range(256)), "c.txt": "ü\n".encode("utf-16")}
     (worktree / ".gitattributes").write_text(f"* {attribute}\n", encoding="utf-8")

@@ -43,7 +43,7 @@ async def test_two_locations_of_a_project_do_not_get_in_each_others_way(tmp_path
     assert [path.name for path in store.glob("*index*")] == ["kept-index"]
 
 
-async def test_what_a_dead_process_left_is_removed(tmp_path: Path) -> None:
+async def test_the_index_and_lock_of_a_dead_process_are_removed(tmp_path: Path) -> None:
     """SES-112: its index, and the lock that would be in the way of whoever gets its number; not a living one's."""
     project = await find_project(repository(tmp_path / "one"))
     first = Snapshots(project, tmp_path / "store")
@@ -89,7 +89,7 @@ async def test_any_number_of_files_goes_back_and_is_described(tmp_path: Path, mo
     assert longest < 12
 
 
-async def test_what_git_cannot_add_is_left_out_alone(tmp_path: Path) -> None:
+async def test_a_nested_repository_without_commits_does_not_prevent_a_snapshot(tmp_path: Path) -> None:
     """SES-112: a repository without a commit inside the project does not cost the tree of everything else."""
     root = repository(tmp_path / "one")
     (root / "inner").mkdir()

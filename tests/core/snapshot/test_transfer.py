@@ -61,7 +61,7 @@ async def test_an_unchanged_file_with_a_filter_is_in_nobodys_way(here: Path, git
     assert run(here, "status", "--porcelain", "elsewhere.txt") == ""
 
 
-async def test_what_is_ignored_stays(here: Path, git: Git) -> None:
+async def test_ignored_files_stay_behind_in_a_transfer(here: Path, git: Git) -> None:
     """SES-146: by the project's patterns and by those that only this repository has."""
     (here / ".git" / "info").mkdir(exist_ok=True)
     (here / ".git" / "info" / "exclude").write_text("local.env\n", encoding="utf-8")
@@ -72,7 +72,7 @@ async def test_what_is_ignored_stays(here: Path, git: Git) -> None:
     assert changes.added == (".gitignore", "new.txt")
 
 
-async def test_repositories_below_stay(here: Path, git: Git) -> None:
+async def test_repositories_below_the_worktree_are_neither_carried_nor_removed(here: Path, git: Git) -> None:
     """SES-146, TOL-392: neither carried nor removed."""
     repository(here / "sub" / "lib")
     (here / "sub" / "new.txt").write_text("x", encoding="utf-8")

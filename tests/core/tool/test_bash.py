@@ -66,7 +66,7 @@ async def test_a_wrong_timeout_is_refused(bash: Bash, timeout: Any) -> None:
         await bash(command="true", timeout=timeout)
 
 
-async def test_there_are_three_parameters(root: Path, processes: Processes) -> None:
+async def test_the_bash_tool_has_three_parameters(root: Path, processes: Processes) -> None:
     """TOL-203, TOL-205: no background, no description; and the model is told that this is no sandbox."""
     assert BashInput.__struct_fields__ == ("command", "workdir", "timeout")
     assert module.DEFAULT_TIMEOUT == 120_000
@@ -91,7 +91,9 @@ async def test_there_are_three_parameters(root: Path, processes: Processes) -> N
         ),
     ],
 )
-async def test_results(bash: Bash, command: str, structured: dict[str, Any], content: list[str]) -> None:
+async def test_a_failing_command_is_a_result_with_its_exit_code(
+    bash: Bash, command: str, structured: dict[str, Any], content: list[str]
+) -> None:
     """TOL-210, TOL-212, TOL-213, TOL-215: code and output; a failing command is no failing call."""
     output = await bash(command=command)
     assert output.structured == structured
@@ -108,7 +110,7 @@ async def test_a_timeout_keeps_what_was_said(bash: Bash) -> None:
     assert remarks.endswith("Command timed out before completion.")
 
 
-async def test_large_output(bash: Bash) -> None:
+async def test_large_output_is_cut_in_the_text_and_whole_in_a_managed_file(bash: Bash) -> None:
     """TOL-211, TOL-216: both ends in the text, everything in a managed file that the settlement will name."""
     output = await bash(command="echo first; yes middle | head -n 300000; echo last")
     assert output.structured == {"exit": 0, "truncated": True}
@@ -155,7 +157,7 @@ async def test_secrets_do_not_reach_a_command(root: Path, processes: Processes, 
 # -- approval ------------------------------------------------------------------------------------------------------
 
 
-async def test_what_is_asked(root: Path, processes: Processes) -> None:
+async def test_a_command_line_asks_once_for_all_its_simple_commands(root: Path, processes: Processes) -> None:
     """TOL-204, TOL-206, TOL-224, TOL-363: one request for all simple commands; first the exact text may be saved."""
     asking = Asking()
     await made(root, processes, asking)(command="echo a | cat", workdir="sub")
@@ -178,7 +180,7 @@ async def test_a_working_directory_outside_is_approved_first(root: Path, process
 
 
 @pytest.mark.parametrize("denied", ["external_directory", "bash"])
-async def test_a_denial_runs_nothing(root: Path, processes: Processes, tmp_path: Path, denied: str) -> None:
+async def test_a_denied_command_does_not_run(root: Path, processes: Processes, tmp_path: Path, denied: str) -> None:
     """TOL-204: of either approval; after the first, the second is not asked."""
     outside = tmp_path.resolve() / "outside"
     outside.mkdir()
@@ -247,7 +249,7 @@ async def test_a_shell_that_cannot_start(root: Path, processes: Processes, monke
     assert len(str(failed.value)) < 1000
 
 
-async def test_warnings_are_advice(root: Path, processes: Processes) -> None:
+async def test_warnings_about_paths_are_shown_and_never_asked_about(root: Path, processes: Processes) -> None:
     """TOL-207, TOL-208, TOL-209, TOL-212: shown to the person and to the model; never a question of their own."""
     asking = Asking("external_directory")
     output = await made(root, processes, asking)(command="cat /etc/hostname/x > /dev/null 2>&1; true")
@@ -257,7 +259,7 @@ async def test_warnings_are_advice(root: Path, processes: Processes) -> None:
     assert texts(output)[1] == f"Warnings:\n- {warning}\n\nCommand exited with code 0."
 
 
-def test_the_prompt_hides_nothing() -> None:
+def test_invisible_characters_are_spelled_out_in_the_approval() -> None:
     """TOL-318: characters without a shape or with power over the order are spelled out; line ends stay."""
     assert visible("a\nb\tc é 漢") == "a\nb\tc é 漢"
     assert visible("rm \u202ex\u200b\x1b[0m\ufeff") == "rm \\u{202e}x\\u{200b}\\u{1b}[0m\\u{feff}"
@@ -341,7 +343,7 @@ async def test_closing_the_location_ends_a_command(root: Path, processes: Proces
     assert texts(await task) == ["said\n", "Command was stopped: its working directory was closed."]
 
 
-async def test_nobody_holds_a_place_while_a_person_thinks(root: Path) -> None:
+async def test_a_call_that_waits_for_approval_holds_no_process_slot(root: Path) -> None:
     """TOL-039, TOL-346: with one place for processes, a call that waits for approval does not block another."""
     processes = Processes(limit=1)
     thinking, answer = asyncio.Event(), asyncio.Event()

@@ -33,7 +33,7 @@ def fed(output: CommandOutput, data: bytes, size: int = 60_000) -> CommandOutput
     return output
 
 
-def test_small_output_is_whole(store: OutputStore) -> None:
+def test_small_command_output_is_kept_whole(store: OutputStore) -> None:
     """TOL-211, TOL-216: up to the limit nothing is cut and no file is written."""
     assert CommandOutput(store).finish() == (NO_OUTPUT, False, None)
     data = b"line\n" * (KEPT_BYTES // 5) + b"x" * (KEPT_BYTES % 5)
@@ -57,7 +57,7 @@ def test_large_output_keeps_head_and_tail_and_a_file(store: OutputStore) -> None
 
 
 @pytest.mark.parametrize("line", [b"y\n", b"x" * 99 + b"\n"])
-def test_what_is_left_out_is_counted(store: OutputStore, line: bytes) -> None:
+def test_omitted_output_is_counted(store: OutputStore, line: bytes) -> None:
     """TOL-216: whether the lines or the bytes of a glance are used up first."""
     data = line * (2 * KEPT_BYTES // len(line))
     shown = fed(CommandOutput(store), data).finish()
@@ -66,7 +66,7 @@ def test_what_is_left_out_is_counted(store: OutputStore, line: bytes) -> None:
 
 
 @pytest.mark.parametrize("largest", [None, KEPT_BYTES])
-def test_loss_is_said(tmp_path: Path, largest: int | None) -> None:
+def test_lost_output_is_stated_at_the_end_of_the_text(tmp_path: Path, largest: int | None) -> None:
     """TOL-211, TOL-335: without a file, or with one that reached its own limit, the text ends with that fact."""
     store = None
     if largest is not None:
@@ -131,7 +131,7 @@ def test_terminal_codes_are_for_terminals(raw: str, text: str) -> None:
     assert clean(raw) == text
 
 
-def test_the_newest_output(store: OutputStore) -> None:
+def test_the_newest_output_is_the_last_bytes_in_whole_characters(store: OutputStore) -> None:
     """TOL-227: the last bytes, whatever was before; nothing of a broken character."""
     output = fed(CommandOutput(store), b"x" * 100 + "漢".encode() * 5)
     assert output.last(4) == "漢"

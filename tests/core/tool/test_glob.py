@@ -54,7 +54,7 @@ def entries(output: ToolOutput) -> Any:
     return output.structured["value"]
 
 
-async def test_files_newest_first(root: Path, glob: Glob, asking: Asking) -> None:
+async def test_glob_lists_files_newest_first(root: Path, glob: Glob, asking: Asking) -> None:
     """TOL-229, TOL-240: relative for clients, absolute for the model; approved by its pattern."""
     output = await glob(pattern="**/*.py")
     assert entries(output) == [{"path": "a.py", "type": "file"}, {"path": "src/b.py", "type": "file"}]
@@ -62,14 +62,14 @@ async def test_files_newest_first(root: Path, glob: Glob, asking: Asking) -> Non
     assert asking.asked == [("glob", ("**/*.py",), ("*",), {"root": str(root)})]
 
 
-async def test_below_a_directory(root: Path, glob: Glob, asking: Asking) -> None:
+async def test_a_glob_pattern_is_relative_to_the_given_directory(root: Path, glob: Glob, asking: Asking) -> None:
     """TOL-229: the pattern is relative to it, the results are not."""
     output = await glob(pattern="*", path="src", limit=7)
     assert entries(output) == [{"path": "src/b.py", "type": "file"}, {"path": "src/c.txt", "type": "file"}]
     assert asking.asked[0].metadata == {"root": f"{root}/src", "path": "src", "limit": 7}
 
 
-async def test_nothing_found(glob: Glob) -> None:
+async def test_no_matching_file_is_said_in_words(glob: Glob) -> None:
     """TOL-229: said in words."""
     output = await glob(pattern="*.absent")
     assert (entries(output), texts(output)) == ([], ["No files found"])
@@ -85,7 +85,7 @@ async def test_a_cut_list_says_so(glob: Glob, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("pattern", ["!x", "/etc/*", "../*", "a\0", ""])
-async def test_bad_patterns(glob: Glob, asking: Asking, pattern: str) -> None:
+async def test_a_bad_glob_pattern_fails_before_anything_is_asked(glob: Glob, asking: Asking, pattern: str) -> None:
     """TOL-229, TOL-237: fail before anything is asked."""
     with pytest.raises(ToolFailure, match="Unable to find files matching"):
         await glob(pattern=pattern)
@@ -93,7 +93,9 @@ async def test_bad_patterns(glob: Glob, asking: Asking, pattern: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["..", "../..", "link", "absent", "a.py", "/proc", "~", "a\0b"])
-async def test_bad_paths(root: Path, glob: Glob, asking: Asking, path: str) -> None:
+async def test_a_glob_path_that_leaves_the_location_is_refused_unasked(
+    root: Path, glob: Glob, asking: Asking, path: str
+) -> None:
     """TOL-235: escapes by dots and by links, and what is no directory; no external approval is even asked."""
     (root / "link").symlink_to("/")
     with pytest.raises(ToolFailure, match="Unable to find files matching"):
@@ -112,7 +114,7 @@ async def test_outside_needs_its_own_approval(root: Path, glob: Glob, asking: As
     assert entries(output) == [{"path": f"{outside}/x", "type": "file"}]
 
 
-async def test_a_denial_searches_nothing(root: Path, search: Search, tmp_path: Path) -> None:
+async def test_a_denied_glob_searches_nothing(root: Path, search: Search, tmp_path: Path) -> None:
     """TOL-235: of the outside, or of the tool."""
     for denied in ("external_directory", "glob"):
         asking = Asking(denied)

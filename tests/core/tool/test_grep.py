@@ -73,7 +73,9 @@ def paths(output: ToolOutput) -> list[str]:
     return [match["entry"]["path"] for match in output.structured["value"]]
 
 
-async def test_matches(root: Path, processes: Processes) -> None:
+async def test_grep_gives_records_for_clients_and_a_list_by_file_for_the_model(
+    root: Path, processes: Processes
+) -> None:
     """TOL-230, TOL-231, TOL-240: records for clients, a list by file for the model; approved by its pattern."""
     asking = Asking()
     output = await made(root, processes, asking, lambda agent, resource: "allow")(pattern="import (os|sys)")
@@ -98,13 +100,13 @@ async def test_matches(root: Path, processes: Processes) -> None:
     assert asking.asked == [("grep", ("import (os|sys)",), ("*",), {"root": str(root)})]
 
 
-async def test_nothing_found(grep: Grep) -> None:
+async def test_no_match_is_said_in_words(grep: Grep) -> None:
     """TOL-231: said in words."""
     output = await grep(pattern="absent")
     assert (paths(output), texts(output)) == ([], ["No files found"])
 
 
-async def test_it_is_no_way_around_read(grep: Grep) -> None:
+async def test_grep_does_not_show_files_that_must_not_be_read(grep: Grep) -> None:
     """TOL-236: what must not be read is not there; what would be asked is withheld with a note, and counted only."""
     output = await grep(pattern="import")
     assert paths(output) == ["a.py", "a.py", "src/b.py", "src/c.txt"]
@@ -126,7 +128,7 @@ async def test_an_approved_secret_is_shown(root: Path, processes: Processes) -> 
     assert paths(output) == [".env"]
 
 
-async def test_files_and_includes(grep: Grep) -> None:
+async def test_grep_takes_a_file_a_directory_or_an_include_pattern(grep: Grep) -> None:
     """TOL-230: a file, a directory, a glob for names or for paths."""
     assert paths(await grep(pattern="import", path="src/b.py")) == ["src/b.py"]
     assert paths(await grep(pattern="import", path="src")) == ["src/b.py", "src/c.txt"]
@@ -134,7 +136,7 @@ async def test_files_and_includes(grep: Grep) -> None:
     assert paths(await grep(pattern="import", include="src/*.{py,md}")) == ["src/b.py"]
 
 
-async def test_limits(root: Path, grep: Grep, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_grep_limits_matches_and_cuts_long_lines(root: Path, grep: Grep, monkeypatch: pytest.MonkeyPatch) -> None:
     """TOL-233, TOL-240: the usual one, a given one, the hard one; long lines are cut."""
     (root / "many").write_text("needle\n" * 150 + "needle" + "x" * 3000, encoding="utf-8")
     output = await grep(pattern="needle")
@@ -160,14 +162,14 @@ async def test_limits(root: Path, grep: Grep, monkeypatch: pytest.MonkeyPatch) -
         {"pattern": "x", "include": "a\nb"},
     ],
 )
-async def test_bad_patterns(grep: Grep, arguments: dict[str, str]) -> None:
+async def test_a_bad_grep_pattern_is_named_with_its_fault(grep: Grep, arguments: dict[str, str]) -> None:
     """TOL-230, TOL-234, TOL-237: a failure that names the pattern and the trouble."""
     with pytest.raises(ToolFailure, match="Unable to grep for"):
         await grep(**arguments)
 
 
 @pytest.mark.parametrize("path", ["..", "../..", "link", "link/etc", "absent", "/proc/self", "pipe", "a\0b"])
-async def test_bad_paths(root: Path, processes: Processes, path: str) -> None:
+async def test_a_grep_path_that_leaves_the_location_is_refused(root: Path, processes: Processes, path: str) -> None:
     """TOL-235: escapes by dots and by links; a pipe is not waited for."""
     (root / "link").symlink_to("/")
     os.mkfifo(root / "pipe")
@@ -205,7 +207,9 @@ async def test_managed_files_are_searchable(root: Path, processes: Processes, tm
     assert asking.actions == ["grep"]
 
 
-async def test_time_runs_out(root: Path, processes: Processes, tmp_path: Path) -> None:
+async def test_a_grep_that_runs_out_of_time_returns_what_it_found(
+    root: Path, processes: Processes, tmp_path: Path
+) -> None:
     """TOL-240: what was found so far, with a note that it is not all. The engine's part is played by a script."""
     engine = tmp_path / "rg"
     record = {
@@ -225,7 +229,7 @@ async def test_time_runs_out(root: Path, processes: Processes, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("pattern", ["-e", "--pre=x", "--", "$&", "%s"])
-async def test_patterns_are_data(root: Path, processes: Processes, pattern: str) -> None:
+async def test_a_grep_pattern_is_never_an_option(root: Path, processes: Processes, pattern: str) -> None:
     """TOL-237, TOL-321: the prompt shows the exact pattern, and nothing in it is an option."""
     (root / "data").write_text(f"{pattern}\n", encoding="utf-8")
     asking = Asking()

@@ -61,7 +61,7 @@ async def test_images_fit_and_documents_stay() -> None:
         (FileContent(uri="file:///x", mime="image/png"), "[image/png was left out: a tool's file must be a data: URI]"),
     ],
 )
-async def test_everything_else_is_text(item: FileContent, expected: str) -> None:
+async def test_a_file_that_cannot_be_sent_becomes_text(item: FileContent, expected: str) -> None:
     """SES-232: the call succeeded, so that its result is not turned into a failure."""
     assert await normalised(item) == (TextContent(text=expected),)
 

@@ -204,7 +204,7 @@ def test_head_and_tail_are_the_longest_that_fit(whole: str, max_lines: int, max_
     assert cut(whole, limits) == (f"{head}\n\n{LOST}\n\n{tail}" if tail else f"{head}\n\n{LOST}")
 
 
-def test_a_preview_in_full() -> None:
+def test_a_preview_has_head_marker_and_tail() -> None:
     """TOL-048, TOL-049: head, blank line, marker, blank line, tail; and without a tail when there is room for none."""
     numbers = "\n".join(map(str, range(100)))
     assert cut(numbers, OutputLimits(9, 400), "M") == "0\n1\n2\n\nM\n\n98\n99"
@@ -233,7 +233,7 @@ def test_a_preview_in_full() -> None:
         ("😀" * 50, 12, "😀", ""),
     ],
 )
-def test_what_belongs_together_is_not_cut(whole: str, max_bytes: int, head: str, tail: str) -> None:
+def test_a_preview_cuts_no_character_cluster_or_escape(whole: str, max_bytes: int, head: str, tail: str) -> None:
     """TOL-051, TOL-052: line ends, accents, emoji of several code points, flags and terminal escapes."""
     expected = f"{head}\n\nM\n\n{tail}" if tail else f"{head}\n\nM"
     assert cut(whole, OutputLimits(100, max_bytes), "M") == expected
@@ -297,7 +297,7 @@ async def test_a_large_value_is_streamed(store: OutputStore, value: dict[str, An
 # -- managed files ---------------------------------------------------------------------------------------------------
 
 
-async def test_what_did_not_fit_is_in_a_new_file(store: OutputStore) -> None:
+async def test_text_that_did_not_fit_is_in_a_managed_file(store: OutputStore) -> None:
     """TOL-045, TOL-046, TOL-058, TOL-059, TOL-336: the whole text without separators; media untouched and unmeasured;
     structured as it was, without any path."""
     media = FileContent(uri="data:image/png;base64," + "A" * 8_000_000, mime="image/png")
@@ -539,7 +539,7 @@ def test_old_files_are_swept(store: OutputStore) -> None:
     assert RETENTION_SECONDS == 7 * 24 * 3600
 
 
-def test_a_sweep_of_nothing(store: OutputStore) -> None:
+def test_a_sweep_ignores_a_directory_that_cannot_be_read(store: OutputStore) -> None:
     """TOL-063: what cannot be read is ignored."""
     store.sweep()
     assert names(store) == []

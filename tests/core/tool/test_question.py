@@ -85,7 +85,7 @@ async def test_the_request_names_the_call() -> None:
         (((), ('say "hi"',)), '"One?"="Unanswered", "Two?"="say \\"hi\\""'),
     ],
 )
-async def test_what_the_model_reads(answers: tuple[Answer, ...], pairs: str) -> None:
+async def test_the_model_reads_each_question_with_its_chosen_labels(answers: tuple[Answer, ...], pairs: str) -> None:
     """TOL-252, TOL-254: each question in order with its labels; quotes escaped."""
     tool = question_tool(Person(answers), AllowAll())
     asked = given("One?", "Two?")
@@ -128,7 +128,7 @@ def test_the_number_of_questions_and_options_is_bounded(questions: int, options:
         msgspec.convert({"questions": [one] * questions}, QuestionInput)
 
 
-async def test_through_the_registry() -> None:
+async def test_a_question_through_the_registry_returns_text_and_structured_answers() -> None:
     """TOL-252, TOL-254: the sentence and the structured answers; bad input asks nobody."""
     person, registry = Person((("A",),)), ToolRegistry()
     registry.register({"question": question_tool(person, AllowAll())}, Scope())
@@ -142,7 +142,7 @@ async def test_through_the_registry() -> None:
     assert encoded(output.content)[0]["text"] == ANSWERS.format(answers='"Which?"="A"')
 
 
-async def test_where_nobody_can_answer_the_model_goes_on() -> None:
+async def test_an_unattended_question_fails_the_call_and_the_model_goes_on() -> None:
     """TOL-254: that is a failure of the call, unlike a dismissal."""
 
     class Nobody:

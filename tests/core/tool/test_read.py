@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 from PIL import Image
-from tests.core.filesystem.workshop import CONTEXT, Asked, Recorder, Workshop, run
+from tests.core.filesystem.file_tools import CONTEXT, Asked, FileTools, Recorder, run
 from tests.core.tool.authorizers import AllowAll
 
 from holdfast.core.filesystem.image import ImageLimits
@@ -35,20 +35,20 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def shop(root: Path) -> Workshop:
-    return Workshop(root)
+def tools(root: Path) -> FileTools:
+    return FileTools(root)
 
 
-async def page(shop: Workshop, path: str = "f", **options: Any) -> dict[str, Any]:
-    return (await shop.call("read", path=path, **options)).structured
+async def page(tools: FileTools, path: str = "f", **options: Any) -> dict[str, Any]:
+    return (await tools.call("read", path=path, **options)).structured
 
 
-async def shown(shop: Workshop, path: str = "f", **options: Any) -> str:
-    return (await shop.call("read", path=path, **options)).text
+async def shown(tools: FileTools, path: str = "f", **options: Any) -> str:
+    return (await tools.call("read", path=path, **options)).text
 
 
-async def refusal(shop: Workshop, path: str = "f", **options: Any) -> str:
-    return await shop.refusal("read", path=path, **options)
+async def refusal(tools: FileTools, path: str = "f", **options: Any) -> str:
+    return await tools.refusal("read", path=path, **options)
 
 
 def png(width: int = 4, height: int = 3) -> bytes:
@@ -57,31 +57,31 @@ def png(width: int = 4, height: int = 3) -> bytes:
     return buffer.getvalue()
 
 
-async def test_a_small_file_comes_whole(shop: Workshop) -> None:
+async def test_a_small_file_comes_whole(tools: FileTools) -> None:
     """TOL-146: with its address, name, encoding and type; line ends untouched."""
-    (shop.root / "a.py").write_bytes(b"x = 1\r\ny = 2\n")
+    (tools.root / "a.py").write_bytes(b"x = 1\r\ny = 2\n")
     whole = {
-        "uri": (shop.root / "a.py").as_uri(),
+        "uri": (tools.root / "a.py").as_uri(),
         "name": "a.py",
         "content": "x = 1\r\ny = 2\n",
         "encoding": "utf8",
         "mime": "text/x-python",
     }
-    for path in ("a.py", str(shop.root / "a.py"), "./a.py", "sub/../a.py"):
-        assert await page(shop, path) == whole
+    for path in ("a.py", str(tools.root / "a.py"), "./a.py", "sub/../a.py"):
+        assert await page(tools, path) == whole
 
 
 @pytest.mark.parametrize("size", [0, 1, WHOLE_BYTES])
-async def test_up_to_the_limit_it_is_whole(shop: Workshop, size: int) -> None:
+async def test_a_file_up_to_the_limit_is_returned_whole(tools: FileTools, size: int) -> None:
     """TOL-146: an empty file too."""
-    (shop.root / "f").write_bytes(b"x" * size)
-    assert (await page(shop))["content"] == "x" * size
+    (tools.root / "f").write_bytes(b"x" * size)
+    assert (await page(tools))["content"] == "x" * size
 
 
-async def test_above_the_limit_it_is_a_page(shop: Workshop) -> None:
+async def test_a_file_above_the_limit_is_returned_by_page(tools: FileTools) -> None:
     """TOL-146, TOL-147, TOL-148: one byte more, and long lines are cut."""
-    (shop.root / "f").write_bytes(b"x" * (WHOLE_BYTES + 1))
-    assert await page(shop) == {
+    (tools.root / "f").write_bytes(b"x" * (WHOLE_BYTES + 1))
+    assert await page(tools) == {
         "type": "text-page",
         "mime": "text/plain",
         "content": "x" * 2000 + "... (line truncated to 2000 chars)",
@@ -103,8 +103,8 @@ async def test_above_the_limit_it_is_a_page(shop: Workshop) -> None:
 )
 @pytest.mark.parametrize("ending", [b"", b"\n"])
 @pytest.mark.parametrize("size", ["small", "large"])
-async def test_pages_of_lines(
-    shop: Workshop, options: dict[str, Any], content: str, following: int | None, ending: bytes, size: str
+async def test_a_page_of_lines_has_a_next_offset_only_when_lines_are_left(
+    tools: FileTools, options: dict[str, Any], content: str, following: int | None, ending: bytes, size: str
 ) -> None:
     """TOL-136, TOL-147, TOL-150: from a line on, so many; `next` exactly when something is left; a last line end adds
     no line."""
@@ -112,7 +112,7 @@ async def test_pages_of_lines(
     if size == "large":
         lines = lines.replace(b"five", b"five" + b"x" * 60_000)
         content = content.replace("five", "five" + "x" * 1996 + LINE_CUT)
-    (shop.root / "f").write_bytes(lines)
+    (tools.root / "f").write_bytes(lines)
     expected = {
         "type": "text-page",
         "mime": "text/plain",
@@ -120,17 +120,17 @@ async def test_pages_of_lines(
         "offset": options.get("offset", 1),
         "truncated": following is not None,
     }
-    assert await page(shop, **options) == (expected if following is None else {**expected, "next": following})
+    assert await page(tools, **options) == (expected if following is None else {**expected, "next": following})
 
 
-async def test_pages_join_to_the_whole(shop: Workshop) -> None:
+async def test_pages_join_to_the_whole(tools: FileTools) -> None:
     """TOL-147, TOL-154: following `next` gives every line once, and no page is larger than the output may be."""
     lines = [f"{number} " + "é" * (number % 60) for number in range(5000)]
-    (shop.root / "f").write_text("\n".join(lines), encoding="utf-8")
+    (tools.root / "f").write_text("\n".join(lines), encoding="utf-8")
     found: list[str] = []
     following: int | None = 1
     while following is not None:
-        outcome = await shop.call("read", path="f", offset=following)
+        outcome = await tools.call("read", path="f", offset=following)
         part = outcome.structured
         assert len(outcome.text.encode()) <= WHOLE_BYTES
         assert outcome.text.count("\n") + 1 <= 2000
@@ -140,67 +140,67 @@ async def test_pages_join_to_the_whole(shop: Workshop) -> None:
     assert found == lines
 
 
-async def test_a_line_longer_than_a_page_is_still_delivered(shop: Workshop) -> None:
+async def test_a_line_longer_than_a_page_is_still_delivered(tools: FileTools) -> None:
     """TOL-147, TOL-148: cut, with its suffix; reading goes on after it."""
-    (shop.root / "f").write_text("a\n" + "ż" * 60_000 + "\nb\n", encoding="utf-8")
-    assert (await page(shop))["content"].split("\n") == ["a", "ż" * 2000 + LINE_CUT, "b"]
-    assert (await page(shop, offset=2, limit=1))["next"] == 3
+    (tools.root / "f").write_text("a\n" + "ż" * 60_000 + "\nb\n", encoding="utf-8")
+    assert (await page(tools))["content"].split("\n") == ["a", "ż" * 2000 + LINE_CUT, "b"]
+    assert (await page(tools, offset=2, limit=1))["next"] == 3
 
 
 @pytest.mark.parametrize("length", [1999, 2000, 2001])
-async def test_where_a_line_is_cut(shop: Workshop, length: int) -> None:
+async def test_a_line_is_cut_after_two_thousand_characters(tools: FileTools, length: int) -> None:
     """TOL-148, TOL-344: two thousand code points pass, whatever they weigh."""
-    (shop.root / "f").write_text("🦀" * length, encoding="utf-8")
+    (tools.root / "f").write_text("🦀" * length, encoding="utf-8")
     expected = "🦀" * length if length <= 2000 else "🦀" * 2000 + LINE_CUT
-    assert (await page(shop, offset=1))["content"] == expected
+    assert (await page(tools, offset=1))["content"] == expected
 
 
 @pytest.mark.parametrize(("content", "lines"), [(b"one\ntwo\n", "2 lines"), (b"one", "1 line"), (b"", "0 lines")])
-async def test_an_offset_behind_the_end(shop: Workshop, content: bytes, lines: str) -> None:
+async def test_an_offset_behind_the_end(tools: FileTools, content: bytes, lines: str) -> None:
     """TOL-139, TOL-150: says how many lines there are."""
-    (shop.root / "f").write_bytes(content)
-    assert await refusal(shop, offset=3) == f"Offset 3 is out of range (f has {lines})"
+    (tools.root / "f").write_bytes(content)
+    assert await refusal(tools, offset=3) == f"Offset 3 is out of range (f has {lines})"
 
 
-async def test_an_empty_file_by_page(shop: Workshop) -> None:
+async def test_an_empty_file_by_page(tools: FileTools) -> None:
     """TOL-150: offset 1 is no error there."""
-    (shop.root / "f").write_bytes(b"")
+    (tools.root / "f").write_bytes(b"")
     expected = {"type": "text-page", "mime": "text/plain", "content": "", "offset": 1, "truncated": False}
-    assert await page(shop, offset=1) == expected
-    assert await shown(shop) == "f is empty"
+    assert await page(tools, offset=1) == expected
+    assert await shown(tools) == "f is empty"
 
 
-async def test_two_gigabytes_by_page(shop: Workshop) -> None:
+async def test_a_page_of_two_gigabytes_reads_only_its_part(tools: FileTools) -> None:
     """TOL-149, TOL-148: only what the page needs is looked at."""
-    with (shop.root / "f").open("wb") as file:
+    with (tools.root / "f").open("wb") as file:
         file.write(b"first\nsecond\n" * 6000)
         file.truncate(2 << 30)
-    part = await page(shop, limit=2)
+    part = await page(tools, limit=2)
     assert (part["content"], part["next"]) == ("first\nsecond", 3)
 
 
-async def test_numbered_lines(shop: Workshop) -> None:
-    """TOL-154: a header with path, range and total, and where to go on."""
-    (shop.root / "f").write_bytes(b"one\r\ntwo\n\nfour")
-    assert await shown(shop) == "f, lines 1-4 of 4\n1: one\n2: two\n3: \n4: four"
-    assert await shown(shop, offset=2, limit=2) == "f, lines 2-3 and more\n2: two\n3: \n(next offset: 4)"
+async def test_a_page_with_numbered_lines_says_where_to_go_on(tools: FileTools) -> None:
+    """TOL-153, TOL-154: a header with path, range and total, and where to go on."""
+    (tools.root / "f").write_bytes(b"one\r\ntwo\n\nfour")
+    assert await shown(tools) == "f, lines 1-4 of 4\n1: one\n2: two\n3: \n4: four"
+    assert await shown(tools, offset=2, limit=2) == "f, lines 2-3 and more\n2: two\n3: \n(next offset: 4)"
 
 
-async def test_a_whole_file_may_be_shown_in_part(shop: Workshop) -> None:
+async def test_a_whole_file_may_be_shown_in_part(tools: FileTools) -> None:
     """TOL-154, TOL-146: consumers get all of it; the model's text fits the limits and says how to go on."""
-    (shop.root / "f").write_text("x\n" * 10_000)
-    outcome = await shop.call("read", path="f")
+    (tools.root / "f").write_text("x\n" * 10_000)
+    outcome = await tools.call("read", path="f")
     assert outcome.structured["content"] == "x\n" * 10_000
     last = 2000 - FRAME_LINES
     assert outcome.text.startswith(f"f, lines 1-{last} and more\n1: x\n")
     assert outcome.text.endswith(f"\n{last}: x\n(next offset: {last + 1})")
 
 
-async def test_pages_fit_configured_limits(root: Path) -> None:
+async def test_pages_fit_the_configured_output_limits(root: Path) -> None:
     """TOL-154, TOL-041: whatever the output may be."""
     (root / "f").write_text("some words\n" * 500)
     for lines, size in ((10, 50_000), (2000, 1000), (50, 700)):
-        text = await shown(Workshop(root, output_lines=lines, output_bytes=size))
+        text = await shown(FileTools(root, output_lines=lines, output_bytes=size))
         assert text.count("\n") + 1 <= lines
         assert len(text.encode()) <= size
 
@@ -210,10 +210,12 @@ async def test_pages_fit_configured_limits(root: Path) -> None:
     ("encoding", "mark"),
     [("utf-16-le", b"\xff\xfe"), ("utf-16-be", b"\xfe\xff"), ("cp1252", b""), ("utf-8", b"\xef\xbb\xbf")],
 )
-async def test_other_encodings(shop: Workshop, encoding: str, mark: bytes, repeat: int) -> None:
+async def test_text_in_another_encoding_is_decoded_and_its_encoding_stated(
+    tools: FileTools, encoding: str, mark: bytes, repeat: int
+) -> None:
     """TOL-155: shown decoded, and the encoding is stated."""
-    (shop.root / "f").write_bytes(mark + ("Größe, naïve café\r\nzwei\n" * repeat).encode(encoding))
-    outcome = await shop.call("read", path="f")
+    (tools.root / "f").write_bytes(mark + ("Größe, naïve café\r\nzwei\n" * repeat).encode(encoding))
+    outcome = await tools.call("read", path="f")
     assert outcome.text.split("\n")[1:3] == ["1: Größe, naïve café", "2: zwei"]
     assert outcome.text.startswith(f"f [{encoding}{', marked' if mark else ''}], lines 1-")
     assert outcome.structured.get("charset") == (None if encoding == "utf-8" else encoding)
@@ -222,18 +224,18 @@ async def test_other_encodings(shop: Workshop, encoding: str, mark: bytes, repea
 
 @pytest.mark.parametrize("content", ["ääää".encode() + b"\xff", "é".encode()[:1] + "éé".encode(), b"\xf0\x9f\xa6"])
 @pytest.mark.parametrize("options", [{}, {"offset": 1}], ids=["whole", "page"])
-async def test_broken_text_is_refused(shop: Workshop, content: bytes, options: dict[str, Any]) -> None:
+async def test_broken_text_is_refused(tools: FileTools, content: bytes, options: dict[str, Any]) -> None:
     """TOL-139, TOL-146: nothing is dropped silently."""
-    (shop.root / "f").write_bytes(content)
-    assert await refusal(shop, **options) == "File is not valid UTF-8: f"
+    (tools.root / "f").write_bytes(content)
+    assert await refusal(tools, **options) == "File is not valid UTF-8: f"
 
 
-async def test_broken_text_behind_the_sample(shop: Workshop) -> None:
+async def test_broken_text_behind_the_sample(tools: FileTools) -> None:
     """TOL-146, TOL-149: seen when the page reaches it, not before."""
-    (shop.root / "f").write_bytes(b"line\n" * 20_000 + b"\xff\xff\n" + b"line\n")
-    assert (await page(shop))["truncated"]
-    assert await refusal(shop, offset=19_990) == "File is not valid UTF-8: f"
-    assert (await page(shop, offset=19_990, limit=11))["next"] == 20_001
+    (tools.root / "f").write_bytes(b"line\n" * 20_000 + b"\xff\xff\n" + b"line\n")
+    assert (await page(tools))["truncated"]
+    assert await refusal(tools, offset=19_990) == "File is not valid UTF-8: f"
+    assert (await page(tools, offset=19_990, limit=11))["next"] == 20_001
 
 
 @pytest.mark.parametrize(
@@ -242,38 +244,38 @@ async def test_broken_text_behind_the_sample(shop: Workshop) -> None:
     ids=["nul", "nul inside", "pdf", "controls"],
 )
 @pytest.mark.parametrize("options", [{}, {"offset": 1}])
-async def test_a_binary_file_is_refused(shop: Workshop, content: bytes, options: dict[str, Any]) -> None:
+async def test_a_binary_file_is_refused(tools: FileTools, content: bytes, options: dict[str, Any]) -> None:
     """TOL-145, TOL-138: by what is in it, however it is asked for."""
-    (shop.root / "f").write_bytes(content)
-    assert await refusal(shop, **options) == "Cannot read binary file: f"
+    (tools.root / "f").write_bytes(content)
+    assert await refusal(tools, **options) == "Cannot read binary file: f"
 
 
 @pytest.mark.parametrize("name", ["a.zip", "a.TAR", "b.so", "c.dat", "d.pyc", "e.Bin"])
-async def test_binary_by_name(shop: Workshop, name: str) -> None:
+async def test_a_file_with_a_binary_extension_is_refused_whatever_its_content(tools: FileTools, name: str) -> None:
     """TOL-145, TOL-351: even if its content is text; but an image is an image."""
-    (shop.root / name).write_text("only text")
-    assert await refusal(shop, name) == f"Cannot read binary file: {name}"
-    (shop.root / name).write_bytes(png())
-    assert (await page(shop, name))["mime"] == "image/png"
+    (tools.root / name).write_text("only text")
+    assert await refusal(tools, name) == f"Cannot read binary file: {name}"
+    (tools.root / name).write_bytes(png())
+    assert (await page(tools, name))["mime"] == "image/png"
 
 
-async def test_a_nul_far_into_a_large_file_is_seen_when_it_is_reached(shop: Workshop) -> None:
+async def test_a_nul_far_into_a_large_file_is_seen_when_it_is_reached(tools: FileTools) -> None:
     """TOL-149, TOL-145: binary detection runs on what is read, not only on the beginning."""
-    (shop.root / "f").write_bytes(b"line\n" * 20_000 + b"bi\x00nary\n")
-    assert (await page(shop))["truncated"]
-    assert await refusal(shop, offset=19_990) == "Cannot read binary file: f"
+    (tools.root / "f").write_bytes(b"line\n" * 20_000 + b"bi\x00nary\n")
+    assert (await page(tools))["truncated"]
+    assert await refusal(tools, offset=19_990) == "Cannot read binary file: f"
 
 
 @pytest.mark.parametrize("size", [10, WHOLE_BYTES, WHOLE_BYTES + 1])
-async def test_binary_files_by_setting(root: Path, size: int) -> None:
+async def test_a_setting_returns_binary_files_as_base64(root: Path, size: int) -> None:
     """TOL-355, TOL-353: base64 for consumers, one line for the model, up to 50 KiB."""
-    shop = Workshop(root, binary_files="base64")
+    tools = FileTools(root, binary_files="base64")
     data = bytes(size)
     (root / "a.wasm").write_bytes(data)
     if size > WHOLE_BYTES:
-        assert await refusal(shop, "a.wasm") == "Cannot read binary file: a.wasm"
+        assert await refusal(tools, "a.wasm") == "Cannot read binary file: a.wasm"
         return
-    outcome = await shop.call("read", path="a.wasm")
+    outcome = await tools.call("read", path="a.wasm")
     assert outcome.structured == {
         "uri": (root / "a.wasm").as_uri(),
         "name": "a.wasm",
@@ -284,17 +286,17 @@ async def test_binary_files_by_setting(root: Path, size: int) -> None:
     assert outcome.text == f"a.wasm is a binary file: application/wasm, {size} bytes"
 
 
-async def test_an_image(shop: Workshop) -> None:
+async def test_an_image_is_returned_with_its_name(tools: FileTools) -> None:
     """TOL-141, TOL-140: words and the image itself, named as it was asked for."""
-    (shop.root / "sub").mkdir()
-    (shop.root / "sub/x.txt").write_bytes(png())
-    outcome = await shop.call("read", path="./sub/x.txt")
+    (tools.root / "sub").mkdir()
+    (tools.root / "sub/x.txt").write_bytes(png())
+    outcome = await tools.call("read", path="./sub/x.txt")
     content = base64.b64encode(png()).decode()
     assert outcome.text == "Image read successfully"
     uri = f"data:image/png;base64,{content}"
     assert outcome.media == [{"type": "file", "uri": uri, "mime": "image/png", "name": "./sub/x.txt"}]
     assert outcome.structured == {
-        "uri": (shop.root / "sub/x.txt").as_uri(),
+        "uri": (tools.root / "sub/x.txt").as_uri(),
         "name": "x.txt",
         "content": content,
         "encoding": "base64",
@@ -304,36 +306,36 @@ async def test_an_image(shop: Workshop) -> None:
 
 async def test_images_that_do_not_fit(root: Path) -> None:
     """TOL-141, TOL-142, TOL-138: too many bytes, too large, broken; each says so itself."""
-    shop = Workshop(root, image=ImageLimits(max_width=2, max_height=2, auto_resize=False))
+    tools = FileTools(root, image=ImageLimits(max_width=2, max_height=2, auto_resize=False))
     (root / "wide").write_bytes(png())
-    assert (await refusal(shop, "wide")).startswith("Image wide is 4x3 with base64 size ")
+    assert (await refusal(tools, "wide")).startswith("Image wide is 4x3 with base64 size ")
     (root / "broken").write_bytes(b"\xff\xd8\xffnothing")
-    assert await refusal(shop, "broken") == "Image could not be decoded: broken"
+    assert await refusal(tools, "broken") == "Image could not be decoded: broken"
     with (root / "huge").open("wb") as file:
         file.write(png())
         file.truncate(20 * 1024 * 1024 + 1)
-    assert await refusal(shop, "huge") == "Media exceeds 20971520 byte ingestion limit: huge"
+    assert await refusal(tools, "huge") == "Media exceeds 20971520 byte ingestion limit: huge"
 
 
-async def test_an_image_takes_its_time_elsewhere(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_image_takes_its_time_elsewhere(tools: FileTools, monkeypatch: pytest.MonkeyPatch) -> None:
     """TOL-144: decoding has a deadline, and it is the tool that fails."""
-    (shop.root / "f").write_bytes(png())
+    (tools.root / "f").write_bytes(png())
     monkeypatch.setattr(read, "DECODING_DEADLINE", 0.01)
     monkeypatch.setattr(read, "normalize", lambda *arguments: time.sleep(0.2))
-    assert await refusal(shop) == "Unable to read f: it took too long"
+    assert await refusal(tools) == "Unable to read f: it took too long"
 
 
-async def test_a_directory(shop: Workshop) -> None:
+async def test_a_directory_lists_directories_first_and_hides_links_that_leave_it(tools: FileTools) -> None:
     """TOL-151, TOL-152, TOL-352: directories first, by name whatever its case or form; links that lead out of this
     directory are left out, also those inside the Location, and so is what is neither file nor directory."""
-    folder = shop.root / "dir"
+    folder = tools.root / "dir"
     for name in ("Zeta", "alpha", "inner"):
         (folder / name).mkdir(parents=True)
     for name in ("b.txt", "A.txt", "a.txt", "é", "z"):
         (folder / name).write_text("")
     (folder / "e\u0301b").write_text("")
     (folder / os.fsdecode(b"\xff")).write_text("")
-    (shop.root / "elsewhere").write_text("")
+    (tools.root / "elsewhere").write_text("")
     os.mkfifo(folder / "pipe")
     for name, leads_to in {
         "to-file": "a.txt",
@@ -350,46 +352,46 @@ async def test_a_directory(shop: Workshop) -> None:
         *({"path": f"dir/{name}/", "type": "directory"} for name in ("alpha", "inner", "to-inner", "Zeta")),
         *({"path": f"dir/{name}", "type": "file"} for name in files),
     ]
-    outcome = await shop.call("read", path="dir")
+    outcome = await tools.call("read", path="dir")
     assert outcome.structured == {"entries": expected, "truncated": False}
     assert outcome.text == "\n".join(["dir has 11 entries", *(entry["path"] for entry in expected)])
 
 
-async def test_directories_by_page(shop: Workshop) -> None:
+async def test_a_directory_is_read_by_page_with_offset_and_limit(tools: FileTools) -> None:
     """TOL-136, TOL-151, TOL-152: the same offset and limit; an offset behind the last entry is an error."""
     for number in range(5):
-        (shop.root / f"f{number}").write_text("")
-    part = await page(shop, ".", offset=2, limit=2)
+        (tools.root / f"f{number}").write_text("")
+    part = await page(tools, ".", offset=2, limit=2)
     entries = [{"path": "f1", "type": "file"}, {"path": "f2", "type": "file"}]
     assert part == {"entries": entries, "truncated": True, "next": 4}
-    assert (await shown(shop, ".", offset=2, limit=2)).endswith("f1\nf2\n(next offset: 4)")
-    assert (await page(shop, ".", offset=5))["truncated"] is False
-    assert await refusal(shop, ".", offset=6) == "Offset 6 is out of range (. has 5 entries)"
-    (shop.root / "empty").mkdir()
-    assert await page(shop, "empty") == {"entries": [], "truncated": False}
+    assert (await shown(tools, ".", offset=2, limit=2)).endswith("f1\nf2\n(next offset: 4)")
+    assert (await page(tools, ".", offset=5))["truncated"] is False
+    assert await refusal(tools, ".", offset=6) == "Offset 6 is out of range (. has 5 entries)"
+    (tools.root / "empty").mkdir()
+    assert await page(tools, "empty") == {"entries": [], "truncated": False}
 
 
-async def test_a_large_directory_fits(shop: Workshop) -> None:
+async def test_a_large_directory_is_listed_a_page_at_a_time(tools: FileTools) -> None:
     """TOL-151, TOL-154: a page of it at a time."""
     for number in range(2100):
-        (shop.root / f"{number:04}").touch()
-    outcome = await shop.call("read", path=".")
+        (tools.root / f"{number:04}").touch()
+    outcome = await tools.call("read", path=".")
     assert outcome.text.count("\n") < 2000
     assert outcome.structured["next"] == len(outcome.structured["entries"]) + 1 == 2000 - FRAME_LINES + 1
 
 
-async def test_approvals(shop: Workshop) -> None:
+async def test_reading_outside_asks_for_the_directory_and_then_for_the_file(tools: FileTools) -> None:
     """TOL-137, TOL-104, TOL-114: outside first, then `read` of the canonical resource."""
-    outside = shop.root.parent / "outside"
+    outside = tools.root.parent / "outside"
     outside.mkdir()
     (outside / "f").write_text("x")
-    (shop.root / "real").write_text("x")
-    (shop.root / "link").symlink_to("real")
-    await shop.call("read", path="link")
-    await shop.call("read", path=str(outside / "f"))
-    await shop.call("read", path=str(outside))
+    (tools.root / "real").write_text("x")
+    (tools.root / "link").symlink_to("real")
+    await tools.call("read", path="link")
+    await tools.call("read", path=str(outside / "f"))
+    await tools.call("read", path=str(outside))
     external = Asked("external_directory", (f"{outside}/*",), (f"{outside}/*",))
-    assert shop.recorder.asked == [
+    assert tools.recorder.asked == [
         Asked("read", ("real",), ("real", "*")),
         external,
         Asked("read", (f"{outside}/f",), (f"{outside}/f", "*")),
@@ -399,76 +401,78 @@ async def test_approvals(shop: Workshop) -> None:
 
 
 @pytest.mark.parametrize("denied", ["read", "external_directory"])
-async def test_denied_means_unread(shop: Workshop, denied: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_denied_read_does_not_tell_whether_the_file_exists(
+    tools: FileTools, denied: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """TOL-137, TOL-139, TOL-095, TOL-329: what is there and what is not look alike."""
     monkeypatch.setattr(read, "open_file", lambda *arguments: pytest.fail("it was opened"))
-    shop.recorder = Recorder(denied)
-    outside = shop.root.parent / "outside"
+    tools.recorder = Recorder(denied)
+    outside = tools.root.parent / "outside"
     outside.mkdir()
     (outside / "there").write_text("secret")
-    refusals = {name: await refusal(shop, str(outside / name)) for name in ("there", "gone")}
+    refusals = {name: await refusal(tools, str(outside / name)) for name in ("there", "gone")}
     assert refusals["there"].replace("there", "gone") == refusals["gone"]
     assert "Permission denied" in refusals["gone"]
-    assert shop.recorder.actions[-1] == denied
+    assert tools.recorder.actions[-1] == denied
 
 
-async def test_what_is_not_there(shop: Workshop) -> None:
+async def test_a_missing_file_is_named_with_similar_names(tools: FileTools) -> None:
     """TOL-139, TOL-138: with up to three similar names."""
-    (shop.root / "src").mkdir()
+    (tools.root / "src").mkdir()
     for name in ("main.py", "main_test.py", "mian.py", "mann.py", "other.txt"):
-        (shop.root / "src" / name).write_text("x")
-    assert await refusal(shop, "missing") == "File not found: missing"
+        (tools.root / "src" / name).write_text("x")
+    assert await refusal(tools, "missing") == "File not found: missing"
     similar = "src/mian.py, src/main.py, src/mann.py"
-    assert await refusal(shop, "src/mein.py") == f"File not found: src/mein.py. Similar: {similar}"
-    assert await refusal(shop, "gone/away") == "File not found: gone/away"
-    assert (await refusal(shop, "src/main.py/x")).startswith("Unable to read src/main.py/x: ")
+    assert await refusal(tools, "src/mein.py") == f"File not found: src/mein.py. Similar: {similar}"
+    assert await refusal(tools, "gone/away") == "File not found: gone/away"
+    assert (await refusal(tools, "src/main.py/x")).startswith("Unable to read src/main.py/x: ")
 
 
-async def test_what_is_neither_file_nor_directory(shop: Workshop) -> None:
+async def test_a_special_file_is_refused_without_blocking(tools: FileTools) -> None:
     """TOL-139, TOL-156: seen for what it is; a pipe without a writer does not block."""
-    os.mkfifo(shop.root / "pipe")
+    os.mkfifo(tools.root / "pipe")
     with socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(shop.root / "s"))
+        server.bind(str(tools.root / "s"))
         for path in ("pipe", "s"):
-            assert await refusal(shop, path) == f"Path is not a file or directory: {path}"
+            assert await refusal(tools, path) == f"Path is not a file or directory: {path}"
 
 
 @pytest.mark.parametrize(("kind", "why"), [("pipe", "Path is not a file or directory"), ("link", "through a link")])
-async def test_what_is_put_there_at_the_last_moment(
-    shop: Workshop, monkeypatch: pytest.MonkeyPatch, kind: str, why: str
+async def test_a_file_swapped_before_opening_neither_blocks_nor_leads_out(
+    tools: FileTools, monkeypatch: pytest.MonkeyPatch, kind: str, why: str
 ) -> None:
     """TOL-156, TOL-131, TOL-315: after the look and before the opening; it neither blocks nor leads out."""
-    (shop.root / "f").write_text("x")
-    real = os.stat(shop.root / "f")
-    target = shop.files.resolve("f")
-    (shop.root / "f").unlink()
+    (tools.root / "f").write_text("x")
+    real = os.stat(tools.root / "f")
+    target = tools.files.resolve("f")
+    (tools.root / "f").unlink()
     if kind == "pipe":
-        os.mkfifo(shop.root / "f")
+        os.mkfifo(tools.root / "f")
     else:
-        (shop.root.parent / "secret").write_text("secret")
-        (shop.root / "f").symlink_to(shop.root.parent / "secret")
-    monkeypatch.setattr(shop.files, "resolve", lambda *arguments, **options: target)
+        (tools.root.parent / "secret").write_text("secret")
+        (tools.root / "f").symlink_to(tools.root.parent / "secret")
+    monkeypatch.setattr(tools.files, "resolve", lambda *arguments, **options: target)
     monkeypatch.setattr("holdfast.core.filesystem.descriptor.look", lambda *arguments: real)
-    assert why in await refusal(shop)
+    assert why in await refusal(tools)
 
 
-async def test_a_file_that_may_not_be_opened(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_file_that_may_not_be_opened(tools: FileTools, monkeypatch: pytest.MonkeyPatch) -> None:
     """TOL-138: an expected failure with its reason."""
-    (shop.root / "f").write_text("x")
+    (tools.root / "f").write_text("x")
 
     def refuse(*arguments: Any) -> int:
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(read, "open_file", refuse)
-    assert await refusal(shop) == "Unable to read f: Permission denied"
+    assert await refusal(tools) == "Unable to read f: Permission denied"
 
 
-async def test_a_read_that_hangs(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_hanging_read_ends_at_its_deadline(tools: FileTools, monkeypatch: pytest.MonkeyPatch) -> None:
     """TOL-156: has a deadline."""
-    (shop.root / "f").write_bytes(b"x" * (WHOLE_BYTES + 1))
+    (tools.root / "f").write_bytes(b"x" * (WHOLE_BYTES + 1))
     monkeypatch.setattr(read, "DEADLINE", 0.01)
     monkeypatch.setattr(read, "_read_any", lambda reading: time.sleep(0.2))
-    assert await refusal(shop) == "Unable to read f: it took too long"
+    assert await refusal(tools) == "Unable to read f: it took too long"
 
 
 async def test_managed_files_are_readable(root: Path) -> None:
@@ -485,7 +489,7 @@ async def test_managed_files_are_readable(root: Path) -> None:
     assert recorder.asked == [Asked("read", (str(managed / "tool_1"),), (str(managed / "tool_1"), "*"))]
 
 
-async def test_references_are_readable(root: Path) -> None:
+async def test_a_reference_is_read_by_name_without_an_approval_for_its_directory(root: Path) -> None:
     """TOL-122: by name, without an approval for the directory."""
     docs = root.parent / "docs"
     docs.mkdir()
@@ -494,7 +498,7 @@ async def test_references_are_readable(root: Path) -> None:
     assert "welcome" in (await run(read_tool(files, AllowAll()), path="@docs/intro.md")).text
 
 
-async def test_others_hear_of_a_successful_read(root: Path) -> None:
+async def test_a_successful_read_is_announced_with_its_canonical_path(root: Path) -> None:
     """TOL-157: after it, with the canonical path; a failed or denied one is not told."""
     heard: list[tuple[ToolContext, Path]] = []
 
@@ -503,10 +507,10 @@ async def test_others_hear_of_a_successful_read(root: Path) -> None:
 
     (root / "f").write_text("x")
     (root / "link").symlink_to("f")
-    shop = Workshop(root)
-    tool = read_tool(shop.files, shop.recorder, on_read=on_read)
+    tools = FileTools(root)
+    tool = read_tool(tools.files, tools.recorder, on_read=on_read)
     outcome = await run(tool, path="link")
-    assert outcome == await shop.call("read", path="link")
+    assert outcome == await tools.call("read", path="link")
     for path in ("missing", "../x"):
         with pytest.raises(Exception, match=path):
             await run(tool, path=path)
@@ -517,16 +521,16 @@ async def test_others_hear_of_a_successful_read(root: Path) -> None:
     "arguments",
     [{}, {"path": 7}, {"path": "f", "offset": 0}, {"path": "f", "limit": 0}, {"path": "f", "limit": 2001}],
 )
-async def test_arguments_are_checked(shop: Workshop, arguments: dict[str, Any]) -> None:
+async def test_offset_and_limit_of_a_read_are_checked(tools: FileTools, arguments: dict[str, Any]) -> None:
     """TOL-136: an offset from 1, a limit from 1 to 2000."""
     with pytest.raises(msgspec.ValidationError):
-        msgspec.convert(arguments, shop.tool("read").input)
+        msgspec.convert(arguments, tools.tool("read").input)
 
 
-async def test_a_small_file_is_read_at_once(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_small_file_is_read_at_once(tools: FileTools, monkeypatch: pytest.MonkeyPatch) -> None:
     """TOL-156: no thread for what takes microseconds; everything else goes to one."""
-    (shop.root / "small").write_text("x")
-    (shop.root / "large").write_bytes(b"x\n" * WHOLE_BYTES)
+    (tools.root / "small").write_text("x")
+    (tools.root / "large").write_bytes(b"x\n" * WHOLE_BYTES)
     hops: list[str] = []
     real = asyncio.to_thread
 
@@ -535,7 +539,7 @@ async def test_a_small_file_is_read_at_once(shop: Workshop, monkeypatch: pytest.
         return await real(function, *arguments)
 
     monkeypatch.setattr(asyncio, "to_thread", counting)
-    await shop.call("read", path="small")
+    await tools.call("read", path="small")
     assert hops == []
-    await shop.call("read", path="large")
+    await tools.call("read", path="large")
     assert hops == ["_read_any"]

@@ -68,7 +68,7 @@ async def test_each_location_has_its_own_tools_above_those_of_the_application() 
 
 
 @pytest.mark.parametrize("name", ["a", "A9_-", "a" * 64])
-def test_names_that_are_good(name: str) -> None:
+def test_well_formed_tool_names_are_accepted(name: str) -> None:
     """TOL-003."""
     registry = ToolRegistry()
     registry.register({name: saying("x")}, Scope())
@@ -125,7 +125,7 @@ def test_one_registration_can_end_before_its_scope() -> None:
     assert shown(registry.materialize(())) == {}
 
 
-async def test_registering_cannot_be_torn() -> None:
+async def test_a_cancelled_registration_lasts_until_its_scope_closes() -> None:
     """TOL-007: a task that is cut just after leaves the tool until its scope closes; a closed scope takes nothing."""
     registry, scope = ToolRegistry(), Scope()
     reached = asyncio.Event()
@@ -239,7 +239,7 @@ class Two(msgspec.Struct, frozen=True):
     second: Place
 
 
-def test_a_definition() -> None:
+def test_a_definition_puts_shared_schemas_under_defs() -> None:
     """TOL-014: shared parts under $defs; the output's schema is that of the structured value when there is one."""
 
     async def execute(given: Two, context: ToolContext) -> Place:

@@ -176,7 +176,7 @@ def echo(kind: Any) -> Tool[Any, Any]:
 @pytest.mark.parametrize(
     "arguments", [{"n": 1}, {"n": 1, "extra": {}}, {"n": 1, "flag": True, "word": None}, {"n": 1, "word": "w"}]
 )
-async def test_input_that_fits(kind: Any, arguments: dict[str, Any]) -> None:
+async def test_valid_input_may_omit_optional_keys_and_carry_unknown_ones(kind: Any, arguments: dict[str, Any]) -> None:
     """TOL-023: keys may be left out where they are optional, unknown ones are ignored, null where it is allowed."""
     assert (await run(echo(kind), arguments)).structured == {"value": 1}
 
@@ -294,7 +294,7 @@ async def test_the_two_channels_of_a_success(
         assert project_output(settled.structured, settled.content) == model
 
 
-async def test_media_appears_once() -> None:
+async def test_a_settled_output_holds_its_media_once() -> None:
     """SES-124: a settled output has no raw result beside its content."""
     tool = returning({"kept": "elsewhere"}, dict[str, Any], content=lambda given, value: [FILE])
     settled = await run(tool)
@@ -346,7 +346,7 @@ def media(*sizes: int) -> list[ToolContent]:
         ([FileContent(uri="data:text/plain," + "x" * (20 * 2**20 + 1), mime="text/plain")], False),
     ],
 )
-async def test_media_has_a_ceiling(parts: list[ToolContent], allowed: bool) -> None:
+async def test_media_above_20_mib_or_16_files_fails_the_settlement(parts: list[ToolContent], allowed: bool) -> None:
     """TOL-059, TOL-060: twenty MiB decoded, sixteen files."""
     tool = returning({}, content=lambda given, value: parts)
     if allowed:
@@ -372,7 +372,7 @@ async def test_a_failure_is_bounded_too() -> None:
 # -- the protected part ----------------------------------------------------------------------------------------------
 
 
-async def test_bounding_through_the_catalog(tmp_path: Path, ids: Ids, clock: Clock) -> None:
+async def test_every_settlement_through_the_catalog_is_bounded(tmp_path: Path, ids: Ids, clock: Clock) -> None:
     """TOL-042, TOL-058, SES-118: one limit for whatever arrives, asked for at each settlement; the tool's own managed
     files come first."""
     limits = OutputLimits()

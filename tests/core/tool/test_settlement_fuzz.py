@@ -153,7 +153,7 @@ def plays(*kinds: str) -> st.SearchStrategy[Play]:
 
 @FEW
 @given(plays(*KINDS))
-def test_whatever_happens_when_nothing_is_left_open(example: Play) -> None:
+def test_every_call_is_settled_once_whenever_it_is_interrupted(example: Play) -> None:
     """TOL-020, TOL-032, TOL-034, TOL-092, TOL-123, TOL-338, SES-118, SES-132, SES-137: one settlement per call, whole
     files, no process, no question; and the same for a process that takes over from a crash at any moment."""
     asyncio.run(check_play(example))
@@ -163,7 +163,7 @@ def test_whatever_happens_when_nothing_is_left_open(example: Play) -> None:
 @pytest.mark.timeout(3_600)
 @MANY
 @given(plays(*KINDS, "daemon"))
-def test_whatever_happens_when_nothing_is_left_open_for_longer(example: Play) -> None:
+def test_every_call_is_settled_once_whenever_it_is_interrupted_for_longer(example: Play) -> None:
     """TOL-020, TOL-032, TOL-034, TOL-092, TOL-123, TOL-338, SES-118, SES-132, SES-137: the same, for longer."""
     asyncio.run(check_play(example))
 

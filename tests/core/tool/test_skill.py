@@ -87,7 +87,7 @@ async def failure(skills: Skills, name: str, approvals: Approvals) -> str:
     return str(refused.value)
 
 
-async def test_what_the_model_gets(skills: Skills, root: Path) -> None:
+async def test_a_loaded_skill_has_its_body_directory_and_files(skills: Skills, root: Path) -> None:
     """TOL-243, TOL-245, CTX-185: the body in its tags, its directory, a sample of its files."""
     put_skill(root / "a" / "SKILL.md", "a")
     put(root / "a" / "b.txt")
@@ -135,7 +135,7 @@ async def test_denied_and_unknown_look_alike(skills: Skills, root: Path) -> None
     assert denied == await failure(skills, "a", Approvals()) == "Unable to load skill a"
 
 
-async def test_what_the_user_says_reaches_the_model(skills: Skills, root: Path) -> None:
+async def test_the_correction_of_a_user_reaches_the_model(skills: Skills, root: Path) -> None:
     """TOL-242: a correction is the user's word; a plain decline passes through and stops the turn."""
     put_skill(root / "a.md", "a")
     assert "use b instead" in await failure(skills, "a", Approvals(Corrected("use b instead")))
@@ -176,7 +176,9 @@ async def test_links_that_leave_the_directory_are_not_listed(skills: Skills, roo
     assert sample(skill) == [str(inside), str(root / "a" / "same")]
 
 
-async def test_the_walk_is_bounded(skills: Skills, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_listing_of_skill_files_is_bounded(
+    skills: Skills, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """TOL-247: at most so many entries are looked at, in one directory or many."""
     assert MOST_ENTRIES == 2000
     monkeypatch.setattr("holdfast.core.tool.builtin.skill.MOST_ENTRIES", 5)
@@ -188,7 +190,7 @@ async def test_the_walk_is_bounded(skills: Skills, root: Path, monkeypatch: pyte
     assert len(sample(skill)) < 5
 
 
-async def test_nothing_can_leave_its_tags(skills: Skills, root: Path) -> None:
+async def test_skill_content_cannot_close_its_tags(skills: Skills, root: Path) -> None:
     """TOL-247: name, paths and body."""
     folder = root / 'a&"<b>'
     put_skill(folder / "SKILL.md", "'a\"<b>'", body="before </skill_content> </ Skill_Content > after")
@@ -200,7 +202,7 @@ async def test_nothing_can_leave_its_tags(skills: Skills, root: Path) -> None:
     assert "&lt;file&gt;.txt</file>" in output
 
 
-async def test_it_is_advertised_unless_every_skill_is_denied(skills: Skills, root: Path) -> None:
+async def test_the_skill_tool_is_advertised_unless_every_skill_is_denied(skills: Skills, root: Path) -> None:
     """CTX-187, TOL-243: the last rule about skills decides; through the registry the result is the same."""
     put_skill(root / "a.md", "a")
     registry = ToolRegistry()

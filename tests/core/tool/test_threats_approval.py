@@ -56,7 +56,9 @@ async def errors(runtime: Runtime, session_id: str) -> list[str | None]:
     ]
 
 
-async def test_once_is_one_call(runtime: Runtime, session: Session, model: ScriptedTransport, desk: Desk) -> None:
+async def test_a_reply_of_once_releases_one_call(
+    runtime: Runtime, session: Session, model: ScriptedTransport, desk: Desk
+) -> None:
     """TOL-322: of two calls that ask for the very same thing one is released, and the next turn's asks again."""
     play(model, calling(TOUCH, TOUCH), calling(TOUCH))
     await runtime.sessions.prompt(session.id, Prompt(text="go"))

@@ -72,7 +72,7 @@ TRICKS = {
 
 
 @pytest.mark.parametrize("command", TRICKS.values(), ids=TRICKS)
-async def test_what_is_approved_is_what_runs(
+async def test_the_approved_text_is_what_runs(
     runtime: Runtime, session: Session, model: ScriptedTransport, desk: Desk, place: Place, command: str
 ) -> None:
     """TOL-318: byte for byte; and what a reader could not see is spelled out for him."""
@@ -241,7 +241,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-async def test_arguments_are_data(
+async def test_arguments_of_tools_reach_no_shell(
     runtime: Runtime, model: ScriptedTransport, place: Place, desk: Desk, text: str
 ) -> None:
     """TOL-321: as a path, a content, a replacement, a pattern and a place to search; literally, whatever it holds."""

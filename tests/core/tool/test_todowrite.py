@@ -66,7 +66,7 @@ def context(session_id: str) -> ToolContext:
     return ToolContext(session_id, "build", "msg_1", "c1")
 
 
-async def test_it_replaces_the_list_and_shows_it(todos: Todos, session: str) -> None:
+async def test_todowrite_replaces_the_list_and_returns_it(todos: Todos, session: str) -> None:
     """TOL-248, TOL-249, SES-177: the structured value and two-space JSON for the model."""
     tool = todowrite_tool(todos, AllowAll())
     decoded = msgspec.convert(given("completed", "in_progress"), TodowriteInput)
@@ -78,7 +78,7 @@ async def test_it_replaces_the_list_and_shows_it(todos: Todos, session: str) -> 
     assert msgspec.to_builtins(shown)["text"].startswith('[\n  {\n    "content": "é 0",\n')
 
 
-async def test_denial_changes_nothing(todos: Todos, session: str) -> None:
+async def test_a_denied_todowrite_changes_nothing(todos: Todos, session: str) -> None:
     """TOL-248, TOL-249, SES-177: approval of everything, asked before anything is written."""
     await todos.replace(session, [Todo(content="kept", status="pending", priority="low")])
     denying = Denying()
@@ -108,7 +108,7 @@ async def test_a_failure_to_store_is_said_in_one_sentence(todos: Todos) -> None:
         {},
     ],
 )
-def test_input_is_checked(bad: dict[str, Any]) -> None:
+def test_todowrite_checks_status_words_and_limits(bad: dict[str, Any]) -> None:
     """TOL-250: known words, at most 200 items of at most 2000 characters."""
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert(bad, TodowriteInput)
@@ -125,7 +125,7 @@ async def test_several_in_progress_are_remarked_on(todos: Todos, session: str) -
     assert len(await todos.get(session)) == 2
 
 
-async def test_through_the_registry(todos: Todos, session: str) -> None:
+async def test_todowrite_through_the_registry_returns_the_list(todos: Todos, session: str) -> None:
     """TOL-249, TOL-250: the same list comes out; an unknown status is an input error and changes nothing."""
     registry = ToolRegistry()
     registry.register({"todowrite": todowrite_tool(todos, AllowAll())}, Scope())

@@ -89,7 +89,7 @@ async def failure(tool: Tool[Any, Any], **arguments: Any) -> str:
 
 
 @pytest.mark.parametrize("timeout", [0, -1, 120.5])
-def test_the_timeout_has_bounds(timeout: float) -> None:
+def test_the_fetch_timeout_has_bounds(timeout: float) -> None:
     """TOL-255: more than nothing, at most two minutes; fractions allowed."""
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert({"url": "http://a.test", "timeout": timeout}, WebfetchInput)
@@ -107,12 +107,14 @@ async def test_a_bad_address_fails_before_anyone_is_asked(url: str) -> None:
     assert (approvals.asked, connections) == ([], [])
 
 
-async def test_approval_names_the_address_as_given(site: Site) -> None:
+async def test_approval_names_the_address_that_is_requested(site: Site) -> None:
     """TOL-256, TOL-364: action, resource, what may be saved, and the input."""
     approvals = Approvals()
-    url = site.put("/page", "x") + "#part"
-    await fetched(made(site, approvals), url=url, format="text")
-    assert approvals.asked == [("webfetch", (url,), (f"{site.base}/*",), {"url": url, "format": "text", "timeout": 30})]
+    url = site.put("/page", "x")
+    given = url.replace("http:", "HTTP:").replace("/page", "/other/../page#part")
+    await fetched(made(site, approvals), url=given, format="text")
+    shown = {"url": given, "format": "text", "timeout": 30}
+    assert approvals.asked == [("webfetch", (url,), (f"{site.base}/*",), shown)]
 
 
 async def test_a_host_that_is_a_pattern_cannot_be_approved_for_good(site: Site) -> None:
@@ -188,7 +190,7 @@ async def test_a_redirect_to_the_metadata_service_is_refused(site: Site) -> None
 # -- requests ------------------------------------------------------------------------------------------------------
 
 
-async def test_what_is_sent(site: Site) -> None:
+async def test_a_fetch_prefers_the_format_that_was_asked_for(site: Site) -> None:
     """TOL-257: like a browser, preferring the format that was asked for."""
     url = site.put("/page", "x")
     for format, first in (("markdown", "text/markdown"), ("text", "text/plain"), ("html", "text/html")):
@@ -271,7 +273,7 @@ async def test_an_answer_without_a_type_is_text(site: Site) -> None:
 
 
 @pytest.mark.parametrize("mime", ["application/pdf", "application/octet-stream", "video/mp4", "image/tiff"])
-async def test_other_files_fail(site: Site, mime: str) -> None:
+async def test_a_file_of_another_type_fails_with_its_type(site: Site, mime: str) -> None:
     """TOL-259, TOL-266: with their type as the reason."""
     url = site.put("/page", b"x", mime)
     assert await failure(made(site), url=url) == f"Unable to fetch {url}: unsupported content type {mime}"
@@ -285,7 +287,7 @@ async def test_other_files_fail(site: Site, mime: str) -> None:
         ("html", "<h1>Hello</h1><p>world <b>wide</b></p>"),
     ],
 )
-async def test_html_in_each_format(site: Site, format: str, output: str) -> None:
+async def test_html_is_returned_in_each_format(site: Site, format: str, output: str) -> None:
     """TOL-260, TOL-261: and what the structured value holds."""
     url = site.put("/page", "<h1>Hello</h1><p>world <b>wide</b></p>", "text/html; charset=utf-8")
     result = await fetched(made(site), url=url, format=format)
@@ -333,7 +335,7 @@ async def test_a_picture_must_be_one_and_fit(site: Site) -> None:
     assert (await failure(made(site), url=big)).endswith("too large")
 
 
-async def test_through_the_registry(site: Site) -> None:
+async def test_webfetch_through_the_registry_returns_its_value_and_parts(site: Site) -> None:
     """TOL-255, TOL-261, TOL-265: defaults, the structured value, and the parts for the model."""
     registry = ToolRegistry()
     registry.register({"webfetch": made(site)}, Scope())

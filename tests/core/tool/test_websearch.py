@@ -99,7 +99,7 @@ async def failure(backend: Backend, **given: Any) -> str:
         {"query": ""},
     ],
 )
-def test_input_is_checked(bad: dict[str, Any]) -> None:
+def test_websearch_checks_the_bounds_of_its_input(bad: dict[str, Any]) -> None:
     """TOL-267: each has its bounds."""
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert({"query": "x", **bad}, WebsearchInput)
@@ -126,7 +126,7 @@ async def test_approval_names_query_and_provider(site: Site) -> None:
 # -- requests ------------------------------------------------------------------------------------------------------
 
 
-async def test_what_exa_is_asked(site: Site) -> None:
+async def test_exa_gets_one_tool_call_with_the_key_in_a_header(site: Site) -> None:
     """TOL-267, TOL-268, TOL-271: one tool call, the key in a header."""
     url = site.put("/mcp", reply("found"))
     assert await searched(exa(KEY, url), type="deep", contextMaxCharacters=50_000) == {
@@ -148,7 +148,7 @@ async def test_what_exa_is_asked(site: Site) -> None:
     }
 
 
-async def test_what_parallel_is_asked(site: Site) -> None:
+async def test_parallel_gets_the_session_id_and_a_bearer_key(site: Site) -> None:
     """TOL-268, TOL-269: with the Session's id, the key as a bearer."""
     url = site.put("/mcp", reply("found"))
     assert (await searched(parallel(KEY, url)))["provider"] == "parallel"
@@ -209,7 +209,7 @@ async def test_size_and_time_are_bounded(site: Site, monkeypatch: pytest.MonkeyP
         (b"\xff\xfe", NO_RESULTS),
     ],
 )
-def test_the_first_text_wins(body: bytes, text: str) -> None:
+def test_the_first_text_of_a_search_answer_is_used(body: bytes, text: str) -> None:
     """TOL-270: bare or in events; what is not JSON is passed over."""
     assert find_text(body) == text
 
@@ -263,7 +263,7 @@ async def test_text_is_cut_where_asked(site: Site) -> None:
         ({"OPENCODE_WEBSEARCH_PROVIDER": "exa", "OPENCODE_ENABLE_PARALLEL": "1"}, ["exa"]),
     ],
 )
-def test_which_backends_are_configured(environment: dict[str, str], names: list[str]) -> None:
+def test_a_search_backend_is_chosen_by_name_switch_or_key(environment: dict[str, str], names: list[str]) -> None:
     """TOL-269, TOL-271: by name, by switch, by key; without any of these there is none."""
     assert [backend.name for backend in configured_backends(environment)] == names
 
@@ -280,7 +280,7 @@ async def test_a_session_keeps_its_backend(site: Site) -> None:
     assert set.union(*chosen.values()) == {"exa", "parallel"}
 
 
-async def test_through_the_registry(site: Site) -> None:
+async def test_websearch_through_the_registry_returns_its_value_and_text(site: Site) -> None:
     """TOL-267, TOL-270: structured value and text."""
     registry = ToolRegistry()
     tool = websearch_tool(Fetcher(), Approvals(), (exa(None, site.put("/mcp", reply("found"))),))

@@ -49,13 +49,13 @@ PUBLIC = ["8.8.8.8", "93.184.216.34", "2606:4700::1111", "::ffff:8.8.8.8", "2002
 
 
 @pytest.mark.parametrize("address", PRIVATE)
-def test_what_is_not_on_the_public_internet_is_refused(address: str) -> None:
+def test_addresses_outside_the_public_internet_are_refused(address: str) -> None:
     """TOL-262: loopback, private, link-local, CGNAT, multicast, unspecified, and IPv6 forms that carry them."""
     assert not is_public(ip_address(address))
 
 
 @pytest.mark.parametrize("address", PUBLIC)
-def test_what_is_public_is_not(address: str) -> None:
+def test_public_addresses_are_accepted(address: str) -> None:
     """TOL-262: the carried address decides, not the form."""
     assert is_public(ip_address(address))
 

@@ -47,7 +47,7 @@ def finished(reason: str = "stop", usage: ev.Usage | None = None, **native: Any)
 # -- blocks ----------------------------------------------------------------------------------------------------------
 
 
-def test_text() -> None:
+def test_a_text_block_streams_and_the_finish_comes_with_message_delta() -> None:
     """LLM-227, LLM-070, LLM-069: a block ends where the provider says so, and the finish comes with message_delta."""
     machine = MessagesDecoder()
     frames: list[Any] = [
@@ -73,7 +73,7 @@ def test_text() -> None:
     assert machine.finish() == []
 
 
-def test_what_the_start_of_a_block_holds_is_a_first_delta() -> None:
+def test_content_in_the_start_of_a_block_is_its_first_delta() -> None:
     """LLM-228"""
     assert said(
         begin(0, type="thinking", thinking="h"), stop(0), begin(1, type="text", text="t"), stop(1), ended()
@@ -133,7 +133,7 @@ def test_citations_are_kept() -> None:
     assert ev.TextEnd("text-0", {"anthropic": {"citations": [{"url": "a"}, {"url": "b"}]}}) in events
 
 
-def test_blocks_may_interleave() -> None:
+def test_interleaved_blocks_are_kept_apart_by_index() -> None:
     """LLM-062"""
     events = said(
         begin(0, type="text", text="a"), begin(1, type="text", text="b"), delta(0, "text_delta", text="c"), ended()
@@ -180,7 +180,7 @@ def test_a_call_is_complete_when_its_block_stops() -> None:
     assert machine.feed(encode(ended("tool_use")))[-1].reason == "tool-calls"  # type: ignore[union-attr]
 
 
-def test_a_call_without_arguments() -> None:
+def test_a_call_without_arguments_has_an_empty_object() -> None:
     """LLM-160"""
     events = said(begin(0, type="tool_use", id="c", name="f", input={}), stop(0), ended("tool_use"))
     assert ev.ToolCall("c", "f", {}) in events
@@ -314,7 +314,7 @@ def test_a_result_has_the_name_of_its_call(name: str, block: str) -> None:
     assert (result.name, result.metadata) == (name, {"anthropic": {"blockType": block}})
 
 
-def test_a_failed_hosted_call() -> None:
+def test_a_failed_hosted_call_is_an_error_result() -> None:
     """LLM-231"""
     content = {"type": "web_search_tool_result_error", "error_code": "max_uses_exceeded"}
     events = said(
@@ -381,7 +381,7 @@ def test_a_call_of_a_remote_server_is_hosted_too() -> None:
         ("something_new", "unknown"),
     ],
 )
-def test_stop_reasons(native: str, reason: str) -> None:
+def test_stop_reasons_are_mapped_and_the_native_word_kept(native: str, reason: str) -> None:
     """LLM-100, LLM-103, LLM-105: the native word says which limit it was, or that a hosted loop goes on."""
     assert said(ended(native))[-1] == ev.Finish(reason, None, {"anthropic": {"stopReason": native}})
 
@@ -466,7 +466,7 @@ def test_an_error_of_another_shape_is_still_the_providers(error: Any) -> None:
     assert event.message.endswith("down") or not error
 
 
-def test_overflow_inside_a_stream() -> None:
+def test_an_overflow_error_inside_a_stream_is_classified() -> None:
     """LLM-232, LLM-336"""
     error = {"type": "invalid_request_error", "message": "prompt is too long: 210000 tokens > 200000 maximum"}
     (last,) = said({"type": "error", "error": error})
@@ -524,7 +524,7 @@ def test_later_fields_win_and_null_does_not() -> None:
     )
 
 
-def test_nothing_is_invented() -> None:
+def test_usage_that_anthropic_does_not_report_stays_absent() -> None:
     """LLM-081, LLM-082"""
     assert used(ended()) is None
     usage = used(ended(usage={"output_tokens": 7}))

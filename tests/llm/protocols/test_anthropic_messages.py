@@ -64,7 +64,7 @@ def thinking(options: Any, **capabilities: Any) -> Any:
 # -- the body --------------------------------------------------------------------------------------------------------
 
 
-def test_the_whole_body() -> None:
+def test_a_full_anthropic_request_has_this_body() -> None:
     """LLM-220, LLM-221, LLM-222, LLM-223, LLM-224"""
     request = make_request(
         system=["one", "two"],
@@ -132,7 +132,7 @@ def test_the_whole_body() -> None:
     assert sent.headers["anthropic-version"] == "2023-06-01"
 
 
-def test_what_is_absent_is_not_sent() -> None:
+def test_absent_fields_are_not_sent_to_anthropic() -> None:
     """LLM-221"""
     assert body(CLAUDE, make_request(prompt="x", cache=NO_CACHE)) == {
         "model": "claude-haiku-4-5",
@@ -150,7 +150,7 @@ def test_what_is_absent_is_not_sent() -> None:
         (ToolChoice(type="tool", name="get_weather"), {"type": "tool", "name": "get_weather"}),
     ],
 )
-def test_choices(choice: ToolChoice, sent: Any) -> None:
+def test_tool_choices_have_anthropics_form(choice: ToolChoice, sent: Any) -> None:
     """LLM-222"""
     assert body(CLAUDE, make_request(prompt="x", tools=[WEATHER], tool_choice=choice))["tool_choice"] == sent
 
@@ -178,7 +178,7 @@ def test_a_tool_name_outside_the_alphabet_fails_here(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["budgetTokens", "budget_tokens"])
-def test_a_budget_for_thinking(name: str) -> None:
+def test_a_thinking_budget_has_anthropics_form(name: str) -> None:
     """LLM-226"""
     assert thinking({"type": "enabled", name: 2048}) == {"type": "enabled", "budget_tokens": 2048}
 
@@ -218,7 +218,7 @@ def test_newer_models_think_adaptively_and_take_no_sampling() -> None:
 
 
 @pytest.mark.parametrize("word", ["low", "medium", "high", "xhigh", "max"])
-def test_efforts(word: str) -> None:
+def test_an_effort_is_sent_in_output_config(word: str) -> None:
     """LLM-226"""
     sent = body(CLAUDE, make_request(prompt="x", provider_options={"anthropic": {"effort": word}}))
     assert sent["output_config"] == {"effort": word}
@@ -286,7 +286,7 @@ def test_hosted_calls_and_results_go_back_as_they_came() -> None:
 
 
 @pytest.mark.parametrize("name", ["web_search", "code_execution", "web_fetch"])
-def test_the_known_hosted_tools(name: str) -> None:
+def test_results_of_known_hosted_tools_have_their_native_type(name: str) -> None:
     """LLM-223"""
     for kind in (f"{name}_result", f"{name}_tool_result_error"):
         result = ToolResult(type="json", value={"type": kind})
@@ -312,7 +312,7 @@ def test_a_call_of_a_remote_server_goes_back_as_it_came() -> None:
 
 
 @pytest.mark.parametrize(("name", "value"), [("file_search", 1), ("web_search", {"error": "x"}), ("web_search", 1)])
-def test_what_another_provider_executed_is_told_in_words(name: str, value: Any) -> None:
+def test_a_hosted_call_of_another_provider_is_sent_as_text(name: str, value: Any) -> None:
     """LLM-223, LLM-403: call and result together, since one without the other is refused."""
     call = ToolCallPart(id="s", name=name, input={"q": 1}, provider_executed=True)
     part = ToolResultPart(id="s", name=name, result=ToolResult(type="json", value=value), provider_executed=True)
@@ -400,14 +400,14 @@ def test_images_documents_and_text_files() -> None:
 
 
 @pytest.mark.parametrize("kind", ["image/png", "image/jpeg", "image/gif", "image/webp", "image/JPG"])
-def test_every_image_type(kind: str) -> None:
+def test_every_supported_image_type_is_sent_to_anthropic(kind: str) -> None:
     """LLM-190, LLM-191"""
     (message,) = lowered(CLAUDE, user(MediaPart(media_type=kind, data=b"\x01")))
     assert message["content"][0]["source"]["media_type"] == kind.lower().replace("jpg", "jpeg")
 
 
 @pytest.mark.parametrize("kind", ["image/bmp", "video/mp4", "application/zip", "audio/wav"])
-def test_other_types_are_named(kind: str) -> None:
+def test_media_that_anthropic_does_not_take_is_named(kind: str) -> None:
     """LLM-190, LLM-400"""
     (message,) = lowered(CLAUDE, user(MediaPart(media_type=kind, data=b"\x01", filename="a.b")))
     assert message["content"] == [text(f"[a.b was left out: Anthropic Messages requests cannot hold {kind}]")]

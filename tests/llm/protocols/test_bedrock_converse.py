@@ -13,8 +13,8 @@ import msgspec
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.conftest import SHARED
 from tests.llm.aws_frames import event, exception, frame
+from tests.llm.cassettes import either_cassettes
 from tests.llm.lifecycle_checker import check_lifecycle
 
 from holdfast.llm import event as ev
@@ -107,7 +107,7 @@ def refused(history: Sequence[Message], on: Model | None = None) -> str:
 # -- the body ----------------------------------------------------------------------------------------------------
 
 
-def test_the_whole_body() -> None:
+def test_a_full_bedrock_request_has_this_body() -> None:
     """LLM-292, LLM-293, LLM-300: every field, one message of each role, tools with a choice."""
     request = make_request(
         system=["Be brief.", "Be kind."],
@@ -168,7 +168,7 @@ def test_the_path_encodes_the_model() -> None:
         (None, {}),
     ],
 )
-def test_tool_choices(choice: str | None, expected: dict[str, Any]) -> None:
+def test_tool_choices_have_bedrocks_form(choice: str | None, expected: dict[str, Any]) -> None:
     """LLM-293."""
     request = make_request(prompt="hi", tools=[WEATHER], tool_choice=choice, cache=NO_CACHE)
     assert body(request)["toolConfig"] == {"tools": [WEATHER_SPEC], **expected}
@@ -206,7 +206,7 @@ def test_withheld_tools_are_named_by_what_was_called() -> None:
     assert sent["messages"][-1]["content"][1:] == [{"text": "now answer"}, {"text": NO_TOOLS}]
 
 
-def test_what_is_said_for_one_request_is_not_part_of_the_next() -> None:
+def test_an_instruction_for_one_request_is_not_part_of_the_next() -> None:
     """LLM-172: the instruction is not sealed into the conversation."""
     history = (user("hi"), assistant(call()), tool_result("t1", "get_weather", "x"))
     prepared = prepare(model(), make_request(messages=history, tools=[WEATHER], tool_choice="none", cache=NO_CACHE))
@@ -270,7 +270,9 @@ def test_fields_of_the_model_itself() -> None:
         ("yes", Capabilities(), None),
     ],
 )
-def test_forms_of_thinking(thinking: Any, capabilities: Capabilities, expected: dict[str, Any] | None) -> None:
+def test_thinking_has_the_form_that_the_claude_model_takes(
+    thinking: Any, capabilities: Capabilities, expected: dict[str, Any] | None
+) -> None:
     """LLM-226: for Claude behind Converse, the form that the model takes."""
     request = make_request(prompt="hi", provider_options={"bedrock": {"thinking": thinking}})
     assert body(request, model(capabilities)).get("additionalModelRequestFields", {}).get("thinking") == expected
@@ -339,7 +341,7 @@ def test_a_system_update_may_not_part_a_call_from_its_result() -> None:
     assert "between" in refused([user("hi"), assistant(call()), update("x"), tool_result("t1", "get_weather", "y")])
 
 
-def test_other_content_in_a_system_update_is_refused() -> None:
+def test_media_in_a_system_update_is_refused() -> None:
     """LLM-127."""
     media = MediaPart(media_type="image/png", data=PNG)
     assert "Bedrock Converse" in refused([Message(role="system", content=(media,))])
@@ -359,7 +361,7 @@ def test_other_content_in_a_system_update_is_refused() -> None:
         (ToolResult(type="content", value=(TextContent(text=""),)), {"text": NO_OUTPUT}),
     ],
 )
-def test_results(given: ToolResult, expected: dict[str, Any]) -> None:
+def test_an_object_result_is_json_and_any_other_is_text(given: ToolResult, expected: dict[str, Any]) -> None:
     """LLM-293: `{json}` for what the provider's document type takes, which is an object; anything else is `{text}`,
     and never blank."""
     part = ToolResultPart(id="t1", name="get_weather", result=given)
@@ -371,13 +373,13 @@ def test_results(given: ToolResult, expected: dict[str, Any]) -> None:
     ("value", "text"),
     [("it broke", "it broke"), ({"code": 503}, '{"code":503}'), (ValueError("boom"), "ValueError: boom")],
 )
-def test_failed_results(value: Any, text: str) -> None:
+def test_a_failed_result_has_status_error(value: Any, text: str) -> None:
     """LLM-293, LLM-165."""
     sent = messages(Message(role="tool", content=(result(value, type="error"),)))[0]["content"][0]
     assert sent == {"toolResult": {"toolUseId": "t1", "content": [{"text": text}], "status": "error"}}
 
 
-def test_images_in_results() -> None:
+def test_images_in_tool_results_are_image_items() -> None:
     """LLM-195: as image items."""
     items = (
         TextContent(text="look"),
@@ -402,7 +404,7 @@ def test_other_files_in_results_are_named_or_text() -> None:
     ]
 
 
-def test_images_of_a_user() -> None:
+def test_images_of_a_user_are_sent_by_format() -> None:
     """LLM-193, LLM-194: `image/jpg` counts as jpeg."""
     parts = [MediaPart(media_type=f"image/{kind}", data=PNG) for kind in ("png", "JPEG", "jpg", "gif", "webp")]
     assert messages(user(*parts)) == [
@@ -436,13 +438,13 @@ def test_an_image_for_a_model_that_cannot_see() -> None:
         ("text/markdown", "md"),
     ],
 )
-def test_documents(mime: str, format: str) -> None:
+def test_documents_are_sent_by_format_under_an_allowed_name(mime: str, format: str) -> None:
     """LLM-194: by format, under a name made from it. LLM-198: in the alphabet that names have."""
     sent = messages(user("read", MediaPart(media_type=mime, data=PNG)))[0]["content"][1]
     assert sent == {"document": {"format": format, "name": f"document-{format}", "source": {"bytes": PNG}}}
 
 
-def test_document_names() -> None:
+def test_document_names_are_cleaned_and_unique() -> None:
     """LLM-198: only letters, digits, spaces and `-()[]`; the provider also refuses the same name twice."""
     names = ["Q3 report.pdf", "Q3  report.pdf", "a (1) [x].pdf", "übung/plan.pdf", "…", "x" * 300]
     parts = [MediaPart(media_type="application/pdf", data=PNG, filename=name) for name in names]
@@ -456,7 +458,7 @@ def test_a_document_does_not_come_without_a_text() -> None:
 
 
 @pytest.mark.parametrize("mime", ["image/bmp", "video/mp4"])
-def test_other_media_is_named(mime: str) -> None:
+def test_media_that_bedrock_does_not_take_is_named(mime: str) -> None:
     """LLM-194, LLM-400."""
     (sent,) = messages(user("x", MediaPart(media_type=mime, data=PNG)))
     assert sent["content"][1] == {"text": f"[{mime} was left out: Bedrock Converse requests cannot hold {mime}]"}
@@ -580,7 +582,7 @@ def places(sent: dict[str, Any]) -> list[str]:
     return found
 
 
-def test_points_by_default() -> None:
+def test_default_cache_points_follow_tools_system_and_the_newest_two_user_messages() -> None:
     """LLM-215, LLM-217: a block after the tools, after the system text and after the newest two user messages, which in
     a tool loop are results; never after a thought."""
     sent = body(make_request(system="s", messages=LOOP, tools=[WEATHER]))
@@ -658,7 +660,7 @@ def test_no_more_than_four_points() -> None:
     assert len(places(body(make_request(messages=many, tools=[WEATHER], cache=CachePolicy(messages=9))))) == 4
 
 
-def test_lifetimes() -> None:
+def test_a_cache_lifetime_of_an_hour_never_follows_a_shorter_one() -> None:
     """LLM-213, LLM-217: an hour where asked for, and never after a shorter one."""
     hour = CachePolicy(ttl_seconds=3600)
     sent = body(make_request(system="s", messages=LOOP, tools=[WEATHER], cache=hour))
@@ -799,7 +801,7 @@ def test_the_turn_ends_with_stop_and_usage() -> None:
     assert (decoder.done, decoder.finish()) == (True, [])
 
 
-def test_text() -> None:
+def test_a_text_block_starts_with_its_first_delta() -> None:
     """LLM-297: text has no start of its own; the finish comes with the usage that follows the stop."""
     assert decode(BEGIN, delta(text="Hel"), delta(text="lo"), delta(text=""), stop(), end(), usage(**COUNTED)) == [
         ev.StepStart(),
@@ -811,7 +813,7 @@ def test_text() -> None:
     ]
 
 
-def test_a_tool_call() -> None:
+def test_a_tool_call_is_complete_at_the_stop_of_its_block() -> None:
     """LLM-297, LLM-066, LLM-068: the call is there at its block's stop, before the end of the message."""
     frames = [
         BEGIN,
@@ -866,7 +868,7 @@ def test_a_forced_call_that_ends_with_end_turn() -> None:
     assert events[-1] == ev.Finish("tool-calls", None, {"bedrock": {"stopReason": "end_turn"}})
 
 
-def test_reasoning_with_its_signature() -> None:
+def test_reasoning_has_its_signature_at_the_stop_of_its_block() -> None:
     """LLM-298, LLM-070: attached at the block's stop, its pieces joined."""
     assert decode(
         delta(reasoningContent={"text": "hm"}),
@@ -901,7 +903,7 @@ def test_redacted_reasoning_is_kept() -> None:
     assert silent[2] == ev.ReasoningEnd("reasoning-0", {"bedrock": {"signature": "s"}})
 
 
-def test_what_comes_back_from_a_turn_goes_out_again() -> None:
+def test_a_decoded_turn_is_lowered_to_what_the_provider_said() -> None:
     """LLM-298, LLM-293: decoded, folded and lowered, a turn is what the provider said."""
     events = decode(
         delta(reasoningContent={"text": "hm"}),
@@ -972,7 +974,7 @@ def test_open_blocks_close_at_the_stop() -> None:
         ("malformed_model_output", "unknown"),
     ],
 )
-def test_reasons(native: str, reason: str) -> None:
+def test_stop_reasons_are_mapped_and_the_native_word_kept(native: str, reason: str) -> None:
     """LLM-100, LLM-105: the native word is kept."""
     assert decode(delta(text="x"), end(native))[-2:] == finished(reason, None, native)
 
@@ -987,12 +989,12 @@ def test_a_stop_without_a_reason() -> None:
     assert decode(delta(text="x"), event("messageStop", {}))[-1] == ev.Finish("unknown")
 
 
-def test_an_answer_without_content() -> None:
+def test_an_answer_without_content_only_finishes() -> None:
     """LLM-061."""
     assert decode(BEGIN, end()) == [ev.StepStart(), *finished("stop", None, "end_turn")]
 
 
-def test_what_follows_the_stop_changes_nothing() -> None:
+def test_events_after_the_stop_change_nothing() -> None:
     """LLM-065: nor does a second stop."""
     assert decode(
         delta(text="x"), end(), delta(text="y"), end("max_tokens"), start(9, toolUseId="a", name="x")
@@ -1073,7 +1075,9 @@ def test_a_broken_call_before_another_block_was_not_cut() -> None:
     ],
     ids=["exclusive", "no total", "inclusive", "exclusive, large", "contradictory", "nothing cached", "not reported"],
 )
-def test_cached_input(counts: tuple[int | None, ...], expected: tuple[int, int]) -> None:
+def test_the_total_tells_whether_input_tokens_hold_the_cached_ones(
+    counts: tuple[int | None, ...], expected: tuple[int, int]
+) -> None:
     """LLM-085, LLM-081: the total tells whether `inputTokens` holds the cached ones; absent, it does not."""
     names = ("inputTokens", "outputTokens", "totalTokens", "cacheReadInputTokens", "cacheWriteInputTokens")
     raw = {name: count for name, count in zip(names, counts, strict=True) if count is not None}
@@ -1086,7 +1090,7 @@ def test_cached_input(counts: tuple[int | None, ...], expected: tuple[int, int])
     assert counted.metadata == {"bedrock": raw}
 
 
-def test_what_is_not_reported_stays_absent() -> None:
+def test_usage_that_bedrock_does_not_report_stays_absent() -> None:
     """LLM-081."""
     assert fold(decode(delta(text="x"), end(), event("metadata", {"usage": {}}))).usage == ev.Usage(
         metadata={"bedrock": {}}
@@ -1112,7 +1116,7 @@ def test_zeros_do_not_replace_what_was_counted() -> None:
         ("somethingElseException", "UnknownProvider", False),
     ],
 )
-def test_exceptions_in_the_stream(name: str, reason: str, retryable: bool) -> None:
+def test_an_exception_frame_fails_the_stream_with_the_usage_so_far(name: str, reason: str, retryable: bool) -> None:
     """LLM-296, LLM-299, LLM-342, LLM-090: not skipped; with the usage known so far, and nothing after it."""
     events = decode(BEGIN, delta(text="so"), usage(**COUNTED), exception(name, {"message": "it broke"}), end())
     assert events[3:] == [
@@ -1121,7 +1125,7 @@ def test_exceptions_in_the_stream(name: str, reason: str, retryable: bool) -> No
     ]
 
 
-def test_an_error_frame() -> None:
+def test_an_error_frame_fails_the_stream() -> None:
     """LLM-296."""
     frames = frame({":message-type": "error", ":error-code": "InternalError", ":error-message": "broken"}, b"")
     assert decode(frames) == [ev.ProviderError("InternalError: broken", code="InternalError")]
@@ -1199,7 +1203,9 @@ def test_a_failure_in_the_middle_of_blocks() -> None:
         (503, "ServiceUnavailableException", "ProviderInternal", None),
     ],
 )
-def test_refusals_before_the_stream(status: int, name: str, reason: str, kind: str | None) -> None:
+def test_a_refusal_before_the_stream_is_named_by_header_or_body(
+    status: int, name: str, reason: str, kind: str | None
+) -> None:
     """LLM-332: AWS names its errors in a header, or in the body."""
     for code, told in (
         (name, {"message": "m"}),
@@ -1413,28 +1419,27 @@ CALL_REQUEST = make_request(
 )
 
 
-def cassette(name: str) -> dict[str, Any]:
-    path: Path = SHARED / "cassettes" / "bedrock-converse" / f"{name}.json"
-    (interaction,) = decode_any(path.read_bytes())["interactions"]
+def cassette(cassettes: Path, name: str) -> dict[str, Any]:
+    (interaction,) = decode_any((cassettes / "bedrock-converse" / f"{name}.json").read_bytes())["interactions"]
     found: dict[str, Any] = interaction
     return found
 
 
-@pytest.mark.shared
+@either_cassettes
 @pytest.mark.parametrize(("name", "request_"), [("streams-text", TEXT_REQUEST), ("streams-a-tool-call", CALL_REQUEST)])
-def test_the_recorded_request(name: str, request_: Request) -> None:
+def test_the_request_of_a_cassette_is_encoded_alike(cassettes: Path, name: str, request_: Request) -> None:
     """LLM-290, LLM-292, LLM-293: as the recorded one, but for the order of keys."""
-    recorded = cassette(name)["request"]
+    recorded = cassette(cassettes, name)["request"]
     nova = model(id="us.amazon.nova-micro-v1:0")
     assert body(request_, nova) == decode_any(recorded["body"])
     assert nova.route.url(nova.id, None) == recorded["url"]
 
 
-@pytest.mark.shared
+@either_cassettes
 @pytest.mark.parametrize("size", [1, 7, None])
-def test_the_recorded_text(size: int | None) -> None:
+def test_the_text_of_a_cassette_gives_the_same_events_at_any_chunking(cassettes: Path, size: int | None) -> None:
     """LLM-294, LLM-295, LLM-297."""
-    data = base64.b64decode(cassette("streams-text")["response"]["body"])
+    data = base64.b64decode(cassette(cassettes, "streams-text")["response"]["body"])
     counted = ev.Usage(
         input=12,
         output=2,
@@ -1451,12 +1456,13 @@ def test_the_recorded_text(size: int | None) -> None:
     ]
 
 
-@pytest.mark.shared
+@either_cassettes
 @pytest.mark.parametrize("size", [1, 7, None])
-def test_the_recorded_call(size: int | None) -> None:
+def test_the_call_of_a_cassette_gives_the_same_events_at_any_chunking(cassettes: Path, size: int | None) -> None:
     """LLM-294, LLM-297."""
-    data = base64.b64decode(cassette("streams-a-tool-call")["response"]["body"])
-    id, name = "tooluse_6a1pPvnc99GLKO3KGkUA2N", "get_weather"
+    data = base64.b64decode(cassette(cassettes, "streams-a-tool-call")["response"]["body"])
+    id = next(event.id for event in decode(data) if isinstance(event, ev.ToolCall))
+    name = "get_weather"
     counted = ev.Usage(
         input=419,
         output=16,

@@ -133,7 +133,7 @@ def test_a_policy_chooses_the_places(policy: CachePolicy, places: set[str]) -> N
     assert set(marked(sent)) == places
 
 
-def test_how_long() -> None:
+def test_a_cache_lifetime_is_five_minutes_or_an_hour() -> None:
     """LLM-213"""
     for seconds, control in ((None, PLAIN), (300, PLAIN), (3599, PLAIN), (3600, HOUR), (86_400, HOUR)):
         sent = body(CLAUDE, make_request(system="s", prompt="x", cache=CachePolicy(ttl_seconds=seconds)))
@@ -170,7 +170,7 @@ def test_a_renamed_route_still_caches() -> None:
 # -- asked for -------------------------------------------------------------------------------------------------------
 
 
-def test_hints_everywhere() -> None:
+def test_cache_hints_work_on_tools_system_parts_texts_and_results() -> None:
     """LLM-213, LLM-215, LLM-123: on tools, system parts, texts, results, and on a wrapped update."""
     hint = CacheHint()
     result = ToolResultPart(id="c", name="get_weather", result=ToolResult(type="text", value="v"), cache=hint)
@@ -198,7 +198,7 @@ def test_a_hint_is_not_doubled() -> None:
     assert marked(decode_any(sent)) == {"system.0": HOUR, "0.1": HOUR}
 
 
-def test_there_are_never_more_than_four() -> None:
+def test_at_most_four_cache_markers_are_sent() -> None:
     """LLM-214: spent on tools, then system, then messages."""
     hint = CacheHint()
     tools = [ToolDefinition(name=f"t{at}", description="", input_schema={}, cache=hint) for at in range(3)]
@@ -289,7 +289,7 @@ SPREAD = make_request(
 )
 
 
-def test_chat_has_no_markers() -> None:
+def test_chat_requests_hold_no_cache_markers() -> None:
     """LLM-211: not in list content either, and asking for them changes nothing."""
     assert b"cache_control" not in prepare(chat_model(), SPREAD).body
 

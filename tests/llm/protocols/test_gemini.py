@@ -58,7 +58,7 @@ def contents(*messages: Message, using: Model | None = None) -> Any:
 # -- requests ------------------------------------------------------------------------------------------------------
 
 
-def test_it_posts_to_the_models_stream_with_the_key_in_a_header() -> None:
+def test_gemini_is_posted_to_the_models_stream_with_the_key_in_a_header() -> None:
     """LLM-280"""
     request = http_request(prepare(model("gemini-2.5-flash"), make_request(prompt="hi")))
     assert request.url == (
@@ -85,7 +85,7 @@ def test_without_a_key_the_variable_is_named() -> None:
     assert (failed.value.reason, failed.value.kind) == ("Authentication", "missing")
 
 
-def test_the_whole_body() -> None:
+def test_a_full_gemini_request_has_this_body() -> None:
     """LLM-281: system parts become one, controls go into generationConfig. LLM-288: penalties and seed as well."""
     request = make_request(
         system=["You are brief.", "", "You are kind."],
@@ -137,7 +137,7 @@ def test_the_whole_body() -> None:
     }
 
 
-def test_what_is_not_set_is_not_sent() -> None:
+def test_absent_fields_are_not_sent_to_gemini() -> None:
     """LLM-281: an empty generationConfig is left out."""
     assert body(make_request(prompt="hi")) == {"contents": [{"role": "user", "parts": [{"text": "hi"}]}]}
 
@@ -166,7 +166,7 @@ def test_a_model_without_sampling_gets_none() -> None:
         ("get_weather", {"mode": "ANY", "allowedFunctionNames": ["get_weather"]}),
     ],
 )
-def test_a_tool_choice(choice: str, config: dict[str, Any]) -> None:
+def test_tool_choices_have_geminis_form(choice: str, config: dict[str, Any]) -> None:
     """LLM-282"""
     sent = body(make_request(prompt="hi", tools=[WEATHER], tool_choice=choice))
     assert sent["toolConfig"] == {"functionCallingConfig": config}
@@ -268,7 +268,7 @@ def test_results_are_strings_with_their_media_behind_them() -> None:
     ]
 
 
-def test_what_follows_in_the_same_role_joins() -> None:
+def test_neighbours_of_one_role_are_one_content() -> None:
     """LLM-286: all results of a turn in one content, and so for everything else."""
     lowered = contents(
         user("one"),
@@ -365,7 +365,7 @@ def test_hosted_items_of_another_provider_are_left_out() -> None:
         ("application/pdf", "application/pdf"),
     ],
 )
-def test_media_goes_inline(given: str, sent: str) -> None:
+def test_media_is_sent_inline_to_gemini(given: str, sent: str) -> None:
     """LLM-190, LLM-193, LLM-198"""
     assert contents(user(MediaPart(media_type=given, data=PNG)))[0]["parts"] == [
         {"inlineData": {"mimeType": sent, "data": PNG}}
@@ -378,7 +378,7 @@ def test_a_text_file_becomes_text_under_its_name() -> None:
     assert contents(user(part))[0]["parts"] == [{"text": "[file: notes.txt]\nhéllo"}]
 
 
-def test_what_it_cannot_take_is_named() -> None:
+def test_media_that_gemini_does_not_take_is_named() -> None:
     """LLM-198, LLM-400: in a result as part of its text."""
     (part,) = contents(user(MediaPart(media_type="application/zip", data=b"PK")))[0]["parts"]
     assert part == {"text": "[application/zip was left out: Gemini requests cannot hold application/zip]"}
@@ -399,7 +399,7 @@ def test_a_model_without_eyes_reads_that_an_image_was_left_out() -> None:
     assert "cannot see images" in part["text"]
 
 
-def test_nothing_here_takes_a_cache_marker() -> None:
+def test_gemini_requests_hold_no_cache_markers() -> None:
     """LLM-211"""
     prepared = prepare(model(), make_request(system="s", prompt="hi"))
     assert Gemini().markers(prepared.draft, prepared.request) == (b"", 0)

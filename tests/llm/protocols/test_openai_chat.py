@@ -73,7 +73,7 @@ def call(id: str, **given: Any) -> ToolCallPart:
 # -- the body --------------------------------------------------------------------------------------------------------
 
 
-def test_the_whole_body() -> None:
+def test_a_full_chat_request_has_this_body() -> None:
     """LLM-240, LLM-241, LLM-242, LLM-243, LLM-245"""
     request = make_request(
         system=[SystemPart(text="one", cache=CacheHint()), SystemPart(text="two")],
@@ -140,7 +140,7 @@ def test_the_whole_body() -> None:
     assert http_request(prepare(CHAT, request)).url == "https://api.openai.com/v1/chat/completions"
 
 
-def test_what_is_absent_is_not_sent() -> None:
+def test_absent_fields_are_not_sent_to_chat() -> None:
     """LLM-241"""
     assert body(CHAT, make_request(prompt="x")) == {
         "model": "gpt-4o-mini",
@@ -195,7 +195,7 @@ def test_a_tool_name_outside_the_alphabet_fails_here(name: str) -> None:
     assert (caught.value.reason, caught.value.parameter) == ("InvalidRequest", "tools")
 
 
-def test_strict_is_never_said() -> None:
+def test_tools_are_sent_without_strict() -> None:
     """LLM-167"""
     assert b"strict" not in prepare(CHAT, make_request(prompt="x", tools=[WEATHER])).body
 
@@ -279,7 +279,7 @@ def test_an_assistant_with_nothing_left_is_omitted_but_not_its_results() -> None
         (ToolResult(type="content", value=[]), ""),
     ],
 )
-def test_results_as_text(given_result: ToolResult, content: str) -> None:
+def test_tool_results_are_sent_as_text(given_result: ToolResult, content: str) -> None:
     """LLM-165, LLM-243, LLM-164"""
     part = ToolResultPart(id="c", name="f", result=given_result)
     assert lowered(CHAT, user("a"), Message(role="tool", content=(part,)))[1] == {
@@ -308,7 +308,7 @@ def test_an_image_makes_the_content_a_list() -> None:
 
 
 @pytest.mark.parametrize("kind", ["image/png", "image/jpeg", "image/gif", "image/webp", "IMAGE/PNG", "image/jpg"])
-def test_every_image_type(kind: str) -> None:
+def test_every_supported_image_type_is_sent_to_chat(kind: str) -> None:
     """LLM-190, LLM-191"""
     (item,) = lowered(CHAT, user(MediaPart(media_type=kind, data=b"\x01")))[0]["content"]
     shown = "image/jpeg" if kind == "image/jpg" else kind.lower()

@@ -41,7 +41,7 @@ STOP = chunk(finish="stop")
 # -- text and reasoning ----------------------------------------------------------------------------------------------
 
 
-def test_text() -> None:
+def test_a_text_streams_and_the_native_finish_reason_is_kept() -> None:
     """LLM-246, LLM-061, LLM-070, LLM-105: the native reason stays visible."""
     assert said(
         chunk({"role": "assistant", "content": ""}), chunk({"content": "Hel"}), chunk({"content": "lo"}), STOP
@@ -160,7 +160,7 @@ def test_done_and_nothing_at_all() -> None:
 # -- calls -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_call_in_pieces() -> None:
+def test_a_call_in_pieces_is_joined() -> None:
     """LLM-246, LLM-066, LLM-247: id and name once; an empty delta is no event."""
     events = said(
         chunk(call_delta(0, "call_1", "get_weather", "")),
@@ -373,7 +373,7 @@ def test_without_a_finish_reason_there_is_no_call_and_no_finish() -> None:
         ("eos", "unknown"),
     ],
 )
-def test_finish_reasons(native: str, reason: str) -> None:
+def test_finish_reasons_are_mapped_and_the_native_word_kept(native: str, reason: str) -> None:
     """LLM-100, LLM-105"""
     assert said(chunk(finish=native))[-2:] == finished(reason, native)
 
@@ -429,7 +429,9 @@ def test_an_error_as_the_reason_is_an_error() -> None:
         ({"message": 5, "details": 5, "code": [1]}, "5", "UnknownProvider", "[1]", False),
     ],
 )
-def test_an_error_object(error: Any, message: str, reason: str, code: str | None, retryable: bool) -> None:
+def test_an_error_object_in_the_stream_fails_it(
+    error: Any, message: str, reason: str, code: str | None, retryable: bool
+) -> None:
     """LLM-249, LLM-342"""
     events = said(chunk({"content": "a"}), {"error": error})
     assert events[-2:] == [
@@ -438,14 +440,14 @@ def test_an_error_object(error: Any, message: str, reason: str, code: str | None
     ]
 
 
-def test_overflow_inside_a_stream() -> None:
+def test_an_overflow_error_inside_a_stream_is_classified() -> None:
     """LLM-336"""
     events = said({"error": {"message": "This model's maximum context length is 8192 tokens", "code": 400}})
     assert isinstance(events[-1], ev.ProviderError)
     assert events[-1].classification == "context-overflow"
 
 
-def test_nothing_follows_the_end() -> None:
+def test_no_event_follows_an_error() -> None:
     """LLM-065"""
     machine = decoder()
     machine.feed(encode({"error": {"message": "x"}}))
@@ -509,7 +511,7 @@ def test_usage_stays_absent_where_nothing_is_said() -> None:
         [chunk(finish="stop", usage=FULL), {"usage": None}, {"choices": [], "usage": {}}],
     ],
 )
-def test_usage_wherever_it_comes(frames: list[object]) -> None:
+def test_the_last_usage_that_is_not_zero_counts(frames: list[object]) -> None:
     """LLM-087: the last report counts, unless it is all zero."""
     usage = used(*frames)
     assert usage is not None
@@ -526,7 +528,7 @@ def test_usage_wherever_it_comes(frames: list[object]) -> None:
         ({"prompt_tokens": 10, "prompt_tokens_details": []}, None),
     ],
 )
-def test_where_vendors_put_cached_tokens(raw: dict[str, Any], read: int | None) -> None:
+def test_cached_tokens_are_found_where_each_vendor_reports_them(raw: dict[str, Any], read: int | None) -> None:
     """LLM-088"""
     usage = used(STOP, {"usage": raw})
     assert usage is not None
@@ -559,7 +561,7 @@ def test_counts_below_zero_say_nothing_and_whole_ones_may_have_a_point() -> None
 
 
 @pytest.mark.parametrize("count", ["12", 1.5, True, []])
-def test_what_is_no_count_is_unreadable(count: Any) -> None:
+def test_usage_that_is_no_count_fails_the_turn(count: Any) -> None:
     """LLM-073: nor does it become durable."""
     for name in ("prompt_tokens", "completion_tokens", "total_tokens"):
         given = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2, name: count}

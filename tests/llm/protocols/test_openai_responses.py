@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.llm.cassettes import either_cassettes
 from tests.llm.lifecycle_checker import check_lifecycle
 
 from holdfast.llm import event as ev
@@ -42,7 +43,6 @@ from holdfast.llm.stream import prepare
 from holdfast.schema.session_message import FileContent, TextContent
 from holdfast.schema.sse import SSEFrames
 
-SHARED = Path(__file__).parents[4] / "shared"
 PIXEL = "iVBORw0KGgo="
 WEATHER = ToolDefinition(
     name="get_weather",
@@ -85,7 +85,7 @@ def said(text: str, phase: str | None = None) -> TextPart:
 # -- the body ------------------------------------------------------------------------------------------------------
 
 
-def test_the_whole_body() -> None:
+def test_a_full_responses_request_has_this_body() -> None:
     """LLM-260, LLM-261, LLM-216: every field that Responses has, in its place; what it does not have is not sent."""
     request = make_request(
         system=["Be brief.", "Be kind."],
@@ -145,7 +145,7 @@ def test_the_whole_body() -> None:
     }
 
 
-def test_an_answer_in_json() -> None:
+def test_json_output_is_requested_beside_the_verbosity() -> None:
     """LLM-377: the provider's own mode, beside the verbosity."""
     shape = {"type": "object", "properties": {"a": {"type": "integer"}}}
     request = make_request(
@@ -159,7 +159,7 @@ def test_an_answer_in_json() -> None:
     }
 
 
-def test_what_is_not_given_is_not_sent() -> None:
+def test_absent_fields_are_not_sent_to_responses() -> None:
     """LLM-260: a bare request names the model, asks for a stream and has its input, no more."""
     assert sent(make_request(prompt="hi")) == {
         "stream": True,
@@ -168,7 +168,7 @@ def test_what_is_not_given_is_not_sent() -> None:
     }
 
 
-def test_the_address() -> None:
+def test_responses_are_requested_at_this_address() -> None:
     """LLM-260."""
     assert bare().route.url("gpt-5", None) == "https://api.openai.com/v1/responses"
 
@@ -296,7 +296,7 @@ def test_reasoning_that_cannot_be_verified_is_not_sent() -> None:
     }
 
 
-def test_what_the_provider_stored_is_only_named() -> None:
+def test_items_stored_by_the_provider_are_sent_as_references() -> None:
     """LLM-264: one reference per reasoning item and hosted result, none for the hosted call itself."""
     hosted = {"openai": {"itemId": "ws_1"}}
     message = assistant(
@@ -403,7 +403,7 @@ def test_metadata_of_other_protocols_stays_at_home() -> None:
         ),
     ],
 )
-def test_tool_results(value: ToolResult, output: Any) -> None:
+def test_a_tool_result_with_files_is_structured_and_any_other_a_string(value: ToolResult, output: Any) -> None:
     """LLM-261, LLM-164, LLM-165, LLM-195: a string, or structured content when there are files."""
     call = assistant(ToolCallPart(id="call_1", name="f", input={}))
     assert items(user("hi"), call, tool_result("call_1", "f", value))[2:] == [
@@ -443,7 +443,7 @@ def test_a_blind_model_is_told_of_an_image() -> None:
         assistant(MediaPart(media_type="image/png", data=PIXEL)),
     ],
 )
-def test_what_cannot_be_sent_is_refused_here(message: Message) -> None:
+def test_content_that_responses_cannot_hold_is_refused_before_sending(message: Message) -> None:
     """LLM-006, LLM-127: named by protocol and role, before any byte is sent."""
     with pytest.raises(LLMError, match=rf"OpenAI Responses: an? {message.role} message cannot hold") as caught:
         items(message)
@@ -469,7 +469,7 @@ def test_an_update_in_its_own_role() -> None:
     ]
 
 
-def test_an_update_where_there_is_no_role_for_it() -> None:
+def test_an_update_without_a_role_is_wrapped_in_a_user_message() -> None:
     """LLM-121, LLM-122: wrapped, as one more text of the user message before it, else as a new one."""
     first, second = "<system-update>\na &lt; b\n</system-update>", "<system-update>\nc\n</system-update>"
     assert items(user("hi"), update("a < b"), assistant("ok"), update("c"))[:3] == [
@@ -519,7 +519,9 @@ def turns(draw: st.DrawFn) -> list[list[Message]]:
 
 @settings(max_examples=80, deadline=None)
 @given(turns(), st.booleans(), st.booleans())
-def test_a_body_only_grows(conversation: list[list[Message]], stored: bool, native: bool) -> None:
+def test_each_request_body_begins_with_the_one_before(
+    conversation: list[list[Message]], stored: bool, native: bool
+) -> None:
     """LLM-219: batch by batch gives the bytes of all at once, and each request begins with the one before it, up to
     the brackets that close its last item."""
     model = bare(capabilities=Capabilities(chronological_system="developer" if native else None))
@@ -537,12 +539,12 @@ def test_a_body_only_grows(conversation: list[list[Message]], stored: bool, nati
         previous = at_once
 
 
-# -- recorded traffic ----------------------------------------------------------------------------------------------
+# -- cassettes ----------------------------------------------------------------------------------------------------
 
 
-def cassette(path: str) -> list[Any]:
-    recorded: list[Any] = json.loads((SHARED / "cassettes" / path).read_text(encoding="utf-8"))["interactions"]
-    return recorded
+def interactions(cassette: Path) -> list[Any]:
+    found: list[Any] = json.loads(cassette.read_text(encoding="utf-8"))["interactions"]
+    return found
 
 
 def replay(interaction: Any, size: int | None = None, *, stored: bool = False) -> list[ev.Event]:
@@ -557,6 +559,16 @@ def replay(interaction: Any, size: int | None = None, *, stored: bool = False) -
     return events
 
 
+def finished_item(interaction: Any, kind: str) -> dict[str, Any]:
+    """The one item of this kind as the stream ended it."""
+    lines = interaction["response"]["body"].split("\n")
+    events = [json.loads(line[6:]) for line in lines if line.startswith("data: ")]
+    ended = [event["item"] for event in events if event["type"] == "response.output_item.done"]
+    (found,) = [item for item in ended if item["type"] == kind]
+    item: dict[str, Any] = found
+    return item
+
+
 LOOP = "openai-responses/gpt-5-5-drives-a-tool-loop.json"
 TEXT = "openai-responses/gpt-5-5-streams-text.json"
 IMAGE = "openai-responses/openai-responses-gpt-5-5-image-tool-result.json"
@@ -564,20 +576,20 @@ REASONING = "openai-responses/openai-responses-gpt-5-5-reasoning.json"
 CACHE = "openai-responses-cache/reports-cached-tokens-on-identical-second-call.json"
 
 
-@pytest.mark.shared
+@either_cassettes
 @pytest.mark.parametrize("path", [LOOP, TEXT, IMAGE, REASONING, CACHE])
 @pytest.mark.parametrize("stored", [True, False])
-def test_recorded_answers_are_the_same_in_any_pieces(path: str, stored: bool) -> None:
+def test_answers_are_the_same_in_any_pieces(cassettes: Path, path: str, stored: bool) -> None:
     """LLM-072."""
-    for interaction in cassette(path):
+    for interaction in interactions(cassettes / path):
         whole = replay(interaction, stored=stored)
         assert replay(interaction, 7, stored=stored) == replay(interaction, 1, stored=stored) == whole
 
 
-@pytest.mark.shared
-def test_the_recorded_tool_loop() -> None:
-    """LLM-260, LLM-266: both requests as recorded, the second from what the first answered."""
-    first, second = cassette(LOOP)
+@either_cassettes
+def test_the_second_request_of_a_tool_loop_follows_from_the_first_answer(cassettes: Path) -> None:
+    """LLM-260, LLM-266: both requests as they are kept, the second from what the first answered."""
+    first, second = interactions(cassettes / LOOP)
     asked = make_request(
         system="Use the get_weather tool, then answer in one short sentence.",
         prompt="What is the weather in Paris?",
@@ -589,7 +601,7 @@ def test_the_recorded_tool_loop() -> None:
     answer = fold(replay(first))
     (call,) = answer.calls
     assert (answer.reason, call.name, call.input) == ("tool-calls", "get_weather", {"city": "Paris"})
-    # The recording replays the call without its own id, as a history without metadata does.
+    # It replays the call without its own id, as a history without metadata does.
     plain = ToolCallPart(id=call.id, name=call.name, input=call.input)
     result = tool_result(call.id, call.name, {"temperature": 22, "condition": "sunny"})
     prepared.extend([assistant(plain), result])
@@ -597,23 +609,23 @@ def test_the_recorded_tool_loop() -> None:
     assert (fold(replay(second)).text, fold(replay(second)).reason) == ("It’s sunny and 22°C in Paris.", "stop")
 
 
-@pytest.mark.shared
-def test_the_recorded_text() -> None:
+@either_cassettes
+def test_reasoning_without_a_summary_keeps_its_item(cassettes: Path) -> None:
     """LLM-267: reasoning without a summary is an empty block that keeps its item."""
-    (only,) = cassette(TEXT)
+    (only,) = interactions(cassettes / TEXT)
     request = make_request(
         system="You are concise.", prompt="Reply with exactly: Hello!", generation=Generation(max_tokens=80)
     )
     assert sent(request, bare("gpt-5.5")) == json.loads(only["request"]["body"])
     reasoning, text = fold(replay(only)).parts
-    assert reasoning == thought("", "rs_0ea948e2f42449980069fa8aa1d588819cbbcb9b056624d27c")
+    assert reasoning == thought("", finished_item(only, "reasoning")["id"])
     assert text == said("Hello!", "final_answer")
 
 
-@pytest.mark.shared
-def test_the_recorded_reasoning() -> None:
+@either_cassettes
+def test_reasoning_keeps_the_encrypted_content_of_its_end(cassettes: Path) -> None:
     """LLM-045, LLM-267: the defaults of the model, and the encrypted content of the item's end."""
-    (only,) = cassette(REASONING)
+    (only,) = interactions(cassettes / REASONING)
     request = make_request(
         system="Show concise reasoning when the provider supports visible reasoning summaries.",
         prompt="Think briefly, then reply exactly with: Hello!",
@@ -621,24 +633,21 @@ def test_the_recorded_reasoning() -> None:
         provider_options={"openai": {"reasoningEffort": "low"}},
     )
     assert sent(request, openai_model("gpt-5.5", "k")) == json.loads(only["request"]["body"])
-    frames = [json.loads(line[6:]) for line in only["response"]["body"].split("\n") if line.startswith("data: ")]
-    (final,) = [
-        event["item"]["encrypted_content"]
-        for event in frames
-        if event["type"] == "response.output_item.done" and event["item"]["type"] == "reasoning"
-    ]
     response = fold(replay(only))
     reasoning = response.parts[0]
     assert isinstance(reasoning, ReasoningPart)
     assert reasoning.provider_metadata is not None
-    assert reasoning.provider_metadata["openai"]["reasoningEncryptedContent"] == final
+    assert (
+        reasoning.provider_metadata["openai"]["reasoningEncryptedContent"]
+        == finished_item(only, "reasoning")["encrypted_content"]
+    )
     assert (response.text, response.usage and response.usage.reasoning) == ("Hello!", 13)
 
 
-@pytest.mark.shared
-def test_the_recorded_image_result() -> None:
+@either_cassettes
+def test_an_image_as_tool_result_is_encoded_alike(cassettes: Path) -> None:
     """LLM-195, LLM-045."""
-    (only,) = cassette(IMAGE)
+    (only,) = interactions(cassettes / IMAGE)
     body = json.loads(only["request"]["body"])
     image = body["input"][3]["output"][1]["image_url"]
     screenshot = ToolDefinition(
@@ -658,13 +667,13 @@ def test_the_recorded_image_result() -> None:
         generation=Generation(max_tokens=40),
     )
     assert sent(request, openai_model("gpt-5.5", "k")) == body
-    assert fold(replay(only)).text == "jiggling restroom prison"
+    assert fold(replay(only)).text == finished_item(only, "message")["content"][0]["text"]
 
 
-@pytest.mark.shared
-def test_the_recorded_cache_hit() -> None:
+@either_cassettes
+def test_a_cache_hit_is_counted(cassettes: Path) -> None:
     """LLM-216, LLM-046, LLM-083."""
-    first, second = cassette(CACHE)
+    first, second = interactions(cassettes / CACHE)
     body = json.loads(first["request"]["body"])
     request = make_request(
         system=body["input"][0]["content"],

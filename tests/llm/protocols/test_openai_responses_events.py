@@ -80,7 +80,7 @@ def encrypted(id: str, content: str | None) -> dict[str, dict[str, Any]]:
     return {"openai": {"itemId": id, "reasoningEncryptedContent": content}}
 
 
-def test_text() -> None:
+def test_a_text_block_is_named_and_closed_by_its_item() -> None:
     """LLM-266, LLM-063, LLM-061, LLM-272: a block named by its item, closed with it; phase and annotations are
     kept; an empty delta is nothing."""
     note = {"type": "url_citation", "url": "https://example.org"}
@@ -158,7 +158,7 @@ def test_a_text_ends_where_another_or_a_call_begins() -> None:
     ]
 
 
-def test_a_call() -> None:
+def test_a_call_is_named_by_its_call_id_and_complete_with_its_item() -> None:
     """LLM-266, LLM-066, LLM-068, LLM-101, LLM-272: started by its item, complete with it, named by `call_id`; its
     own id is metadata; a turn that ends with a local call ends for it."""
     call = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "get_weather"}
@@ -204,7 +204,7 @@ def test_a_call_without_a_beginning() -> None:
     ]
 
 
-def test_repeated_items_change_nothing() -> None:
+def test_a_repeated_item_adds_no_event() -> None:
     """LLM-062."""
     call = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "f", "arguments": "{}"}
     think = {"type": "reasoning", "id": "rs_1", "encrypted_content": "x"}
@@ -408,7 +408,7 @@ HOSTED: list[tuple[dict[str, Any], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("item", "given"), HOSTED, ids=[str(item["type"]) for item, _ in HOSTED])
-def test_hosted_tools(item: dict[str, Any], given: dict[str, Any]) -> None:
+def test_a_hosted_call_and_its_result_have_the_same_id(item: dict[str, Any], given: dict[str, Any]) -> None:
     """LLM-269, LLM-067, LLM-101: call and result of the same id and name, the whole item as the result; they do not
     make the turn end for a call."""
     name, native = item["type"].removesuffix("_call"), {"openai": {"itemId": "h_1"}}
@@ -444,7 +444,7 @@ CALL = item_done(type="function_call", id="fc_1", call_id="call_1", name="f", ar
         ([incomplete(None)], "unknown", "incomplete"),
     ],
 )
-def test_how_a_turn_ends(frames: list[bytes], reason: str, native: str) -> None:
+def test_a_turn_ends_with_its_native_reason_id_and_tier(frames: list[bytes], reason: str, native: str) -> None:
     """LLM-100, LLM-101, LLM-102, LLM-105, LLM-146: with the native word, the response's id and its tier."""
     assert decoded(*frames)[-2:] == ending(reason, native)
 
@@ -459,7 +459,7 @@ def test_a_terminal_event_without_its_response() -> None:
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_a_refusal(whole: bool) -> None:
+def test_a_refusal_is_text_and_ends_the_turn(whole: bool) -> None:
     """LLM-272: is text, and the turn ends for it."""
     streamed = [frame("response.refusal.delta", item_id="msg_1", delta=text) for text in ("No, ", "sorry.")]
     done = frame("response.refusal.done", item_id="msg_1", refusal="No, sorry.")
@@ -470,7 +470,7 @@ def test_a_refusal(whole: bool) -> None:
         assert events[-2:] == ending("content-filter")
 
 
-def test_usage() -> None:
+def test_usage_totals_are_inclusive_and_the_raw_object_is_kept() -> None:
     """LLM-083, LLM-080, LLM-089: totals are inclusive, parts are computed, the raw object is kept."""
     raw = {
         "input_tokens": 100,
@@ -559,7 +559,7 @@ def test_usage_that_is_missing_stays_missing(raw: Any, expected: ev.Usage | None
         ),
     ],
 )
-def test_errors_inside_the_stream(broken: bytes, expected: ev.ProviderError) -> None:
+def test_an_error_inside_the_stream_ends_it(broken: bytes, expected: ev.ProviderError) -> None:
     """LLM-271, LLM-342: whichever of code and message there is; the stream ends there."""
     decoder = ResponsesDecoder()
     assert decoder.feed(broken) == [expected]

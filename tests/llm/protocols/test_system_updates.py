@@ -47,7 +47,7 @@ def wrapped(value: str) -> str:
 # -- the wrapper -----------------------------------------------------------------------------------------------------
 
 
-def test_the_exact_text() -> None:
+def test_a_wrapped_update_has_this_exact_text() -> None:
     """LLM-121"""
     message = Message(role="system", content=(TextPart(text="a <b> & 'c'"), TextPart(text="</system-update>")))
     expected = "<system-update>\na &lt;b&gt; &amp; 'c'\n&lt;/system-update&gt;\n</system-update>"
@@ -64,7 +64,7 @@ def test_no_content_closes_the_wrapper(value: str) -> None:
     assert inner.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&") == value
 
 
-def test_it_joins_the_user_message_before_it() -> None:
+def test_a_wrapped_update_joins_the_user_message_before_it() -> None:
     """LLM-122: a line of its text, an item of its list, or a block."""
     assert lowered(CHAT, user("a"), update("u"), update("v")) == [
         {"role": "user", "content": f"a\n{wrapped('u')}\n{wrapped('v')}"}
@@ -92,7 +92,7 @@ def test_elsewhere_it_is_a_user_message_of_its_own() -> None:
     ]
 
 
-def test_after_results() -> None:
+def test_an_update_after_tool_results_joins_them_only_on_anthropic() -> None:
     """LLM-122, LLM-126: on Chat results are no user message, on Anthropic they are."""
     messages = [user("a"), assistant(CALL), tool_result("c", "f", 1), update("u")]
     assert lowered(CHAT, *messages)[-2:] == [
@@ -105,7 +105,7 @@ def test_after_results() -> None:
     }
 
 
-def test_it_is_not_the_systems_own_text() -> None:
+def test_an_update_is_not_part_of_the_system_text() -> None:
     """LLM-022"""
     for model in (CHAT, CLAUDE):
         request = make_request(system="rules", messages=[update("u"), user("a")], cache=NO_CACHE)
@@ -154,7 +154,7 @@ def test_after_a_hosted_call_is_fine(model: Model) -> None:
 @pytest.mark.parametrize(
     "part", [IMAGE, CALL, ToolResultPart(id="c", name="f", result=ToolResult(type="text", value="v"))]
 )
-def test_only_text(model: Model, part: Any) -> None:
+def test_only_system_text_becomes_an_update(model: Model, part: Any) -> None:
     """LLM-127, LLM-129: nothing that a tool or a document brought can become an update by its kind."""
     with pytest.raises(LLMError) as caught:
         prepare(model, make_request(messages=[user("a"), Message(role="system", content=(part,))]))
@@ -168,7 +168,7 @@ def roles(model: Model, *messages: Message) -> list[str]:
     return [message["role"] for message in lowered(model, *messages)]
 
 
-def test_anthropic_has_a_role_for_it() -> None:
+def test_anthropic_models_with_the_role_get_native_updates() -> None:
     """LLM-120, LLM-124, LLM-128: by the model's capability."""
     message = Message(role="system", content=(TextPart(text="a <b>"), TextPart(text="c")))
     assert lowered(NATIVE, user("x"), message, assistant("y")) == [
@@ -202,7 +202,7 @@ def test_chat_has_one_too_where_the_model_says_so(role: Any) -> None:
     ],
 )
 @pytest.mark.parametrize("after", [[], [assistant("z")]])
-def test_where_anthropic_takes_it(before: list[Message], after: list[Message]) -> None:
+def test_an_update_is_a_native_message_where_anthropic_takes_it(before: list[Message], after: list[Message]) -> None:
     """LLM-125"""
     found = roles(NATIVE, *before, update("u"), *after)
     assert found[len(found) - len(after) - 1] == "system"
@@ -220,7 +220,7 @@ def test_where_anthropic_takes_it(before: list[Message], after: list[Message]) -
         [user("a"), assistant("b", HOSTED), update("u"), user("c")],
     ],
 )
-def test_where_anthropic_does_not_take_it(messages: list[Message]) -> None:
+def test_an_update_is_wrapped_where_anthropic_does_not_take_it(messages: list[Message]) -> None:
     """LLM-125: first, after a plain answer, next to another, or before anything but an answer."""
     sent = lowered(NATIVE, *messages)
     assert "system" not in [message["role"] for message in sent]

@@ -50,7 +50,9 @@ def test_the_address_of_a_model() -> None:
         ("cn-north-1", {}, "cn-north-1.amazonaws.com.cn"),
     ],
 )
-def test_the_region(given: str | None, environment: dict[str, str], expected: str) -> None:
+def test_the_region_is_the_option_then_the_credentials_region_then_us_east_1(
+    given: str | None, environment: dict[str, str], expected: str
+) -> None:
     """LLM-290: the option, else the credentials' region, else `us-east-1`."""
     assert bedrock_route(region=given, environment=environment).base_url == f"https://bedrock-runtime.{expected}"
 
@@ -84,7 +86,7 @@ def test_credentials_that_nobody_loaded_are_not_guessed() -> None:
     assert (caught.value.reason, caught.value.kind) == ("Authentication", "missing")
 
 
-def test_capabilities_by_family() -> None:
+def test_cache_points_are_used_only_for_models_that_take_them() -> None:
     """LLM-300: cache points are gated by model."""
     assert bedrock_capabilities("us.anthropic.claude-sonnet-4-5-20250929-v1:0") == Capabilities()
     assert bedrock_capabilities("anthropic.claude-3-sonnet-20240229-v1:0") == Capabilities(caching=False)

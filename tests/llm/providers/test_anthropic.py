@@ -25,7 +25,7 @@ from holdfast.llm.stream import http_request, prepare
         ("somebody/claude-opus-4-8", False),
     ],
 )
-def test_who_has_a_role_for_chronological_system_messages(id: str, native: bool) -> None:
+def test_known_claude_models_take_chronological_system_messages(id: str, native: bool) -> None:
     """LLM-128: a table with dated ids, not one name; an unknown model gets the fallback."""
     assert (anthropic_capabilities(id).chronological_system == "system") is native
 
@@ -39,7 +39,7 @@ def test_from_when_on_thinking_is_adaptive(id: str, sampling: bool) -> None:
     assert (capabilities.sampling, capabilities.thinking) == (sampling, "enabled" if sampling else "adaptive")
 
 
-def test_where_it_is_and_what_it_wants() -> None:
+def test_anthropic_has_this_path_version_and_key_header() -> None:
     """LLM-220: path, version and key header."""
     model = Model("claude-sonnet-5", "anthropic", anthropic_route("sk-ant"))
     request = http_request(prepare(model, make_request(prompt="hi")))

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conftest import SHARED
+from tests.llm.cassette import CassetteTransport, load
+from tests.llm.cassettes import either_cassettes
 
 from holdfast.llm.errors import LLMError
-from holdfast.llm.model import Capabilities, Model
-from holdfast.llm.providers.gateways import (
-    Settings,
-    azure_model,
-    cloudflare_gateway_model,
-    copilot_endpoint,
-    copilot_model,
-    workers_ai_model,
-    xai_model,
-)
+from holdfast.llm.model import Model
+from holdfast.llm.protocols.openai_chat import OpenAIChat
+from holdfast.llm.providers.gateways import azure_model, copilot_endpoint, copilot_model
+from holdfast.llm.providers.openai import openai_model
 from holdfast.llm.request import Generation, ToolDefinition, make_request, update, user
-from holdfast.llm.route.cassette import CassetteTransport, load
-from holdfast.llm.route.transport import Timeouts
+from holdfast.llm.route.auth import KeyAuth
+from holdfast.llm.route.route import Route
 from holdfast.llm.stream import generate, http_request, prepare
 from holdfast.schema.codec import decode_any
 
@@ -64,7 +60,7 @@ def test_azure_speaks_chat_when_told() -> None:
     assert sent(model)[0] == "https://contoso.openai.azure.com/openai/v1/chat/completions?api-version=2025-04-01"
 
 
-def test_azure_elsewhere() -> None:
+def test_azure_needs_a_resource_or_a_base_url() -> None:
     """LLM-313, LLM-043."""
     assert (
         sent(azure_model("d", "k", base_url="https://proxy/azure/"))[0]
@@ -74,7 +70,7 @@ def test_azure_elsewhere() -> None:
         azure_model("d", "k")
 
 
-def test_azure_without_a_key() -> None:
+def test_a_missing_azure_key_is_named() -> None:
     """LLM-341, LLM-313."""
     assert "AZURE_OPENAI_API_KEY" in missing(azure_model("d", None, resource="contoso"))
 
@@ -83,7 +79,7 @@ def test_azure_without_a_key() -> None:
 def test_azure_and_copilot_have_openai_defaults_but_no_verbosity(api: Any) -> None:
     """LLM-046."""
     azure = azure_model("gpt-5.1", "k", resource="r", use_completion_urls=api == "chat")
-    copilot = copilot_model("gpt-5.1", "k", "https://api.githubcopilot.com", endpoint=api)
+    copilot = copilot_model("gpt-5.1" if api == "responses" else "gpt-5-mini", "k", "https://api.githubcopilot.com")
     plain = azure_model("gpt-4.1", "k", resource="r", use_completion_urls=api == "chat")
     for model in (azure, copilot):
         asked = body(model)
@@ -111,7 +107,7 @@ def test_azure_and_copilot_have_openai_defaults_but_no_verbosity(api: Any) -> No
         ("my-gpt-5", "chat"),
     ],
 )
-def test_copilot_chooses_by_model(id: str, api: str) -> None:
+def test_copilot_uses_responses_or_chat_by_model(id: str, api: str) -> None:
     """LLM-314."""
     assert copilot_endpoint(id) == api
     path = "responses" if api == "responses" else "chat/completions"
@@ -121,10 +117,8 @@ def test_copilot_chooses_by_model(id: str, api: str) -> None:
     )
 
 
-def test_copilot_as_told() -> None:
-    """LLM-314: an endpoint that is named wins; an address there must be."""
-    assert sent(copilot_model("gpt-5", "k", "https://x", endpoint="chat"))[0] == "https://x/chat/completions"
-    assert sent(copilot_model("gpt-4.1", "k", "https://x", endpoint="responses"))[0] == "https://x/responses"
+def test_copilot_needs_an_address_and_a_key() -> None:
+    """LLM-314"""
     with pytest.raises(LLMError, match="base URL"):
         copilot_model("gpt-5", "k", None)
     assert missing(copilot_model("gpt-5", "", "https://x"))
@@ -133,39 +127,20 @@ def test_copilot_as_told() -> None:
 # -- Cloudflare --------------------------------------------------------------------------------------------------
 
 
-def test_the_gateway_and_what_is_behind_it() -> None:
-    """LLM-315: a token for the gateway, and another for the provider if there is one."""
-    id = "openai/gpt-4.1"
-    url = "https://gateway.ai.cloudflare.com/v1/acc/default/compat/chat/completions"
-    assert sent(cloudflare_gateway_model(id, "t", account="acc")) == (
-        url,
-        {**ACCEPT, "cf-aig-authorization": "Bearer t"},
-    )
-    both = cloudflare_gateway_model(id, "t", account="acc", gateway="", provider_key="p")
-    assert sent(both) == (url, {**ACCEPT, "cf-aig-authorization": "Bearer t", "authorization": "Bearer p"})
-    assert {"t", "p"} <= set(both.route.auth.secrets())
-    assert sent(cloudflare_gateway_model(id, "t", account="acc", gateway="mine"))[0] == url.replace("default", "mine")
-    assert "CLOUDFLARE_API_TOKEN or CF_AIG_TOKEN" in missing(cloudflare_gateway_model(id, None, account="acc"))
+def cloudflare(id: str, path: str, **headers: str) -> Model:
+    """As configuration makes it: an OpenAI-compatible provider."""
+    route = Route("cloudflare", OpenAIChat(), path, KeyAuth("k"), headers=tuple(headers.items()))
+    return Model(id, "cloudflare", route)
 
 
-def test_workers_ai() -> None:
-    """LLM-315."""
-    assert sent(workers_ai_model("@cf/openai/gpt-oss-20b", "k", account="acc")) == (
-        "https://api.cloudflare.com/client/v4/accounts/acc/ai/v1/chat/completions",
-        {**ACCEPT, "authorization": "Bearer k"},
-    )
-    assert "CLOUDFLARE_API_KEY or CLOUDFLARE_WORKERS_AI_TOKEN" in missing(workers_ai_model("m", None, account="acc"))
-
-
-@pytest.mark.shared
+@either_cassettes
 @pytest.mark.parametrize("chunk", [1, 7, None])
-async def test_a_recorded_turn_through_the_gateway(chunk: int | None) -> None:
+async def test_a_recorded_turn_through_the_gateway(cassettes: Path, chunk: int | None) -> None:
     """LLM-315, LLM-317, LLM-087: the finish comes twice, with zeros for usage the second time."""
     name = "cloudflare-ai-gateway-workers-ai-llama-3-1-8b-text"
-    transport = CassetteTransport(load(SHARED / "cassettes" / "cloudflare-ai-gateway" / f"{name}.json"), chunk=chunk)
-    model = cloudflare_gateway_model(
-        "workers-ai/@cf/meta/llama-3.1-8b-instruct", "t", account="{account}", gateway="{gateway}"
-    )
+    transport = CassetteTransport(load(cassettes / "cloudflare-ai-gateway" / f"{name}.json"), chunk=chunk)
+    base = "https://gateway.ai.cloudflare.com/v1/{account}/{gateway}/compat"
+    model = cloudflare("workers-ai/@cf/meta/llama-3.1-8b-instruct", base, **{"cf-aig-authorization": "Bearer t"})
     request = make_request(
         system="You are concise.",
         prompt="Reply exactly with: Hello!",
@@ -176,12 +151,12 @@ async def test_a_recorded_turn_through_the_gateway(chunk: int | None) -> None:
     await transport.close()
 
 
-@pytest.mark.shared
+@either_cassettes
 @pytest.mark.parametrize("chunk", [1, 7, None])
-async def test_a_recorded_call_of_workers_ai(chunk: int | None) -> None:
+async def test_a_recorded_call_of_workers_ai(cassettes: Path, chunk: int | None) -> None:
     """LLM-315, LLM-317: reasoning that begins empty, then a call."""
     name = "cloudflare-workers-ai-gpt-oss-20b-tools-tool-call"
-    transport = CassetteTransport(load(SHARED / "cassettes" / "cloudflare-workers-ai" / f"{name}.json"), chunk=chunk)
+    transport = CassetteTransport(load(cassettes / "cloudflare-workers-ai" / f"{name}.json"), chunk=chunk)
     weather = ToolDefinition(
         name="get_weather",
         description="Get current weather for a city.",
@@ -199,7 +174,8 @@ async def test_a_recorded_call_of_workers_ai(chunk: int | None) -> None:
         tool_choice="get_weather",
         generation=Generation(max_tokens=120, temperature=0),
     )
-    response = await generate(transport, workers_ai_model("@cf/openai/gpt-oss-20b", "k", account="{account}"), request)
+    base = "https://api.cloudflare.com/client/v4/accounts/{account}/ai/v1"
+    response = await generate(transport, cloudflare("@cf/openai/gpt-oss-20b", base), request)
     assert [(call.name, call.input) for call in response.calls] == [("get_weather", {"city": "Paris"})]
     assert response.reason == "tool-calls"
     await transport.close()
@@ -209,24 +185,21 @@ async def test_a_recorded_call_of_workers_ai(chunk: int | None) -> None:
 
 
 def test_xai() -> None:
-    """LLM-316: Responses by default, Chat on request. LLM-046: nothing is stored."""
-    model = xai_model("grok-4", "k")
+    """LLM-316: Responses below another address. LLM-046: nothing is stored."""
+    model = openai_model("grok-4", "k", base_url="https://api.x.ai/v1")
     assert sent(model) == ("https://api.x.ai/v1/responses", {**ACCEPT, "authorization": "Bearer k"})
     assert body(model)["store"] is False
-    assert sent(xai_model("grok-4", "k", api="chat"))[0] == "https://api.x.ai/v1/chat/completions"
-    assert "XAI_API_KEY" in missing(xai_model("grok-4", None))
 
 
 # -- all of them -------------------------------------------------------------------------------------------------
 
 
-def test_the_vendor_is_named() -> None:
+def test_failures_of_a_gateway_name_provider_and_route() -> None:
     """LLM-310: by provider and route, and in what is refused."""
-    model = cloudflare_gateway_model("m", "t", account="a")
-    assert (model.provider, model.route.id) == ("cloudflare-ai-gateway", "cloudflare-ai-gateway")
-    with pytest.raises(LLMError, match="cloudflare-ai-gateway"):
+    model = azure_model("d", "k", resource="r", use_completion_urls=True)
+    assert (model.provider, model.route.id) == ("azure", "azure")
+    with pytest.raises(LLMError, match="azure Chat"):
         body(model, tools=[ToolDefinition(name="not a name", description="", input_schema={})])
-    assert {xai_model("m", "k").route.id, azure_model("d", "k", resource="r").route.id} == {"xai", "azure"}
 
 
 def test_updates_are_text_where_the_host_is_not_openai() -> None:
@@ -235,17 +208,3 @@ def test_updates_are_text_where_the_host_is_not_openai() -> None:
     wrapped = "<system-update>\nu\n</system-update>"
     asked = body(model, prompt=None, messages=[user("hi"), update("u")])
     assert asked["messages"] == [{"role": "user", "content": f"hi\n{wrapped}"}]
-
-
-def test_a_configuration_has_the_last_word() -> None:
-    settings = Settings(
-        headers={"x-team": "blue"},
-        timeouts=Timeouts(idle=5.0),
-        provider_options={"openai": {"reasoningEffort": "low", "include": []}},
-        capabilities=Capabilities(images=False),
-        output_limit=7,
-    )
-    model = azure_model("gpt-5", "k", resource="r", settings=settings)
-    assert sent(model)[1]["x-team"] == "blue"
-    assert (body(model)["reasoning"]["effort"], "include" in body(model)) == ("low", False)
-    assert (model.capabilities, model.output_limit, model.route.timeouts.idle) == (Capabilities(images=False), 7, 5.0)

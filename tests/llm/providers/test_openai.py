@@ -38,7 +38,7 @@ def sent(model: Model, **more: Any) -> dict[str, Any]:
         ("gpt-5.2-chat-latest", THINKING),
     ],
 )
-def test_defaults_by_name(id: str, expected: dict[str, Any]) -> None:
+def test_openai_defaults_depend_on_the_model_name(id: str, expected: dict[str, Any]) -> None:
     """LLM-045, LLM-046: nothing is stored; models that think are asked to show it and to give it back encrypted; the
     short answers are for OpenAI's own Responses alone."""
     assert openai_defaults(id, verbosity=True) == {"store": False, **expected}
@@ -46,7 +46,7 @@ def test_defaults_by_name(id: str, expected: dict[str, Any]) -> None:
     assert openai_defaults(id, verbosity=False) == {"store": False, **without}
 
 
-def test_responses_by_default() -> None:
+def test_openai_models_use_responses_by_default() -> None:
     """LLM-045: the defaults as they go out."""
     model = openai_model("gpt-5.5", "sk-key")
     assert (model.provider, model.route.id, model.route.transport) == ("openai", "openai-responses", "http")
@@ -61,7 +61,7 @@ def test_responses_by_default() -> None:
     }
 
 
-def test_chat_on_request() -> None:
+def test_openai_models_use_chat_on_request() -> None:
     """LLM-045, LLM-241: no verbosity there; the limit by its newer name and no sampling for a model that thinks."""
     model = openai_model("gpt-5.5", "sk-key", api="chat")
     assert model.route.id == "openai-chat"
@@ -98,7 +98,7 @@ def test_the_bare_route_stores_nothing() -> None:
     assert "store" not in sent(model, provider_options={"openai": {"store": None}})
 
 
-def test_address_and_credential() -> None:
+def test_a_missing_openai_key_fails_before_anything_is_sent() -> None:
     """LLM-240, LLM-260, LLM-341: a missing key is noticed before anything is sent, and says where it is looked for."""
     request = http_request(prepare(openai_model("gpt-5", "sk-key"), make_request(prompt="hi")))
     assert (request.url, request.headers["authorization"]) == ("https://api.openai.com/v1/responses", "Bearer sk-key")
@@ -109,7 +109,7 @@ def test_address_and_credential() -> None:
     assert (caught.value.reason, caught.value.kind) == ("Authentication", "missing")
 
 
-def test_chat_has_no_socket() -> None:
+def test_chat_is_not_available_over_a_websocket() -> None:
     """LLM-370: only Responses has one."""
     assert openai_model("gpt-5", "k", transport="websocket").route.id == "openai-responses-websocket"
     with pytest.raises(LLMError, match="no WebSocket form"):
@@ -131,6 +131,6 @@ def test_names_of_models_that_do_not(id: str) -> None:
     assert openai_capabilities(id) == Capabilities(chronological_system="developer")
 
 
-def test_what_a_catalog_says_is_better_than_a_name() -> None:
+def test_the_catalog_decides_over_the_name_of_a_model() -> None:
     known = Capabilities(images=False)
     assert openai_model("gpt-5", "k", capabilities=known).capabilities == known

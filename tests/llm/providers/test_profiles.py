@@ -58,7 +58,7 @@ def test_vendors_keep_the_old_name_of_the_limit(id: str) -> None:
     )
 
 
-def test_where_keys_come_from() -> None:
+def test_keys_of_profiles_come_from_these_variables() -> None:
     """LLM-311"""
     assert PROFILES["openrouter"].key_variables == ("OPENROUTER_API_KEY",)
     assert PROFILES["xai"].key_variables == ("XAI_API_KEY",)
@@ -144,12 +144,12 @@ def routed(**options: Any) -> dict[str, Any]:
         ({"unknown": 1}, {}),
     ],
 )
-def test_what_openrouter_adds(options: dict[str, Any], sent: dict[str, Any]) -> None:
+def test_options_of_openrouter_are_sent_in_their_fields(options: dict[str, Any], sent: dict[str, Any]) -> None:
     """LLM-312, LLM-216, LLM-318"""
     assert routed(**options) == sent
 
 
-def test_others_do_not_get_it() -> None:
+def test_options_of_openrouter_are_not_sent_to_other_vendors() -> None:
     """LLM-312"""
     options = {"openrouter": {"usage": True}, "openai": {"usage": True, "reasoning": {}, "promptCacheKey": "k"}}
     sent = body(model_of(PROFILES["groq"]), make_request(prompt="x", provider_options=options))
@@ -157,7 +157,7 @@ def test_others_do_not_get_it() -> None:
 
 
 @pytest.mark.anyio
-async def test_the_stream_of_openrouter() -> None:
+async def test_an_openrouter_stream_with_comments_and_a_repeated_finish_is_read() -> None:
     """LLM-312, LLM-248, LLM-088: comments, the last chunk again with usage, the native reason and the cost."""
     usage = {"prompt_tokens": 5, "completion_tokens": 2, "cost": 0.25}
     last = {"delta": {"content": ""}, "finish_reason": "stop", "native_finish_reason": "end_turn"}

@@ -10,7 +10,7 @@ from tests.llm.support import HELLO_CHAT, KEY, Playback, chat_model, claude, col
 
 from holdfast.llm.errors import LLMError
 from holdfast.llm.request import HttpOverlay, make_request
-from holdfast.llm.route.auth import BothAuth, KeyAuth, NoAuth
+from holdfast.llm.route.auth import KeyAuth, NoAuth
 from holdfast.llm.stream import http_request, prepare
 
 pytestmark = pytest.mark.anyio
@@ -45,7 +45,7 @@ async def test_auth_sees_the_final_address_headers_and_body() -> None:
     assert sent.headers["content-type"] == "application/json"
 
 
-def test_a_bearer_key() -> None:
+def test_a_key_is_sent_as_a_bearer_token() -> None:
     """LLM-240"""
     sent = http_request(prepare(chat_model(), make_request(prompt="x")))
     assert sent.headers["authorization"] == f"Bearer {KEY}"
@@ -69,7 +69,7 @@ def test_a_key_that_no_header_can_hold_is_refused_without_showing_it() -> None:
     assert "sk-1" not in str(caught.value)
 
 
-def test_the_headers_of_anthropic() -> None:
+def test_a_key_for_anthropic_is_sent_in_x_api_key() -> None:
     """LLM-220"""
     sent = http_request(prepare(claude(), make_request(prompt="x")))
     assert sent.url == "https://api.anthropic.com/v1/messages"
@@ -95,16 +95,8 @@ def test_no_credential_is_a_choice() -> None:
     assert "authorization" not in sent.headers
 
 
-def test_a_gateway_and_what_is_behind_it() -> None:
-    """LLM-339: both are secrets, also as base64."""
-    auth = BothAuth(KeyAuth("gateway-key", header="cf-aig-authorization"), KeyAuth("inner-key"))
-    assert auth.headers("u", {}, []) == {
-        "cf-aig-authorization": "Bearer gateway-key",
-        "authorization": "Bearer inner-key",
-    }
-    assert set(auth.secrets()) == {
-        "gateway-key",
-        "inner-key",
-        base64.b64encode(b"gateway-key").decode(),
-        base64.b64encode(b"inner-key").decode(),
-    }
+def test_a_key_in_a_header_of_its_own() -> None:
+    """LLM-339: it is a secret, also as base64."""
+    auth = KeyAuth("gateway-key", header="cf-aig-authorization")
+    assert auth.headers("u", {}, []) == {"cf-aig-authorization": "Bearer gateway-key"}
+    assert set(auth.secrets()) == {"gateway-key", base64.b64encode(b"gateway-key").decode()}

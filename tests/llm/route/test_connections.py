@@ -3,40 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-import datetime
-import ipaddress
-import ssl
 from contextlib import AsyncExitStack, aclosing, suppress
 from typing import TYPE_CHECKING
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
-from tests.llm.route.test_network import (
+from tests.http.support import (
     HEAD,
+    Authority,
+    ForwardProxy,
+    authority,
     direct,
     piece,
     raw_server,
     read_request,
-    transport,
-    turn,
     wait_for_close,
 )
+from tests.llm.route.test_network import transport, turn
 from tests.llm.support import HELLO_CLAUDE, claude
 
+from holdfast.http import connection
+from holdfast.http.parser import ResponseParser
+from holdfast.http.url import Origin, parse, proxy_of
 from holdfast.llm.errors import LLMError
-from holdfast.llm.route import connection
-from holdfast.llm.route.dial import Origin, parse, proxy_of
 from holdfast.llm.route.transport import HttpRequest, Timeouts
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from holdfast.llm.route.network import NetworkTransport
 
-__all__ = ["direct", "transport"]
+__all__ = ["authority", "direct", "transport"]
 
 pytestmark = pytest.mark.anyio
 
@@ -201,7 +195,7 @@ async def test_a_header_about_length_cannot_be_chosen(transport: NetworkTranspor
     assert caught.value.reason == "InvalidRequest"
 
 
-async def test_what_comes_unasked_closes_a_kept_connection(transport: NetworkTransport) -> None:
+async def test_unexpected_data_closes_a_kept_connection(transport: NetworkTransport) -> None:
     gone = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -263,14 +257,14 @@ async def test_a_slow_reader_holds_the_provider_back(
 ) -> None:
     """LLM-373: nothing is dropped, and what waits to be read does not grow without bound."""
     most = 0
-    add = connection.Answer.add
+    on_body = ResponseParser.on_body
 
-    def watch(self: connection.Answer, data: bytes) -> None:
+    def watch(self: ResponseParser, data: bytes) -> None:
         nonlocal most
-        add(self, data)
+        on_body(self, data)
         most = max(most, self.unread)
 
-    monkeypatch.setattr(connection.Answer, "add", watch)
+    monkeypatch.setattr(ResponseParser, "on_body", watch)
     block = bytes(range(256)) * 256
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -336,7 +330,7 @@ def test_an_address_is_taken_apart_and_kept_as_it_was_signed(url: str, origin: O
         (Origin("http", "::80", 8080), "[::80]:8080", "[::80]:8080"),
     ],
 )
-def test_how_a_place_is_written(origin: Origin, place: str, authority: str) -> None:
+def test_the_host_header_omits_the_default_port(origin: Origin, place: str, authority: str) -> None:
     """LLM-360: for a proxy with its port, in a request without one that goes without saying."""
     assert (origin.place, origin.authority) == (place, authority)
 
@@ -359,41 +353,8 @@ async def test_a_name_and_password_in_the_address(transport: NetworkTransport) -
 # -- TLS and proxies ---------------------------------------------------------------------------------------------------
 
 
-class Authority:
-    """Signs a certificate for the loopback, with itself."""
-
-    def __init__(self, folder: Path) -> None:
-        key = ec.generate_private_key(ec.SECP256R1())
-        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "loopback")])
-        names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
-        now = datetime.datetime.now(datetime.UTC)
-        certificate = (
-            x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-            .not_valid_before(now - datetime.timedelta(days=1))
-            .not_valid_after(now + datetime.timedelta(days=1))
-            .add_extension(x509.SubjectAlternativeName(names), critical=False)
-            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-            .sign(key, hashes.SHA256())
-        )
-        self.certificate = folder / "certificate.pem"
-        self.certificate.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-        secret = folder / "key.pem"
-        secret.write_bytes(
-            key.private_bytes(
-                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-            )
-        )
-        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self.context.load_cert_chain(self.certificate, secret)
-
-
-@pytest.fixture(scope="session")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("authority"))
-
-
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-async def test_over_tls(
+async def test_tls_connects_when_one_of_several_addresses_answers(
     transport: NetworkTransport, authority: Authority, monkeypatch: pytest.MonkeyPatch, host: str
 ) -> None:
     """LLM-360: also where a name has several addresses and only one of them answers."""
@@ -412,43 +373,7 @@ async def test_a_certificate_that_nobody_vouches_for(transport: NetworkTransport
     assert (caught.value.reason, caught.value.kind, caught.value.retryable) == ("Transport", "connect", False)
 
 
-class ForwardProxy:
-    """Tunnels, and passes on what comes with a whole address."""
-
-    def __init__(self, *, refuse: bytes = b"") -> None:
-        self.asked: list[dict[str, str]] = []
-        self._refuse = refuse
-
-    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode()
-        first, *lines = head.split("\r\n")
-        self.asked.append({":request": first, **dict(line.split(": ", 1) for line in lines if line)})
-        if self._refuse:
-            writer.write(self._refuse)
-            await writer.drain()
-            return
-        method, target, _ = first.split(" ")
-        if method == "CONNECT":
-            host, _, port = target.rpartition(":")
-        else:
-            host, _, port = target.split("/")[2].rpartition(":")
-        there, onward = await asyncio.open_connection(host, int(port))
-        if method == "CONNECT":
-            writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-        else:
-            onward.write(head.encode())
-        await asyncio.gather(self._copy(reader, onward), self._copy(there, writer))
-
-    async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while data := await reader.read(65_536):
-                writer.write(data)
-                await writer.drain()
-        finally:
-            writer.close()
-
-
-async def test_through_a_proxy(
+async def test_a_proxy_tunnels_https_and_forwards_http(
     transport: NetworkTransport, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A plain address is asked for whole, a secure one through a tunnel that shows nothing but where it leads."""
@@ -494,7 +419,7 @@ async def test_a_kind_of_proxy_that_is_not_known(transport: NetworkTransport, mo
     assert "socks5 proxy" in caught.value.message
 
 
-def test_which_hosts_need_no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hosts_of_no_proxy_are_reached_directly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://p:1")
     monkeypatch.setenv("no_proxy", "internal.example,127.0.0.1")
     assert proxy_of(Origin("http", "api.example", 80)) == "http://p:1"
@@ -589,7 +514,7 @@ async def test_an_answer_of_which_all_was_heard_leaves_its_connection(
         await turn(transport, claude(base_url=base))
         go.set()
         if late:
-            while not transport._idle:  # noqa: ASYNC110 - the last bytes are on their way
+            while not transport._http()._idle:  # noqa: ASYNC110 - the last bytes are on their way
                 await asyncio.sleep(0.01)
             await turn(transport, claude(base_url=base))
             await transport.close()

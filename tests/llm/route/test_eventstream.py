@@ -51,11 +51,11 @@ def test_the_network_may_cut_anywhere(sizes: list[int]) -> None:
     assert documents(STREAM, sizes) == FOUND
 
 
-def test_byte_by_byte() -> None:
+def test_frames_are_read_byte_by_byte() -> None:
     assert documents(STREAM, [1] * len(STREAM)) == FOUND
 
 
-def test_a_known_frame() -> None:
+def test_a_frame_of_the_service_with_padding_is_decoded() -> None:
     """LLM-294: a frame as the service sent it, padding and all."""
     recorded = bytes.fromhex(
         "000000870000005"

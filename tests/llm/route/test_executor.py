@@ -71,7 +71,7 @@ class Exchange:
         ({}, None),
     ],
 )
-def test_what_the_server_asks_for(headers: dict[str, str], millis: int | None) -> None:
+def test_the_wait_that_a_server_asks_for_is_read(headers: dict[str, str], millis: int | None) -> None:
     """LLM-351"""
     assert retry_after(headers, None, NOW) == millis
 
@@ -97,7 +97,7 @@ def test_a_header_that_says_nothing_leaves_it_to_the_body() -> None:
 
 @settings(deadline=None)
 @given(st.text(max_size=30), st.text(max_size=30))
-def test_no_header_breaks_it(one: str, two: str) -> None:
+def test_any_retry_after_header_is_tolerated(one: str, two: str) -> None:
     """LLM-351"""
     found = retry_after({"retry-after-ms": one, "retry-after": two}, None, NOW)
     assert found is None or found >= 0
@@ -229,7 +229,7 @@ async def test_an_html_page_is_an_error_like_any_other() -> None:
     assert "502 Bad Gateway" in error.message
 
 
-async def test_reading_is_bounded() -> None:
+async def test_reading_a_body_stops_at_the_limit() -> None:
     """LLM-363"""
     assert await read_bounded(Played([b"ab", b"cd"]), 4) == ("abcd", False)
     assert await read_bounded(Played([b"ab", b"cde"]), 4) == ("abcd", True)

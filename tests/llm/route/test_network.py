@@ -5,38 +5,30 @@ from __future__ import annotations
 import asyncio
 import gzip
 import socket
-import ssl
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 from aiohttp import web
+from tests.http.support import HEAD, direct, piece, raw_server, read_request, wait_for_close
 from tests.llm.lifecycle_checker import check_lifecycle
 from tests.llm.support import HELLO_CHAT, HELLO_CLAUDE, KEY, Naps, chat_model, claude, no_wait
 
+from holdfast.http.request import BLOCK
 from holdfast.llm import event as ev
 from holdfast.llm.errors import LLMError
 from holdfast.llm.limits import INFLATION_FLOOR
 from holdfast.llm.model import Model
 from holdfast.llm.request import Request, make_request
 from holdfast.llm.route.auth import KeyAuth
-from holdfast.llm.route.connection import PIECE
 from holdfast.llm.route.network import NetworkTransport
 from holdfast.llm.route.retry import Retry, RetryLimits
 from holdfast.llm.route.transport import Timeouts
 from holdfast.llm.stream import prepare, stream
 
+__all__ = ["direct"]
+
 pytestmark = pytest.mark.anyio
-
-Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
-
-
-@pytest.fixture(autouse=True)
-def direct(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
-        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture
@@ -47,46 +39,6 @@ async def transport() -> AsyncIterator[NetworkTransport]:
     await asyncio.sleep(0)
     left = [task for task in asyncio.all_tasks() if "TestRunner" not in repr(task.get_coro())]
     assert left == [], "LLM-010"
-
-
-@asynccontextmanager
-async def raw_server(handler: Handler, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
-    """Speaks whatever the handler writes. Its address is a base URL."""
-
-    tasks: set[asyncio.Task[None]] = set()
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        tasks.add(task)
-        try:
-            await handler(reader, writer)
-        except (ConnectionError, asyncio.CancelledError):
-            pass
-        finally:
-            tasks.discard(task)
-            writer.close()
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
-    try:
-        yield f"{'http' if tls is None else 'https'}://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
-    finally:
-        server.close()
-        for task in list(tasks):
-            task.cancel()
-        await asyncio.gather(*tasks)
-        await server.wait_closed()
-
-
-async def read_request(reader: asyncio.StreamReader) -> tuple[dict[str, str], bytes]:
-    head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
-    headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in head[1:] if line)}
-    headers[":request"] = head[0]
-    return headers, await reader.readexactly(int(headers["content-length"]))
-
-
-def piece(data: bytes) -> bytes:
-    return b"%x\r\n%s\r\n" % (len(data), data)
 
 
 async def turn(
@@ -143,7 +95,7 @@ async def test_a_turn_over_a_real_connection(
     assert KEY in str(headers)
 
 
-@pytest.mark.parametrize("size", [PIECE - 200, PIECE + 1, 3_000_000])
+@pytest.mark.parametrize("size", [BLOCK - 200, BLOCK + 1, 3_000_000])
 async def test_a_large_body_goes_out_in_pieces_and_again_on_a_retry(transport: NetworkTransport, size: int) -> None:
     """LLM-350, LLM-360: warnings are errors here, and there is none."""
     bodies: list[bytes] = []
@@ -207,12 +159,6 @@ async def test_a_redirect_is_not_followed(transport: NetworkTransport) -> None:
 # -- limits ----------------------------------------------------------------------------------------------------------
 
 
-async def wait_for_close(reader: asyncio.StreamReader) -> None:
-    with suppress(ConnectionResetError):  # so it is called when something we sent was never read
-        while await reader.read(65_536):
-            pass
-
-
 def is_timeout(error: LLMError, name: str) -> bool:
     return (error.reason, error.kind) == ("Transport", "timeout") and f"({name} limit)" in error.message
 
@@ -262,7 +208,7 @@ async def test_the_inactivity_limit_between_bytes(transport: NetworkTransport) -
     assert error.usage.input == 3
 
 
-async def test_the_total_limit(transport: NetworkTransport) -> None:
+async def test_the_total_time_limit_ends_a_request(transport: NetworkTransport) -> None:
     """LLM-354"""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -278,7 +224,7 @@ async def test_the_total_limit(transport: NetworkTransport) -> None:
     assert is_timeout(error, "total")
 
 
-async def test_the_connect_limit(transport: NetworkTransport) -> None:
+async def test_the_connect_time_limit_is_retryable(transport: NetworkTransport) -> None:
     """LLM-354, LLM-352: a server whose queue is full does not answer, and that may pass."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
@@ -319,7 +265,7 @@ async def test_a_refused_connection_is_tried_again(transport: NetworkTransport) 
     assert caught.value.message.startswith(f"Cannot reach 127.0.0.1:{port}: the connection was refused.")
 
 
-async def test_an_unknown_host(transport: NetworkTransport) -> None:
+async def test_an_unknown_host_is_a_transport_error(transport: NetworkTransport) -> None:
     """LLM-352"""
     error = await failed(transport, chat_model(base_url="http://no-such-host.invalid/v1"))
     assert (error.reason, error.retryable) == ("Transport", True)

@@ -83,7 +83,7 @@ class Turn:
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 529])
-async def test_what_may_pass_is_tried_for_five_minutes(status: int) -> None:
+async def test_a_retryable_failure_is_tried_for_five_minutes(status: int) -> None:
     """LLM-410, LLM-411: half a second, then twice as long each time, up to half a minute."""
     turn = Turn(answer(status))
     error = await turn.fail()
@@ -263,7 +263,7 @@ async def test_the_wait_varies_by_a_fifth(chance: float, seconds: float) -> None
     assert turn.naps.seconds == [pytest.approx(seconds, abs=0.002)]
 
 
-async def test_limits_can_be_set() -> None:
+async def test_retry_limits_are_configurable() -> None:
     """LLM-411"""
     turn = Turn(answer(500), total_seconds=8, delay_seconds=2)
     await turn.fail()
@@ -352,12 +352,12 @@ async def test_a_reset_is_waited_for() -> None:
         (86_400_000, "24 h"),
     ],
 )
-def test_durations_for_people(millis: int, text: str) -> None:
+def test_durations_are_shown_in_readable_units(millis: int, text: str) -> None:
     """LLM-414"""
     assert duration(millis) == text
 
 
-async def test_no_secret_is_reported() -> None:
+async def test_retry_reports_hold_no_secret() -> None:
     """LLM-339, LLM-410"""
     turn = Turn(answer(503, f"bad {KEY}".encode()), total_seconds=1)
     error = await turn.fail()

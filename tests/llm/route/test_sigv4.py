@@ -17,23 +17,25 @@ from holdfast.llm.errors import LLMError
 from holdfast.llm.model import Model
 from holdfast.llm.providers.amazon import bedrock_route
 from holdfast.llm.request import make_request
-from holdfast.llm.route.auth import BothAuth, KeyAuth, refresh
+from holdfast.llm.route.auth import BoundAuth, KeyAuth, refresh
+from holdfast.llm.route.aws_credentials import (
+    ContainerCredentials,
+    EnvironmentCredentials,
+    ProfileCredentials,
+    WebIdentityCredentials,
+    default_source,
+    fetch_url,
+)
 from holdfast.llm.route.network import NetworkTransport
 from holdfast.llm.route.sigv4 import (
     FRESH,
     MARGIN,
-    ContainerCredentials,
     Credentials,
     CredentialSource,
-    EnvironmentCredentials,
     FixedCredentials,
-    ProfileCredentials,
     SigV4Auth,
-    WebIdentityCredentials,
     authorization,
     canonical_request,
-    default_source,
-    fetch_url,
 )
 from holdfast.llm.stream import generate
 
@@ -66,7 +68,7 @@ BEDROCK = "https://bedrock-runtime.us-east-1.amazonaws.com"
     ],
     ids=["get-vanilla", "post-vanilla", "get-vanilla-query-order-key-case", "get-utf8"],
 )
-def test_the_published_suite(method: str, url: str, expected: str) -> None:
+def test_signatures_match_the_test_suite_of_aws(method: str, url: str, expected: str) -> None:
     """LLM-291: the answers of AWS's own test suite."""
     signed = authorization(
         method, f"https://example.amazonaws.com{url}", HOST, EMPTY, EXAMPLE, region="us-east-1", service="service"
@@ -77,7 +79,7 @@ def test_the_published_suite(method: str, url: str, expected: str) -> None:
     )
 
 
-def test_the_published_form_post() -> None:
+def test_a_signed_form_post_matches_the_test_suite_of_aws() -> None:
     """LLM-291: `post-x-www-form-urlencoded` of the suite, where the body and its type are signed."""
     signed = authorization(
         "POST",
@@ -94,7 +96,7 @@ def test_the_published_form_post() -> None:
     )
 
 
-def test_the_documented_example() -> None:
+def test_a_signature_matches_the_documented_example_of_aws() -> None:
     """LLM-291: the worked example of AWS's general reference, with a query and another service."""
     signed = authorization(
         "GET",
@@ -269,9 +271,9 @@ async def test_a_failed_renewal_does_not_end_what_is_still_valid() -> None:
         await auth.refresh()
 
 
-async def test_one_of_two_credentials_is_refreshed() -> None:
+async def test_a_bound_credential_is_refreshed() -> None:
     clock = Clock()
-    auth = BothAuth(KeyAuth("gateway", "cf-aig-authorization"), signer(Rotating(clock), clock))
+    auth = BoundAuth(signer(Rotating(clock), clock), "https://h:443")
     await refresh(auth)
     await refresh(KeyAuth("key"))
     assert auth.secrets()[-1] == "secret1"
@@ -280,7 +282,7 @@ async def test_one_of_two_credentials_is_refreshed() -> None:
 # -- sources -----------------------------------------------------------------------------------------------------
 
 
-async def test_keys_of_the_environment() -> None:
+async def test_aws_keys_are_read_from_the_environment() -> None:
     """LLM-301."""
     both = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
     assert await EnvironmentCredentials({**both, "AWS_SESSION_TOKEN": "t"}).load() == Credentials("a", "b", "t")
@@ -462,7 +464,7 @@ async def test_the_first_source_that_has_credentials_counts(home: dict[str, str]
     assert default_source(home).region == "eu-north-1"
 
 
-async def test_fetching_for_real() -> None:
+async def test_credentials_are_fetched_over_real_http() -> None:
     async with plain_server(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok") as url:
         assert await fetch_url(url, {"authorization": "t"}) == b"ok"
     async with plain_server(b"HTTP/1.1 403 No\r\ncontent-length: 0\r\n\r\n") as url:

@@ -34,11 +34,11 @@ from holdfast.llm.request import (
     user,
 )
 from holdfast.llm.response import Response, fold
-from holdfast.llm.route import websocket
+from holdfast.llm.route import sockets as pool
 from holdfast.llm.route.network import NetworkTransport
 from holdfast.llm.route.retry import NO_RETRY, Retry
+from holdfast.llm.route.sockets import Place, Sockets, socket_address
 from holdfast.llm.route.transport import SchemeTransport, Timeouts, Transport
-from holdfast.llm.route.websocket import Place, Sockets, address
 from holdfast.llm.stream import stream
 
 pytestmark = pytest.mark.anyio
@@ -213,12 +213,12 @@ async def test_a_turn_is_one_frame_there_and_events_back(provider: Provider, tra
         ("http://h:1/x", "ws://h:1/x"),
     ],
 )
-async def test_the_address(url: str, expected: str) -> None:
+async def test_a_websocket_address_is_made_from_the_http_one(url: str, expected: str) -> None:
     """LLM-370."""
-    assert address(url) == expected
+    assert socket_address(url) == expected
 
 
-async def test_other_addresses_are_refused(transport: NetworkTransport) -> None:
+async def test_a_websocket_address_of_another_scheme_is_refused(transport: NetworkTransport) -> None:
     """LLM-370: here, before anything is opened."""
     strange = openai_model("gpt-4.1-mini", "sk", transport="websocket", base_url="ftp://example.org")
     with pytest.raises(LLMError, match="needs an http or https address") as caught:
@@ -274,7 +274,7 @@ async def test_a_socket_that_is_closed_too_early(
         assert f"{code} (because)" in caught.value.message
 
 
-async def test_a_connection_that_breaks(provider: Provider, transport: NetworkTransport) -> None:
+async def test_a_websocket_without_a_close_frame_fails(provider: Provider, transport: NetworkTransport) -> None:
     """LLM-372: without a close frame it is no normal end."""
 
     async def answer(socket: Socket, frame: Frame) -> None:
@@ -295,7 +295,7 @@ def _abort(socket: Socket) -> None:
 
 async def test_a_request_that_cannot_be_written(provider: Provider, transport: NetworkTransport) -> None:
     """LLM-372."""
-    place = Place(address(f"{provider.url}/responses"), ())
+    place = Place(socket_address(f"{provider.url}/responses"), ())
     socket = await transport.sockets.take(place, NO_LIMITS)
     _abort(provider.sockets[0])
 
@@ -310,7 +310,7 @@ async def test_a_request_that_cannot_be_written(provider: Provider, transport: N
     assert (caught.value.reason, caught.value.kind) == ("Transport", "write")
 
 
-async def test_a_transport_without_sockets(provider: Provider) -> None:
+async def test_a_transport_without_websockets_is_a_transport_error(provider: Provider) -> None:
     """LLM-372."""
     with pytest.raises(LLMError, match="no WebSockets") as caught:
         await run(ScriptedTransport(), model(provider), ask(user("hi")))
@@ -355,16 +355,34 @@ async def test_a_refused_handshake_falls_back_to_http(
     assert provider.bodies[0]["stream"] is True
 
 
+async def test_a_redirect_of_a_handshake_is_not_followed(transport: NetworkTransport) -> None:
+    """LLM-372: the handshake holds a credential."""
+    seen: list[str] = []
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        seen.append(request.path)
+        return web.Response(status=307, headers={"location": "/elsewhere"})
+
+    runner = web.ServerRunner(web.Server(handle))  # type: ignore[arg-type]
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    place = Place(f"ws://127.0.0.1:{runner.addresses[0][1]}/here", (("api-key", "secret"),))
+    with pytest.raises(LLMError, match="HTTP 307"):
+        await transport.sockets.take(place, NO_LIMITS)
+    await runner.cleanup()
+    assert seen == ["/here"]
+
+
 async def test_a_refusal_is_forgotten_in_time(provider: Provider, transport: NetworkTransport) -> None:
     """LLM-372, LLM-373: a failure before open is Transport `open`."""
     now = 0.0
-    sockets = Sockets(transport.session, lambda: now)
-    place = Place(address(f"{provider.url}/responses"), ())
+    sockets = Sockets(lambda: now)
+    place = Place(socket_address(f"{provider.url}/responses"), ())
     provider.refuse = 403
     with pytest.raises(LLMError, match="HTTP 403") as caught:
         await sockets.take(place, NO_LIMITS)
     assert (caught.value.reason, caught.value.kind) == ("Transport", "open")
-    provider.refuse, now = None, websocket.REFUSED_SECONDS - 1
+    provider.refuse, now = None, pool.REFUSED_SECONDS - 1
     with pytest.raises(LLMError, match="a short while ago"):
         await sockets.take(place, NO_LIMITS)
     now += 1
@@ -584,7 +602,7 @@ async def test_a_provider_that_forgot_is_told_everything_again(
     assert len(provider.handshakes) == 2
 
 
-async def test_the_second_refusal_counts(provider: Provider, transport: NetworkTransport) -> None:
+async def test_a_repeated_connection_limit_error_ends_the_turn(provider: Provider, transport: NetworkTransport) -> None:
     forgot = {"type": "error", "error": {"code": "websocket_connection_limit_reached", "message": "x"}}
     provider.answers = [says(spoken("Hello")), says([forgot]), says([forgot])]
     first = await run(transport, model(provider), ask(user("hi")))
@@ -689,21 +707,21 @@ async def test_an_unexpected_frame_ends_an_idle_socket(provider: Provider, trans
     assert len(provider.handshakes) == 2
 
 
-async def test_sockets_are_let_go(
+async def test_idle_surplus_and_old_sockets_are_closed(
     provider: Provider, transport: NetworkTransport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """LLM-373: when unused for long, when too many, and when too old."""
-    monkeypatch.setattr(websocket, "IDLE_SECONDS", 0.01)
+    monkeypatch.setattr(pool, "IDLE_SECONDS", 0.01)
     provider.answers = [says(spoken("Hello"))]
     await run(transport, model(provider), ask(user("hi")))
     await provider.gone(1)
-    monkeypatch.setattr(websocket, "IDLE_SECONDS", 60)
-    monkeypatch.setattr(websocket, "IDLE_LIMIT", 1)
+    monkeypatch.setattr(pool, "IDLE_SECONDS", 60)
+    monkeypatch.setattr(pool, "IDLE_LIMIT", 1)
     for session in ("ses_1", "ses_2"):
         provider.answers = [says(spoken("Hello"))]
         await run(transport, model(provider, headers={"x-session-id": session}), ask(user("hi")))
     await provider.gone(2)
-    monkeypatch.setattr(websocket, "AGE_SECONDS", 0)
+    monkeypatch.setattr(pool, "AGE_SECONDS", 0)
     provider.answers = [says(spoken("Hello"))]
     await run(transport, model(provider, headers={"x-session-id": "ses_2"}), ask(user("hi")))
     assert len(provider.handshakes) == 4
@@ -782,7 +800,9 @@ async def test_leaving_with_the_last_events_keeps_the_socket(provider: Provider,
     ("limits", "said", "name"),
     [(Timeouts(first_byte=0.05), 0, "first-byte"), (Timeouts(idle=0.05, first_byte=5), 2, "inactivity")],
 )
-async def test_limits(provider: Provider, transport: NetworkTransport, limits: Timeouts, said: int, name: str) -> None:
+async def test_a_websocket_obeys_the_first_byte_and_idle_limits(
+    provider: Provider, transport: NetworkTransport, limits: Timeouts, said: int, name: str
+) -> None:
     """LLM-354."""
     provider.answers = [says(spoken("par")[:said])]
     with pytest.raises(LLMError, match=name) as caught:

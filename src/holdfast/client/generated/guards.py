@@ -10,6 +10,10 @@ from typing import TypeGuard
 from holdfast.client.errors import ApiError
 
 
+def is_command_not_found(error: object) -> TypeGuard[ApiError]:
+    return getattr(error, "tag", None) == "CommandNotFoundError"
+
+
 def is_conflict(error: object) -> TypeGuard[ApiError]:
     return getattr(error, "tag", None) == "ConflictError"
 

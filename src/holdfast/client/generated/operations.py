@@ -13,7 +13,7 @@ from holdfast.protocol.permissions import Evaluation
 from holdfast.protocol.project_copies import ProjectCopy
 from holdfast.schema.agent import Agent
 from holdfast.schema.catalog import Attempt, AttemptStatus, CommandInfo, IntegrationInfo, ModelInfo, ProviderInfo, ReferenceInfo, SkillInfo
-from holdfast.schema.configuration import ConfigDirectory, ConfigDocument, ConfigReport
+from holdfast.schema.configuration import ConfigDirectory, ConfigDocument, ConfigReport, SandboxInfo
 from holdfast.schema.insight import CheckpointInfo, InterruptedActivity, Outcome, RequestContextView, WaitInfo
 from holdfast.schema.location import LocationInfo
 from holdfast.schema.permission import PermissionRequest, SavedApproval
@@ -55,6 +55,9 @@ SESSIONS_SWITCH_MODEL: Operation[None] = Operation(
 )
 SESSIONS_PROMPT: Operation[Admission] = Operation(
     "POST", "/api/session/{sessionID}/prompt", frozenset({400, 401, 404, 409}), "data", Admission
+)
+SESSIONS_COMMAND: Operation[Admission] = Operation(
+    "POST", "/api/session/{sessionID}/command", frozenset({400, 401, 404, 409, 503}), "data", Admission
 )
 SESSIONS_COMPACT: Operation[None] = Operation(
     "POST", "/api/session/{sessionID}/compact", frozenset({400, 401, 404, 409, 503}), "void"
@@ -194,8 +197,14 @@ CONFIG_GET: Operation[builtins.list[ConfigDocument | ConfigDirectory]] = Operati
 CONFIG_REPORT: Operation[ConfigReport] = Operation(
     "GET", "/api/config/report", frozenset({400, 401}), "data", ConfigReport
 )
+CONFIG_EFFECTIVE: Operation[builtins.dict[str, Any]] = Operation(
+    "GET", "/api/config/effective", frozenset({400, 401}), "data", builtins.dict[str, Any]
+)
 CONFIG_RELOAD: Operation[ConfigReport] = Operation(
     "POST", "/api/config/reload", frozenset({400, 401, 409}), "data", ConfigReport
+)
+SANDBOX_GET: Operation[SandboxInfo] = Operation(
+    "GET", "/api/sandbox", frozenset({400, 401}), "data", SandboxInfo
 )
 INTEGRATIONS_LIST: Operation[Located[builtins.list[IntegrationInfo]]] = Operation(
     "GET", "/api/integration", frozenset({400, 401}), "location", builtins.list[IntegrationInfo]

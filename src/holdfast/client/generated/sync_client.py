@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from holdfast.protocol.project_copies import ProjectCopy
     from holdfast.schema.agent import Agent
     from holdfast.schema.catalog import Attempt, AttemptStatus, CommandInfo, IntegrationInfo, ModelInfo, ProviderInfo, ReferenceInfo, SkillInfo
-    from holdfast.schema.configuration import ConfigDirectory, ConfigDocument, ConfigReport
+    from holdfast.schema.configuration import ConfigDirectory, ConfigDocument, ConfigReport, SandboxInfo
     from holdfast.schema.insight import CheckpointInfo, InterruptedActivity, Outcome, RequestContextView, WaitInfo
     from holdfast.schema.location import Location, LocationInfo
     from holdfast.schema.model import ModelRef
     from holdfast.schema.permission import PermissionRequest, PermissionSource, SavedApproval
-    from holdfast.schema.prompt import Admission, PromptInput
+    from holdfast.schema.prompt import Admission, AgentInput, FileInput, PromptInput
     from holdfast.schema.pty import Pty, PtySize, PtyTicket
     from holdfast.schema.question import QuestionRequest
     from holdfast.schema.session import Revert, Session, SessionActive
@@ -138,6 +138,15 @@ class SessionsGroup:
             options=options,
         )
 
+    def command(self, session_id: str, *, command: str, id: str | None = None, arguments: str | None = None, files: Sequence[FileInput] | None = None, agents: Sequence[AgentInput] | None = None, delivery: Literal["steer", "queue"] | None = None, resume: bool | None = None, options: Options | None = None) -> Admission:
+        """Expand a command of the Session's Location and admit the result as a prompt. Shell commands of its template need permission like those of an agent. A caller that disconnects before the admission ends it. Fails with CommandNotFoundError, ConflictError, ServiceUnavailableError, SessionNotFoundError."""
+        return self._core.call(
+            operations.SESSIONS_COMMAND,
+            params={"sessionID": session_id},
+            payload={"command": command, "id": id, "arguments": arguments, "files": files, "agents": agents, "delivery": delivery, "resume": resume},
+            options=options,
+        )
+
     def compact(self, session_id: str, *, options: Options | None = None) -> None:
         """Summarise older history now, without a turn. Fails with ConflictError, ServiceUnavailableError, SessionNotFoundError."""
         self._core.call(
@@ -196,12 +205,12 @@ class SessionsGroup:
             options=options,
         )
 
-    def events(self, session_id: str, *, after: int | None = None, live: bool | None = None, options: Options | None = None) -> SyncStream[Event]:
+    def events(self, session_id: str, *, after: int | None = None, live: bool | None = None, replay: bool | None = None, options: Options | None = None) -> SyncStream[Event]:
         """Durable events after a sequence, then new ones as they are committed; with `live`, live events too. Fails with SessionNotFoundError."""
         return self._core.stream(
             operations.SESSIONS_EVENTS,
             params={"sessionID": session_id},
-            query={"after": after, "live": live},
+            query={"after": after, "live": live, "replay": replay},
             options=options,
         )
 
@@ -230,10 +239,11 @@ class SessionsGroup:
             options=options,
         )
 
-    def interrupted(self, *, options: Options | None = None) -> builtins.list[InterruptedActivity]:
+    def interrupted(self, *, directory: str | None = None, options: Options | None = None) -> builtins.list[InterruptedActivity]:
         """Unfinished work of Sessions that no process executes: its progress, since when, and what happens next."""
         return self._core.call(
             operations.SESSIONS_INTERRUPTED,
+            query={"directory": directory},
             options=options,
         )
 
@@ -562,11 +572,32 @@ class ConfigGroup:
             options=options,
         )
 
+    def effective(self, *, location: Location | None = None, options: Options | None = None) -> builtins.dict[str, Any]:
+        """The configuration files of a Location, merged into one object, without secrets."""
+        return self._core.call(
+            operations.CONFIG_EFFECTIVE,
+            query={"location": location_query(location)},
+            options=options,
+        )
+
     def reload(self, *, location: Location | None = None, options: Options | None = None) -> ConfigReport:
         """Read the configuration again, effective from the next turn. A file with an error changes nothing. Fails with ConflictError."""
         return self._core.call(
             operations.CONFIG_RELOAD,
             query={"location": location_query(location)},
+            options=options,
+        )
+
+
+class SandboxGroup:
+    def __init__(self, core: SyncCore) -> None:
+        self._core = core
+
+    def get(self, *, location: Location | None = None, probe: bool | None = None, options: Options | None = None) -> SandboxInfo:
+        """How the commands of a Location's agents are confined, and what this machine can enforce."""
+        return self._core.call(
+            operations.SANDBOX_GET,
+            query={"location": location_query(location), "probe": probe},
             options=options,
         )
 
@@ -840,6 +871,7 @@ class Client:
         self.skills = SkillsGroup(core)
         self.references = ReferencesGroup(core)
         self.config = ConfigGroup(core)
+        self.sandbox = SandboxGroup(core)
         self.integrations = IntegrationsGroup(core)
         self.credentials = CredentialsGroup(core)
         self.files = FilesGroup(core)

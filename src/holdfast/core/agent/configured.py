@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from holdfast.core.config import schema
 from holdfast.core.config.authority import NOT_TRUSTED, restrict_agent
 from holdfast.core.config.document import Document
 from holdfast.core.config.environment import home_directory
@@ -22,7 +23,6 @@ from holdfast.core.config.jsonc import InvalidJson, decode
 from holdfast.core.config.markdown import read_markdown
 from holdfast.core.config.migrate import migrate_agent, migrate_permissions
 from holdfast.core.config.model import patched_model
-from holdfast.core.config.schema import AgentConfig
 from holdfast.core.config.unsupported import misspelled, sent_to_the_model
 from holdfast.core.config.validate import Problem, validate_agent, validate_rules
 from holdfast.core.diagnostic import Diagnostic
@@ -48,7 +48,7 @@ KEPT_BY_PLAN = frozenset(("edit", "sandbox_escape"))
 """Actions of `plan` that global rules do not change. Stricter user rules still count as a fence."""
 ASK = Rule(action="*", resource="*", effect="ask")
 
-_KEYS = frozenset(AgentConfig.__struct_encode_fields__)
+_KEYS = frozenset(schema.Agent.__struct_encode_fields__)
 
 
 class InvalidEnvironmentRules(Exception):

@@ -58,12 +58,12 @@ def configure_integrations(draft: IntegrationDraft, documents: Sequence[Document
                 draft.rename(id, patch.name)
 
 
-def _providers(document: Document) -> Iterator[tuple[str, schema.ProviderConfig]]:
+def _providers(document: Document) -> Iterator[tuple[str, schema.Provider]]:
     for id, entry in document.data.get("providers", {}).items():
-        yield id, msgspec.convert(entry, schema.ProviderConfig)
+        yield id, msgspec.convert(entry, schema.Provider)
 
 
-def _provider(provider: ProviderInfo, patch: schema.ProviderConfig) -> ProviderInfo:
+def _provider(provider: ProviderInfo, patch: schema.Provider) -> ProviderInfo:
     return msgspec.structs.replace(
         provider,
         name=patch.name or provider.name,
@@ -75,13 +75,13 @@ def _provider(provider: ProviderInfo, patch: schema.ProviderConfig) -> ProviderI
     )
 
 
-def _provider_api(api: schema.AiSdkApiConfig | schema.NativeApiConfig) -> ProviderApi:
-    if isinstance(api, schema.AiSdkApiConfig):
+def _provider_api(api: schema.AiSdkApi | schema.NativeApi) -> ProviderApi:
+    if isinstance(api, schema.AiSdkApi):
         return AisdkApi(package=api.package, url=api.url, settings=api.settings)
     return NativeApi(url=api.url, settings=api.settings or {})
 
 
-def _model(model: ModelInfo, patch: schema.ModelConfig) -> ModelInfo:
+def _model(model: ModelInfo, patch: schema.Model) -> ModelInfo:
     request = patch.request
     return msgspec.structs.replace(
         model,
@@ -101,7 +101,7 @@ def _model(model: ModelInfo, patch: schema.ModelConfig) -> ModelInfo:
     )
 
 
-def _model_api(known: ModelApi, patch: schema.ModelApiConfig) -> ModelApi:
+def _model_api(known: ModelApi, patch: schema.ModelApi) -> ModelApi:
     """Merges the patch into the known API, which may have the other type."""
     package = patch.package or (known.package if isinstance(known, AisdkModelApi) else None)
     kind = patch.type or ("aisdk" if package else "native")
@@ -112,11 +112,11 @@ def _model_api(known: ModelApi, patch: schema.ModelApiConfig) -> ModelApi:
     return NativeModelApi(id=id, url=url, settings=settings)
 
 
-def _capabilities(patch: schema.CapabilitiesConfig) -> ModelCapabilities:
+def _capabilities(patch: schema.Capabilities) -> ModelCapabilities:
     return ModelCapabilities(tools=bool(patch.tools), input=tuple(patch.input or ()), output=tuple(patch.output or ()))
 
 
-def _variants(known: tuple[ModelVariant, ...], patches: Sequence[schema.VariantConfig]) -> tuple[ModelVariant, ...]:
+def _variants(known: tuple[ModelVariant, ...], patches: Sequence[schema.Variant]) -> tuple[ModelVariant, ...]:
     merged = {variant.id: variant for variant in known}
     for patch in patches:
         old = merged.get(patch.id) or ModelVariant(id=patch.id, headers={}, body={})
@@ -126,7 +126,7 @@ def _variants(known: tuple[ModelVariant, ...], patches: Sequence[schema.VariantC
     return tuple(merged.values())
 
 
-def _costs(given: schema.CostConfig | list[schema.CostConfig]) -> tuple[ModelCost, ...]:
+def _costs(given: schema.Cost | list[schema.Cost]) -> tuple[ModelCost, ...]:
     return tuple(
         ModelCost(
             tier=CostTier(type=cost.tier.type, size=cost.tier.size) if cost.tier else None,
@@ -140,15 +140,15 @@ def _costs(given: schema.CostConfig | list[schema.CostConfig]) -> tuple[ModelCos
     )
 
 
-def _given(section: schema.LimitConfig | None) -> dict[str, Any]:
+def _given(section: schema.Limit | None) -> dict[str, Any]:
     if section is None:
         return {}
     return {name: value for name, value in msgspec.structs.asdict(section).items() if value is not None}
 
 
-def _headers(request: schema.RequestConfig | None) -> dict[str, str]:
+def _headers(request: schema.Request | None) -> dict[str, str]:
     return (request.headers if request else None) or {}
 
 
-def _body(request: schema.RequestConfig | None) -> dict[str, Any]:
+def _body(request: schema.Request | None) -> dict[str, Any]:
     return (request.body if request else None) or {}

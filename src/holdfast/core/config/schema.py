@@ -21,7 +21,7 @@ class Section(msgspec.Struct, metaclass=RecordMeta, frozen=True, omit_defaults=T
     """A part of the file. `null` is the same as a missing key."""
 
 
-class RuleConfig(Section):
+class Rule(Section):
     """The last matching rule decides."""
 
     action: str
@@ -29,22 +29,22 @@ class RuleConfig(Section):
     effect: Literal["allow", "deny", "ask"]
 
 
-class PolicyConfig(Section):
+class Statement(Section):
     effect: Literal["allow", "deny"]
     action: Literal["provider.use"]
     resource: str
 
 
-class RequestConfig(Section):
+class Request(Section):
     headers: Text | None = None
     body: dict[str, Any] | None = None
 
 
-class AgentConfig(Section):
+class Agent(Section):
     model: str | None = None
     """`provider/model`."""
     variant: str | None = None
-    request: RequestConfig | None = None
+    request: Request | None = None
     system: str | None = None
     description: str | None = None
     mode: Literal["primary", "subagent", "all"] | None = None
@@ -52,10 +52,10 @@ class AgentConfig(Section):
     color: Color | None = None
     steps: PositiveInt | None = None
     disabled: bool | None = None
-    permissions: list[RuleConfig] | None = None
+    permissions: list[Rule] | None = None
 
 
-class CommandConfig(Section):
+class Command(Section):
     template: str
     description: str | None = None
     agent: str | None = None
@@ -64,7 +64,7 @@ class CommandConfig(Section):
     subtask: bool | None = None
 
 
-class ReferenceConfig(Section):
+class Reference(Section):
     """A folder or a repository. The short form is a string."""
 
     path: str | None = None
@@ -78,12 +78,12 @@ class ReferenceConfig(Section):
             raise ValueError("needs either a path or a repository")
 
 
-class PluginConfig(Section):
+class Plugin(Section):
     package: str
     options: dict[str, Any] | None = None
 
 
-class AiSdkApiConfig(Section, tag_field="type", tag="aisdk"):
+class AiSdkApi(Section, tag_field="type", tag="aisdk"):
     """Named by an AI SDK package, which selects the protocol."""
 
     package: str
@@ -91,12 +91,12 @@ class AiSdkApiConfig(Section, tag_field="type", tag="aisdk"):
     settings: dict[str, Any] | None = None
 
 
-class NativeApiConfig(Section, tag_field="type", tag="native"):
+class NativeApi(Section, tag_field="type", tag="native"):
     url: str | None = None
     settings: dict[str, Any] | None = None
 
 
-class ModelApiConfig(Section):
+class ModelApi(Section):
     id: str | None = None
     type: Literal["aisdk", "native"] | None = None
     package: str | None = None
@@ -104,73 +104,73 @@ class ModelApiConfig(Section):
     settings: dict[str, Any] | None = None
 
 
-class CapabilitiesConfig(Section):
+class Capabilities(Section):
     tools: bool | None = None
     input: list[str] | None = None
     output: list[str] | None = None
 
 
-class ModelRequestConfig(RequestConfig):
+class ModelRequest(Request):
     variant: str | None = None
 
 
-class VariantConfig(RequestConfig):
+class Variant(Request):
     id: str
 
 
-class TierConfig(Section):
+class Tier(Section):
     type: Literal["context"]
     size: NonNegativeInt
 
 
-class CachePriceConfig(Section):
+class CachePrice(Section):
     read: float | None = None
     write: float | None = None
 
 
-class CostConfig(Section):
+class Cost(Section):
     """Dollars per million tokens."""
 
     input: float
     output: float
-    cache: CachePriceConfig | None = None
-    tier: TierConfig | None = None
+    cache: CachePrice | None = None
+    tier: Tier | None = None
 
 
-class LimitConfig(Section):
+class Limit(Section):
     context: NonNegativeInt | None = None
     input: NonNegativeInt | None = None
     output: NonNegativeInt | None = None
 
 
-class ModelConfig(Section):
+class Model(Section):
     family: str | None = None
     name: str | None = None
-    api: ModelApiConfig | None = None
-    capabilities: CapabilitiesConfig | None = None
-    request: ModelRequestConfig | None = None
-    variants: list[VariantConfig] | None = None
-    cost: CostConfig | list[CostConfig] | None = None
+    api: ModelApi | None = None
+    capabilities: Capabilities | None = None
+    request: ModelRequest | None = None
+    variants: list[Variant] | None = None
+    cost: Cost | list[Cost] | None = None
     disabled: bool | None = None
-    limit: LimitConfig | None = None
+    limit: Limit | None = None
 
 
-class ProviderConfig(Section):
+class Provider(Section):
     name: str | None = None
     env: list[str] | None = None
-    api: AiSdkApiConfig | NativeApiConfig | None = None
-    request: RequestConfig | None = None
-    models: dict[str, ModelConfig] | None = None
+    api: AiSdkApi | NativeApi | None = None
+    request: Request | None = None
+    models: dict[str, Model] | None = None
 
 
-class TimeoutsConfig(Section):
+class Timeouts(Section):
     """Milliseconds."""
 
     startup: PositiveInt | None = None
     request: PositiveInt | None = None
 
 
-class OAuthConfig(Section):
+class OAuth(Section):
     client_id: str | None = None
     client_secret: str | None = None
     scope: str | None = None
@@ -178,75 +178,75 @@ class OAuthConfig(Section):
     redirect_uri: str | None = None
 
 
-class LocalServerConfig(Section, tag_field="type", tag="local"):
+class LocalServer(Section, tag_field="type", tag="local"):
     command: Annotated[list[str], Meta(min_length=1)]
     cwd: str | None = None
     environment: Text | None = None
     disabled: bool | None = None
-    timeout: TimeoutsConfig | None = None
+    timeout: Timeouts | None = None
 
 
-class RemoteServerConfig(Section, tag_field="type", tag="remote"):
+class RemoteServer(Section, tag_field="type", tag="remote"):
     url: str
     headers: Text | None = None
-    oauth: OAuthConfig | bool | None = None
+    oauth: OAuth | bool | None = None
     """False disables OAuth."""
     disabled: bool | None = None
-    timeout: TimeoutsConfig | None = None
+    timeout: Timeouts | None = None
 
 
-class ServerSwitchConfig(Section):
+class ServerSwitch(Section):
     """Changes a server that another file defines."""
 
     disabled: bool | None = None
-    timeout: TimeoutsConfig | None = None
+    timeout: Timeouts | None = None
 
 
-class McpConfig(Section):
-    timeout: TimeoutsConfig | None = None
-    servers: dict[str, LocalServerConfig | RemoteServerConfig] | None = None
+class Mcp(Section):
+    timeout: Timeouts | None = None
+    servers: dict[str, LocalServer | RemoteServer] | None = None
 
 
-class KeepConfig(Section):
+class Keep(Section):
     tokens: NonNegativeInt | None = None
 
 
-class CompactionConfig(Section):
+class Compaction(Section):
     auto: bool | None = None
     prune: bool | None = None
-    keep: KeepConfig | None = None
+    keep: Keep | None = None
     buffer: NonNegativeInt | None = None
 
 
-class ImageConfig(Section):
+class Image(Section):
     auto_resize: bool | None = None
     max_width: PositiveInt | None = None
     max_height: PositiveInt | None = None
     max_base64_bytes: PositiveInt | None = None
 
 
-class AttachmentsConfig(Section):
-    image: ImageConfig | None = None
+class Attachments(Section):
+    image: Image | None = None
 
 
-class ToolOutputConfig(Section):
+class ToolOutput(Section):
     max_lines: PositiveInt | None = None
     max_bytes: PositiveInt | None = None
 
 
-class WatcherConfig(Section):
+class Watcher(Section):
     ignore: list[str] | None = None
 
 
-class EnterpriseConfig(Section):
+class Enterprise(Section):
     url: str | None = None
 
 
-class ExperimentalConfig(Section):
-    policies: list[PolicyConfig] | None = None
+class Experimental(Section):
+    policies: list[Statement] | None = None
 
 
-class AnswerConfig(Section):
+class Answer(Section):
     """Limits of one provider response (LLM-390)."""
 
     part_bytes: PositiveInt | None = None
@@ -258,7 +258,7 @@ class AnswerConfig(Section):
     inflation: PositiveInt | None = None
 
 
-class RetryConfig(Section):
+class Retry(Section):
     """How long a turn is retried while its provider is overloaded or unreachable (LLM-411)."""
 
     total_seconds: Annotated[int, Meta(ge=0, le=86_400)] | None = None
@@ -267,14 +267,14 @@ class RetryConfig(Section):
     """The longest delay between two attempts if the provider does not ask for one."""
 
 
-class SnapshotConfig(Section):
+class SnapshotLimits(Section):
     """Limits of a project's snapshots (SES-222)."""
 
     file_bytes: PositiveInt | None = None
     files: PositiveInt | None = None
 
 
-class SandboxConfig(Section):
+class Sandbox(Section):
     """How agents' commands are confined. Only the user's own configuration may set this."""
 
     mode: Literal["off", "read-only", "workspace"] | None = None
@@ -288,10 +288,10 @@ class SandboxConfig(Section):
     private."""
 
 
-class HoldfastConfig(Section):
+class Holdfast(Section):
     """Settings of this runtime that OpenCode does not have."""
 
-    sandbox: Literal["off", "read-only", "workspace"] | SandboxConfig | None = None
+    sandbox: Literal["off", "read-only", "workspace"] | Sandbox | None = None
 
     recovery: Literal["ask", "continue", "abandon"] | None = None
     """What happens at start to turns that ended with their process."""
@@ -301,9 +301,9 @@ class HoldfastConfig(Section):
     running_calls: PositiveInt | None = None
     calls: PositiveInt | None = None
     repeated_calls: PositiveInt | None = None
-    answer: AnswerConfig | None = None
-    retry: RetryConfig | None = None
-    snapshot: SnapshotConfig | None = None
+    answer: Answer | None = None
+    retry: Retry | None = None
+    snapshot: SnapshotLimits | None = None
     environment: list[str] | None = None
     """Host variables that commands get besides the usual ones."""
     external_paths: Literal["ask", "deny"] | None = None
@@ -323,28 +323,28 @@ class ConfigFile(Section, rename={"schema": "$schema"}):
     default_agent: str | None = None
     autoupdate: bool | Literal["notify"] | None = None
     share: Literal["manual", "auto", "disabled"] | None = None
-    enterprise: EnterpriseConfig | None = None
+    enterprise: Enterprise | None = None
     username: str | None = None
     timezone: str | None = None
-    permissions: list[RuleConfig] | None = None
-    agents: dict[str, AgentConfig] | None = None
+    permissions: list[Rule] | None = None
+    agents: dict[str, Agent] | None = None
     snapshots: bool | None = None
-    watcher: WatcherConfig | None = None
+    watcher: Watcher | None = None
     formatter: bool | dict[str, Any] | None = None
     lsp: bool | dict[str, Any] | None = None
-    attachments: AttachmentsConfig | None = None
-    tool_output: ToolOutputConfig | None = None
+    attachments: Attachments | None = None
+    tool_output: ToolOutput | None = None
     binary_files: Literal["refuse", "base64"] | None = None
-    mcp: McpConfig | None = None
-    compaction: CompactionConfig | None = None
+    mcp: Mcp | None = None
+    compaction: Compaction | None = None
     skills: list[str] | None = None
-    commands: dict[str, CommandConfig] | None = None
+    commands: dict[str, Command] | None = None
     instructions: list[str] | None = None
-    references: dict[str, str | ReferenceConfig] | None = None
-    plugins: list[str | PluginConfig] | None = None
-    providers: dict[str, ProviderConfig] | None = None
-    experimental: ExperimentalConfig | None = None
-    holdfast: HoldfastConfig | None = None
+    references: dict[str, str | Reference] | None = None
+    plugins: list[str | Plugin] | None = None
+    providers: dict[str, Provider] | None = None
+    experimental: Experimental | None = None
+    holdfast: Holdfast | None = None
 
 
 def json_schema() -> dict[str, Any]:

@@ -30,10 +30,10 @@ MOST_SUGGESTIONS = 20
 
 _TYPES: dict[str, Any] = {field.encode_name: field.type for field in msgspec.structs.fields(schema.ConfigFile)}
 _NAMED: dict[str, Any] = {
-    "agents": schema.AgentConfig,
-    "commands": schema.CommandConfig,
-    "references": str | schema.ReferenceConfig,
-    "providers": schema.ProviderConfig,
+    "agents": schema.Agent,
+    "commands": schema.Command,
+    "references": str | schema.Reference,
+    "providers": schema.Provider,
 }
 _RULES = frozenset(("permissions", "experimental"))
 _DENY_ALL = {"action": "*", "resource": "*", "effect": "deny"}
@@ -88,12 +88,12 @@ def validate_agent(agent: Object, report: Report) -> Object | None:
 
 
 def validate_command(command: Object, report: Report) -> Object | None:
-    found: Object | None = _Validation(report).entry(command, (), schema.CommandConfig)
+    found: Object | None = _Validation(report).entry(command, (), schema.Command)
     return found
 
 
 def validate_rules(rules: Any, report: Report) -> list[Object]:
-    return _Validation(report).rules(rules, (), schema.RuleConfig, _DENY_ALL)
+    return _Validation(report).rules(rules, (), schema.Rule, _DENY_ALL)
 
 
 class _Validation:
@@ -108,7 +108,7 @@ class _Validation:
             return None
         match key:
             case "permissions":
-                return self._closing(value, (key,), schema.RuleConfig, _DENY_ALL)
+                return self._closing(value, (key,), schema.Rule, _DENY_ALL)
             case "experimental":
                 return self._experimental(value)
             case "mcp":
@@ -116,7 +116,7 @@ class _Validation:
             case "holdfast":
                 return self._holdfast(value)
             case "plugins":
-                return self._items(value, (key,), str | schema.PluginConfig)
+                return self._items(value, (key,), str | schema.Plugin)
             case _ if key in _NAMED:
                 return self._entries(value, (key,), _NAMED[key])
             case _:
@@ -124,10 +124,10 @@ class _Validation:
 
     def agent(self, agent: Object, trail: Trail) -> Any:
         rules = agent.get("permissions")
-        found = self._convert(_without(agent, "permissions"), trail, schema.AgentConfig)
+        found = self._convert(_without(agent, "permissions"), trail, schema.Agent)
         if rules is not None:
             # Keep the rules of an invalid agent: they may restrict a built-in one.
-            rules = self.rules(rules, (*trail, "permissions"), schema.RuleConfig, _DENY_ALL)
+            rules = self.rules(rules, (*trail, "permissions"), schema.Rule, _DENY_ALL)
             found = {**(found or {}), "permissions": rules}
         return found
 
@@ -159,33 +159,33 @@ class _Validation:
 
     def _experimental(self, value: Any) -> Any:
         if not isinstance(value, dict):
-            return self._convert(value, ("experimental",), schema.ExperimentalConfig)
-        found = self._convert(_without(value, "policies"), ("experimental",), schema.ExperimentalConfig) or {}
+            return self._convert(value, ("experimental",), schema.Experimental)
+        found = self._convert(_without(value, "policies"), ("experimental",), schema.Experimental) or {}
         if (policies := value.get("policies")) is not None:
             closed = {"effect": "deny", "action": "provider.use", "resource": "*"}
             trail = ("experimental", "policies")
-            statements = self._closing(policies, trail, schema.PolicyConfig, closed)
+            statements = self._closing(policies, trail, schema.Statement, closed)
             found = {**found, "policies": [{**item, "action": "provider.use"} for item in statements]}
         return found or None
 
     def _mcp(self, value: Any) -> Any:
         if not isinstance(value, dict):
-            return self._convert(value, ("mcp",), schema.McpConfig)
-        found = self._convert(_without(value, "servers"), ("mcp",), schema.McpConfig)
+            return self._convert(value, ("mcp",), schema.Mcp)
+        found = self._convert(_without(value, "servers"), ("mcp",), schema.Mcp)
         servers = self._entries(value.get("servers") or {}, ("mcp", "servers"), None)
         return {**(found or {}), **({"servers": servers} if servers else {})} or None
 
     def _holdfast(self, value: Any) -> Any:
         if not isinstance(value, dict) or value.get("sandbox") is None:
-            return self._convert(value, ("holdfast",), schema.HoldfastConfig)
-        found = self._convert(_without(value, "sandbox"), ("holdfast",), schema.HoldfastConfig) or {}
+            return self._convert(value, ("holdfast",), schema.Holdfast)
+        found = self._convert(_without(value, "sandbox"), ("holdfast",), schema.Holdfast) or {}
         return {**found, "sandbox": self._sandbox(value["sandbox"], ("holdfast", "sandbox"))}
 
     def _sandbox(self, value: Any, trail: Trail) -> Any:
         """An invalid value gives the strictest sandbox: a misspelled mode must not disable it."""
-        self._report_unknown(value, trail, schema.SandboxConfig)
+        self._report_unknown(value, trail, schema.Sandbox)
         try:
-            return msgspec.to_builtins(msgspec.convert({"sandbox": value}, schema.HoldfastConfig))["sandbox"]
+            return msgspec.to_builtins(msgspec.convert({"sandbox": value}, schema.Holdfast))["sandbox"]
         except msgspec.ValidationError as error:
             self._report(Problem(trail, f"{_reason(error)}; commands run read-only and without network", fatal=True))
             return {"mode": "read-only", "network": "off", "required": True}
@@ -199,20 +199,16 @@ class _Validation:
 
     def entry(self, entry: Any, trail: Trail, kind: Any) -> Any:
         if not isinstance(entry, dict):
-            return self._convert(entry, trail, kind or schema.ServerSwitchConfig)
-        if kind is schema.AgentConfig:
+            return self._convert(entry, trail, kind or schema.ServerSwitch)
+        if kind is schema.Agent:
             return self.agent(entry, trail)
-        if kind is schema.ProviderConfig and entry.get("models") is not None:
+        if kind is schema.Provider and entry.get("models") is not None:
             rest = self._convert(_without(entry, "models"), trail, kind)
-            models = self._entries(entry["models"], (*trail, "models"), schema.ModelConfig)
+            models = self._entries(entry["models"], (*trail, "models"), schema.Model)
             return None if rest is None else {**rest, **({} if models is None else {"models": models})}
         if kind is None:
-            server = {"local": schema.LocalServerConfig, "remote": schema.RemoteServerConfig}.get(
-                str(entry.get("type"))
-            )
-            kind = server or (
-                schema.LocalServerConfig | schema.RemoteServerConfig if "type" in entry else schema.ServerSwitchConfig
-            )
+            server = {"local": schema.LocalServer, "remote": schema.RemoteServer}.get(str(entry.get("type")))
+            kind = server or (schema.LocalServer | schema.RemoteServer if "type" in entry else schema.ServerSwitch)
         return self._convert(entry, trail, kind)
 
     def _items(self, items: Any, trail: Trail, kind: Any) -> Any:

@@ -1,4 +1,4 @@
-"""`core/date`: today, as a calendar on the wall would say it."""
+"""`core/date`: the current calendar day."""
 
 from __future__ import annotations
 
@@ -26,26 +26,31 @@ log = logging.getLogger(__name__)
 
 
 def date(clock: Clock, zone: tzinfo | None = None) -> SystemContext:
-    """Without a zone, the host's own."""
+    """Without a zone, the host's own is used."""
+
+    async def load() -> str:
+        return calendar_day(clock.now(), zone)
+
     return make(
         Source(
             key=KEY,
             codec=_CODEC,
-            load=lambda: calendar_day(clock.now(), zone),
+            load=load,
             baseline=BASELINE.format,
             update=lambda _, current: UPDATE.format(current),
+            immediate=True,
         )
     )
 
 
 def calendar_day(millis: int, zone: tzinfo | None) -> str:
-    """`Wed Jun 03 2026`, whatever the process's locale."""
+    """For example `Wed Jun 03 2026`, in any locale."""
     now = datetime.fromtimestamp(millis / 1000, zone)
     return f"{DAYS[now.weekday()]} {MONTHS[now.month - 1]} {now.day:02} {now.year}"
 
 
 def find_zone(name: str | None) -> tzinfo | None:
-    """The zone of an IANA name; for one that does not exist the host's, and a diagnostic."""
+    """The zone of an IANA name. An unknown name is logged, and the host's zone (None) is used."""
     if name is None:
         return None
     from zoneinfo import ZoneInfo

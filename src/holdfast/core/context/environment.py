@@ -1,11 +1,11 @@
-"""`core/environment`: where the Session works."""
+"""`core/environment`: the working directory, the project and the platform."""
 
 from __future__ import annotations
 
 import sys
 from typing import TYPE_CHECKING
 
-from holdfast.core.context.source import JsonCodec, Source
+from holdfast.core.context.source import JsonCodec, Source, constant
 from holdfast.core.context.system_context import make
 
 if TYPE_CHECKING:
@@ -35,8 +35,9 @@ def environment(location: Location, project: Project) -> SystemContext:
         Source(
             key=KEY,
             codec=_CODEC,
-            load=lambda: value,
+            load=constant(value),
             baseline=lambda current: f"{BASELINE}\n{current}",
             update=lambda _, current: f"{UPDATE}\n{current}",
+            immediate=True,
         )
     )

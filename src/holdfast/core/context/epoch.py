@@ -1,9 +1,9 @@
 """Context Epochs: the baseline that a Session's requests begin with, kept byte for byte until it must be replaced.
 
 Invariants
-- The snapshot changes only in the transaction that records the system message telling the model, so the model has
-  been told exactly what the snapshot says it has.
-- Every write names the revision it was made from. Who loses the race looks again once, then gives up.
+- The snapshot changes only in the transaction that records the system message, so it holds exactly the values that the
+  model was told.
+- Every write names the revision it was made from. After losing a race it is tried once more, then given up.
 - A boundary at which nothing changed writes nothing and reads nothing from the database."""
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 STALE = "context epoch changed"
 
 
-class Seen(Record):
-    """What the last boundary saw of a source that is not simply there."""
+class SourceState(Record):
+    """A source that the last boundary could not read, or that has left since the baseline. Shown to people."""
 
     state: Literal["unavailable", "removed"]
     since: int
@@ -59,194 +59,191 @@ class Epoch(Frozen):
     snapshot: Snapshot
     baseline_seq: int
     revision: int
-    observed: Mapping[str, Seen]
+    observed: Mapping[str, SourceState]
 
 
 class Epochs:
-    """One per process, for all Sessions."""
+    """Stores the epochs of all Sessions. One per process."""
 
     def __init__(self, database: Database, ids: Ids, clock: Clock, metrics: Metrics) -> None:
         self._database = database
         self._ids = ids
         self._clock = clock
-        self._metrics = metrics
-
-    @property
-    def metrics(self) -> Metrics:
-        return self._metrics
+        self.metrics = metrics
 
     async def load(self, session_id: str) -> Epoch | None:
+        """Raises ContextSnapshotDecodeError if the stored snapshot is damaged."""
         row = await self._row(session_id)
         return None if row is None else _decode(session_id, row)
 
-    async def initialize(self, session_id: str, context: SystemContext, lease: Publisher, location: Location) -> Epoch:
-        """Begin a Session's first epoch, before its first promotion. Nothing is stored when it is blocked."""
-        observation = await observe(context, self._metrics)
+    async def initialize(
+        self, session_id: str, context: SystemContext, publisher: Publisher, location: Location
+    ) -> Epoch:
+        """Begin a Session's first epoch, before its first promotion. Nothing is stored if it is blocked."""
+        observation = await observe(context, self.metrics)
         generation = self._first(observation)
-        params = {"session_id": session_id, **self._rows(generation, observation)}
-        begin = Statement("context.begin", params, changes=1, refusal=STALE)
         try:
-            await lease.publish(location=location, local=(begin,))
-        except Refused as refused:
-            # Someone began it meanwhile: that baseline is what the model will see.
-            if refused.reason != STALE:
-                raise
-            self._metrics.record("context.contention", 1)
+            await self._commit(session_id, "context.begin", self._columns(generation, observation), publisher, location)
+        except ContextContention:
+            pass  # another drain stored its baseline first; that one is used
         else:
-            self._metrics.began(session_id, "initialized", generation.baseline)
+            self.metrics.began(session_id, "initialized", generation.baseline)
         return await self._reload(session_id)
 
-    async def recover(self, session_id: str, context: SystemContext, lease: Publisher, location: Location) -> Epoch:
-        """Begin anew over a snapshot that `load` could not decode. Only for an explicit retry by a person."""
-        observation = await observe(context, self._metrics)
+    async def recover(self, session_id: str, context: SystemContext, publisher: Publisher, location: Location) -> Epoch:
+        """Replace an epoch whose snapshot `load` could not decode. Only for an explicit retry by a person."""
+        observation = await observe(context, self.metrics)
         generation = self._first(observation)
-        row = await self._row(session_id)
-        if row is None:
+        stored = await self._row(session_id)
+        if stored is None:
             raise ContextContention(session_id)
-        _, _, baseline_seq, revision, _ = row
-        params = {"session_id": session_id, "revision": revision, "baseline_seq": baseline_seq}
-        try:
-            await self._replace(params, generation, observation, lease, location)
-        except Refused as refused:
-            if refused.reason != STALE:
-                raise
-            self._metrics.record("context.contention", 1)
-            raise ContextContention(session_id) from refused
-        self._metrics.began(session_id, "recovered", generation.baseline)
-        return await self._reload(session_id)
+        _, _, baseline_seq, revision, _ = stored
+        row = {"revision": revision, "baseline_seq": baseline_seq, **self._columns(generation, observation)}
+        return await self._replace(session_id, "recovered", row, publisher, location)
 
     async def prepare(
-        self, epoch: Epoch, context: SystemContext, lease: Publisher, location: Location, *, compaction_seq: int = -1
+        self,
+        epoch: Epoch,
+        context: SystemContext,
+        publisher: Publisher,
+        location: Location,
+        *,
+        compaction_seq: int = -1,
     ) -> Epoch:
-        """Bring the epoch up to date, after promotion: at most one commit, with at most one system message. The same
-        object comes back when nothing changed. `compaction_seq` is the newest completed compaction's."""
-        observation = await observe(context, self._metrics)
-        for _ in range(2):
-            try:
-                return await self._admit(epoch, observation, lease, location, compaction_seq)
-            except Refused as refused:
-                if refused.reason != STALE:
-                    raise
-                self._metrics.record("context.contention", 1)
+        """Bring the epoch up to date, after promotion, with at most one commit and one system message. Returns the same
+        object if nothing changed. `compaction_seq` is the sequence of the newest completed compaction."""
+        observation = await observe(context, self.metrics)
+        try:
+            return await self._admit(epoch, observation, publisher, location, compaction_seq)
+        except ContextContention:
             current = await self.load(epoch.session_id)
-            if current is None:  # moved or reverted: the next drain begins anew
-                break
-            epoch = current
-        raise ContextContention(epoch.session_id)
+            if current is None:  # moved or reverted: the next drain initializes it
+                raise
+        return await self._admit(current, observation, publisher, location, compaction_seq)
 
     # -- one boundary ------------------------------------------------------------------------------------------
 
     async def _admit(
-        self, epoch: Epoch, observation: Observation, lease: Publisher, location: Location, compaction_seq: int
+        self, epoch: Epoch, observation: Observation, publisher: Publisher, location: Location, compaction_seq: int
     ) -> Epoch:
         match self._decide(epoch, observation, compaction_seq):
-            case Unchanged():
-                self._metrics.ended(epoch.session_id, "unchanged")
-                return await self._note(epoch, observation, lease, location)
-            case ReplacementBlocked():
-                self._metrics.ended(epoch.session_id, "replacement blocked")
-                return await self._note(epoch, observation, lease, location)
             case Updated() as update:
-                return await self._tell(epoch, update, observation, lease, location)
+                return await self._tell(epoch, update, observation, publisher, location)
             case ReplacementReady(generation):
-                await self._replace(_made_from(epoch), generation, observation, lease, location)
-                self._metrics.began(epoch.session_id, "replaced", generation.baseline)
-                return await self._reload(epoch.session_id)
+                row = {**_version(epoch), **self._columns(generation, observation)}
+                return await self._replace(epoch.session_id, "replaced", row, publisher, location)
+            case Unchanged() | ReplacementBlocked() as outcome:
+                blocked = isinstance(outcome, ReplacementBlocked)
+                self.metrics.ended(epoch.session_id, "replacement blocked" if blocked else "unchanged")
+                return await self._record_states(epoch, observation, publisher, location)
             case never:
                 assert_never(never)
 
     def _decide(self, epoch: Epoch, observation: Observation, compaction_seq: int) -> Outcome:
-        """While a replacement is blocked the old baseline stays in force, and other sources may still be told of."""
-        if compaction_seq > epoch.baseline_seq:
+        """While a replacement is blocked, the old baseline stays in force and other sources may still be updated."""
+        if compaction_seq <= epoch.baseline_seq:
+            outcome = reconcile(observation, epoch.snapshot)
+        else:
             outcome = replace(observation, epoch.snapshot)
-            if isinstance(outcome, ReplacementReady):
-                return outcome
-            self._count_blocked("context.replace.blocked", outcome.keys)
-            told = reconcile(observation, epoch.snapshot)
-            return told if isinstance(told, Updated) else outcome
-        decided = reconcile(observation, epoch.snapshot)
-        if isinstance(decided, ReplacementBlocked):
-            self._count_blocked("context.replace.blocked", decided.keys)
-        return decided
+        if isinstance(outcome, ReplacementBlocked):
+            self._count("context.replace.blocked", outcome.keys)
+            update = reconcile(observation, epoch.snapshot)
+            return update if isinstance(update, Updated) else outcome
+        return outcome
 
     async def _tell(
-        self, epoch: Epoch, update: Updated, observation: Observation, lease: Publisher, location: Location
+        self, epoch: Epoch, update: Updated, observation: Observation, publisher: Publisher, location: Location
     ) -> Epoch:
-        observed = self._seen(observation, update.snapshot, epoch)
+        observed = self._states(observation, update.snapshot, epoch)
         event = ContextUpdated(
             timestamp=self._clock.now(),
             session_id=epoch.session_id,
             message_id=self._ids.message(),
             text=update.text,
         )
-        row = {**_made_from(epoch), "snapshot": update.snapshot.encode(), "observed": encode_text(observed)}
-        keys: dict[str, Value] = {"session_id": epoch.session_id, "keys": encode_text(update.keys)}
-        local = (
-            Statement("context.advance", row, changes=1, refusal=STALE),
-            Statement("context.change", keys),
-        )
-        await lease.publish(event, location=location, local=local)
-        self._metrics.updated(epoch.session_id, update.text)
+        row = {**_version(epoch), "snapshot": update.snapshot.encode(), "observed": encode_text(observed)}
+        keys = Statement("context.change", {"session_id": epoch.session_id, "keys": encode_text(update.keys)})
+        await self._commit(epoch.session_id, "context.advance", row, publisher, location, event=event, more=(keys,))
+        self.metrics.updated(epoch.session_id, update.text)
         return epoch.replace(snapshot=update.snapshot, observed=observed, revision=epoch.revision + 1)
 
-    async def _note(self, epoch: Epoch, observation: Observation, lease: Publisher, location: Location) -> Epoch:
-        """Remember, for people, which sources could not be observed; most of the time there is nothing to note."""
-        observed = self._seen(observation, epoch.snapshot, epoch)
+    async def _replace(
+        self, session_id: str, outcome: str, row: Mapping[str, Value], publisher: Publisher, location: Location
+    ) -> Epoch:
+        await self._commit(session_id, "context.replace", row, publisher, location)
+        self.metrics.began(session_id, outcome, str(row["baseline"]))
+        return await self._reload(session_id)
+
+    async def _record_states(
+        self, epoch: Epoch, observation: Observation, publisher: Publisher, location: Location
+    ) -> Epoch:
+        """Store which sources are unavailable, if that has changed."""
+        observed = self._states(observation, epoch.snapshot, epoch)
         if observed == epoch.observed:
             return epoch
-        row = {**_made_from(epoch), "observed": encode_text(observed)}
-        await lease.publish(location=location, local=(Statement("context.observe", row, changes=1, refusal=STALE),))
+        row = {**_version(epoch), "observed": encode_text(observed)}
+        await self._commit(epoch.session_id, "context.observe", row, publisher, location)
         return epoch.replace(observed=observed, revision=epoch.revision + 1)
 
-    async def _replace(
-        self,
-        made_from: Mapping[str, Value],
-        generation: Generation,
-        observation: Observation,
-        lease: Publisher,
-        location: Location,
-    ) -> None:
-        row = {**made_from, **self._rows(generation, observation)}
-        await lease.publish(location=location, local=(Statement("context.replace", row, changes=1, refusal=STALE),))
-
     # -- details -----------------------------------------------------------------------------------------------
+
+    async def _commit(
+        self,
+        session_id: str,
+        statement: str,
+        row: Mapping[str, Value],
+        publisher: Publisher,
+        location: Location,
+        *,
+        event: ContextUpdated | None = None,
+        more: tuple[Statement, ...] = (),
+    ) -> None:
+        """Raises ContextContention if the epoch is not the one the row was made from."""
+        local = (Statement(statement, {"session_id": session_id, **row}, changes=1, refusal=STALE), *more)
+        try:
+            await publisher.publish(*(() if event is None else (event,)), location=location, local=local)
+        except Refused as refused:
+            if refused.reason != STALE:
+                raise
+            self.metrics.record("context.contention", 1)
+            raise ContextContention(session_id) from refused
 
     def _first(self, observation: Observation) -> Generation:
         try:
             return initialize(observation)
         except InitializationBlocked as blocked:
-            self._count_blocked("context.initialize.blocked", blocked.keys)
+            self._count("context.initialize.blocked", blocked.keys)
             raise
 
-    def _rows(self, generation: Generation, observation: Observation) -> dict[str, Value]:
+    def _columns(self, generation: Generation, observation: Observation) -> dict[str, Value]:
         return {
             "baseline": generation.baseline,
             "snapshot": generation.snapshot.encode(),
-            "observed": encode_text(self._seen(observation, generation.snapshot, None)),
+            "observed": encode_text(self._states(observation, generation.snapshot, None)),
         }
 
-    def _seen(self, observation: Observation, snapshot: Snapshot, epoch: Epoch | None) -> dict[str, Seen]:
-        """Unavailable sources, and those that left since the baseline, each since when."""
+    def _states(self, observation: Observation, snapshot: Snapshot, epoch: Epoch | None) -> dict[str, SourceState]:
+        """The sources that are unavailable or have left since the baseline, each with the time when that began."""
         before = epoch.observed if epoch is not None else {}
         states: dict[str, Literal["unavailable", "removed"]] = {
-            # What was observed and is not in the snapshot could not be rendered.
+            # A source that has a value and no snapshot entry could not be rendered.
             source.key: "unavailable"
             for source, value in observation
             if value is UNAVAILABLE or source.key not in snapshot
         }
         if epoch is not None:
             gone = [key for key in epoch.snapshot if key not in snapshot]
-            gone += [key for key, seen in before.items() if seen.state == "removed" and key not in snapshot]
+            gone += [key for key, known in before.items() if known.state == "removed" and key not in snapshot]
             states = {**dict.fromkeys(gone, "removed"), **states}
         now = self._clock.now() if states else 0
         return {
-            key: known if (known := before.get(key)) and known.state == state else Seen(state=state, since=now)
+            key: known if (known := before.get(key)) and known.state == state else SourceState(state=state, since=now)
             for key, state in states.items()
         }
 
-    def _count_blocked(self, name: str, keys: Sequence[str]) -> None:
+    def _count(self, name: str, keys: Sequence[str]) -> None:
         for key in keys:
-            self._metrics.record(name, 1, key)
+            self.metrics.record(name, 1, key)
 
     async def _row(self, session_id: str) -> Row | None:
         rows = await self._database.fetch("context.get", {"session_id": session_id})
@@ -268,11 +265,12 @@ def _decode(session_id: str, row: Row) -> Epoch:
     except msgspec.DecodeError as error:
         raise ContextSnapshotDecodeError(session_id, str(error)) from error
     try:
-        seen = decoder(dict[str, Seen]).decode(str(observed))
+        observed_states = decoder(dict[str, SourceState]).decode(str(observed))
     except msgspec.DecodeError:
-        seen = {}  # only people read it; the next boundary writes it anew
-    return Epoch(session_id, str(baseline), snapshot, baseline_seq, revision, seen)
+        observed_states = {}  # shown to people only; the next boundary stores it again
+    return Epoch(session_id, str(baseline), snapshot, baseline_seq, revision, observed_states)
 
 
-def _made_from(epoch: Epoch) -> dict[str, Value]:
-    return {"session_id": epoch.session_id, "revision": epoch.revision, "baseline_seq": epoch.baseline_seq}
+def _version(epoch: Epoch) -> dict[str, Value]:
+    """The columns by which a write checks that the epoch is unchanged."""
+    return {"revision": epoch.revision, "baseline_seq": epoch.baseline_seq}

@@ -1,9 +1,9 @@
-"""Files and directories as they are at this moment, read again only when their identity, size or times differ.
+"""A cache of file contents and directory listings, validated by identity, size and timestamps.
 
 Invariants
-- What was on disk before a call is what the call returns. A stamp is trusted only if it was old when the content was
-  read: within a clock tick of the file system a second change could leave the stamp as it is.
-- Only regular files are read, and never more than `FILE_LIMIT` of one."""
+- A call returns what was on disk before it. A stamp is trusted only if it was old when the content was read: within one
+  clock tick of the file system a second change may leave the stamp equal.
+- Only regular files are read, up to `FILE_BYTES_LIMIT` bytes."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-FILE_LIMIT = 1024 * 1024
+FILE_BYTES_LIMIT = 1024 * 1024
 CACHE_LIMIT = 1_024
 SETTLED_NS = 2_000_000_000
-"""The coarsest times that file systems in use keep."""
+"""The coarsest timestamp resolution of file systems in use."""
 
-ABSENT = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG))
-"""Errors which say that there is no such file. Any other one says that it could not be looked at."""
+NOT_FOUND_ERRNOS = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG))
+"""Errors that mean that the file does not exist. After any other error that is unknown."""
 
 
 class FileTooLarge(Exception):
-    """A file beyond the limit, which is left out."""
+    """A file is larger than `FILE_BYTES_LIMIT`."""
 
 
 class Child(NamedTuple):
@@ -52,6 +52,7 @@ class Stamp(Frozen):
 
     @property
     def settled(self) -> bool:
+        """Whether the timestamps are older than their resolution."""
         return time.time_ns() - max(self.modified, self.changed) > SETTLED_NS
 
 
@@ -59,19 +60,19 @@ class FileCache:
     """Raises OSError as the system does."""
 
     def __init__(self) -> None:
-        self._texts: _Remembered[str] = _Remembered(_read_text)
-        self._children: _Remembered[tuple[Child, ...]] = _Remembered(_list)
+        self._texts: _Cached[str] = _Cached(_read_text)
+        self._children: _Cached[tuple[Child, ...]] = _Cached(_list)
 
     def text(self, path: str, status: os.stat_result | None = None) -> str:
-        """The content of a regular file at a canonical path, with replacement characters for what is not UTF-8."""
+        """The content of a regular file at a canonical path. Bytes that are not UTF-8 are replaced."""
         return self._texts.get(path, status or os.stat(path))
 
     def children(self, directory: str) -> tuple[Child, ...]:
-        """What a directory holds, by name."""
+        """The entries of a directory, sorted by name."""
         return self._children.get(directory, os.stat(directory))
 
 
-class _Remembered(Generic[T]):
+class _Cached(Generic[T]):
     def __init__(self, read: Callable[[str], tuple[Stamp, T]]) -> None:
         self._read = read
         self._known: dict[str, tuple[Stamp, T]] = {}
@@ -91,14 +92,14 @@ class _Remembered(Generic[T]):
 
 
 def _read_text(path: str) -> tuple[Stamp, str]:
-    # The path is canonical: a link or a pipe in the file's place came after it was looked at, and is not followed.
+    # The path is canonical: a link or pipe there replaced the file after it was found, and is not followed.
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     with open(handle, "rb") as file:
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "not a regular file", path)
-        content = file.read(FILE_LIMIT + 1)
-    if len(content) > FILE_LIMIT:
+        content = file.read(FILE_BYTES_LIMIT + 1)
+    if len(content) > FILE_BYTES_LIMIT:
         raise FileTooLarge(path)
     return Stamp.of(status), content.decode("utf-8", "replace")
 

@@ -1,4 +1,4 @@
-"""Path patterns with `*`, `?`, `**` and `{a,b}`: which files match right now, in the order of their paths."""
+"""Path patterns with `*`, `?`, `**` and `{a,b}`, expanded to the files that match, sorted by path."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from holdfast.core.context.file_cache import ABSENT
+from holdfast.core.context.file_cache import NOT_FOUND_ERRNOS
 from holdfast.schema.pattern import pattern
 
 if TYPE_CHECKING:
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 ALTERNATIVE_LIMIT = 256
 DIRECTORY_LIMIT = 10_000
-FILE_LIMIT = 10_000
+MATCH_LIMIT = 10_000
 SEGMENT_LIMIT = 100
 
 
 class PatternTooWide(Exception):
-    """A pattern with more alternatives, or over more files, than anyone needs for instructions."""
+    """A pattern exceeds one of the limits above."""
 
 
 def is_pattern(path: str) -> bool:
@@ -32,20 +32,19 @@ def is_pattern(path: str) -> bool:
 
 
 class Walk:
-    """Expands patterns below a directory. Directories that are links are entered by name, never by `**`; those for
-    which `inside` does not hold are not looked into at all."""
+    """Expands patterns below a directory. `**` does not follow links to directories. Directories for which `inside` is
+    false are not listed."""
 
     def __init__(self, files: FileCache, inside: Callable[[str], bool] = lambda directory: True) -> None:
         self._files = files
         self._inside = inside
         self.directories = 0
-        """How many were looked into."""
+        """How many were listed."""
         self.forbidden: list[str] = []
-        """Those that a wildcard met and that may not be listed."""
+        """Directories matched by a wildcard that this user may not list."""
 
     def matches(self, start: str, pattern: str) -> list[str]:
-        """Raises OSError for a directory that the pattern names and that cannot be listed, PatternTooWide for a
-        hopeless pattern."""
+        """Raises OSError if a directory that the pattern names literally cannot be listed, and PatternTooWide."""
         found: set[str] = set()
         for alternative in alternatives(pattern):
             segments = [segment for segment in alternative.split("/") if segment]
@@ -54,12 +53,12 @@ class Walk:
                 raise PatternTooWide(f"more than {SEGMENT_LIMIT} segments")
             for path in self._below(start, segments) if segments else ():
                 found.add(path)
-                if len(found) > FILE_LIMIT:
-                    raise PatternTooWide(f"more than {FILE_LIMIT} files")
+                if len(found) > MATCH_LIMIT:
+                    raise PatternTooWide(f"more than {MATCH_LIMIT} files")
         return sorted(found)
 
     def _below(self, directory: str, segments: list[str], *, met: bool = False) -> Iterator[str]:
-        """`met`: it was found on the way, and not named."""
+        """`met`: a wildcard led to this directory; the pattern does not name it."""
         segment, rest = segments[0], segments[1:]
         if segment == "**":
             yield from self._anywhere(directory, rest or ["*"], met=met)
@@ -109,12 +108,12 @@ class Walk:
     def _pass_over(self, error: OSError, directory: str, *, met: bool) -> None:
         if isinstance(error, PermissionError) and met:
             self.forbidden.append(directory)
-        elif error.errno not in ABSENT:
+        elif error.errno not in NOT_FOUND_ERRNOS:
             raise error
 
 
 def alternatives(pattern: str) -> list[str]:
-    """`{a,b}` spelled out, from left to right; an unclosed brace stands for itself."""
+    """The pattern with every `{a,b}` expanded, from left to right. An unclosed brace is literal."""
     done: list[str] = []
     todo = [pattern]
     while todo:

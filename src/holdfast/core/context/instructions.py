@@ -7,18 +7,18 @@ import os
 import stat
 from typing import TYPE_CHECKING, NamedTuple
 
-from holdfast.core.context.file_cache import ABSENT, FILE_LIMIT, FileTooLarge, Stamp
-from holdfast.core.context.source import UNAVAILABLE, JsonCodec, Source
-from holdfast.core.context.system_context import EMPTY, make
+from holdfast.core.context.file_cache import FILE_BYTES_LIMIT, NOT_FOUND_ERRNOS, FileTooLarge, Stamp
+from holdfast.core.context.source import ABSENT, UNAVAILABLE, JsonCodec, Source
+from holdfast.core.context.system_context import make
 from holdfast.core.filesystem.canonical import CanonicalDirectories, contains, printable, upward
 from holdfast.schema.record import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
     from pathlib import Path
 
     from holdfast.core.context.file_cache import FileCache
-    from holdfast.core.context.source import Unavailable
+    from holdfast.core.context.source import Absent, Unavailable
     from holdfast.core.context.system_context import SystemContext
     from holdfast.core.filesystem.ownership import Owners
 
@@ -29,10 +29,11 @@ REMOVED = "The ambient instructions given before are no longer in force."
 
 NAME = "AGENTS.md"
 OTHER_NAME = "CLAUDE.md"
-REMEMBERED = 1_024
+DIRECTORY_CACHE_LIMIT = 1_024
+WARNING_LIMIT = 1_000
 
-TOTAL_LIMIT = 4 * FILE_LIMIT
-"""Characters of one set of files, which the model is sent as a whole."""
+TOTAL_LIMIT = 4 * FILE_BYTES_LIMIT
+"""Characters of one set of files."""
 
 log = logging.getLogger(__name__)
 
@@ -42,18 +43,18 @@ class Instruction(Record):
     content: str
 
 
-_CODEC = JsonCodec(tuple[Instruction, ...])
+Instructions = tuple[Instruction, ...]
 
 
-class Found(NamedTuple):
-    """An instruction file: its canonical path and what the system says of it."""
+class InstructionFile(NamedTuple):
+    """A regular file that may be used: its canonical path and its status."""
 
     path: str
     status: os.stat_result
 
 
 class InstructionFiles:
-    """Finds and reads instruction files of one Location. What is wrong with one is told to people, once."""
+    """Finds and reads the instruction files of one Location. Each problem is logged once."""
 
     def __init__(
         self,
@@ -64,7 +65,7 @@ class InstructionFiles:
         environment: Mapping[str, str],
         owners: Owners | None = None,
     ) -> None:
-        """With `owners`, files of the project that somebody else could have written are not used."""
+        """With `owners`, project files that another user can write are not used."""
         self._directory = str(directory)
         self._project = str(project)
         self._config = str(config)
@@ -72,105 +73,82 @@ class InstructionFiles:
         self._files = files
         self._environment = environment
         self._owners = owners
-        self._covered: tuple[str, str, list[str]] = ("", "", [])
-        self._reported: set[str] = set()
-        self._bare: dict[str, Stamp] = {}
-        """Directories in which nothing is called like an instruction file, as they were then."""
+        self._searched: tuple[str, str, list[str]] = ("", "", [])
+        self._logged: set[str] = set()
+        self._without: dict[str, Stamp] = {}
+        """Directories that have no instruction file, with the stamp they had when they were searched."""
 
     def ambient(self) -> SystemContext:
-        try:
-            instructions = self.read(self.find_ambient())
-        except OSError as error:
-            self.report(error)
-            return aggregate(KEY, UNAVAILABLE, update=UPDATE, removed=REMOVED)
-        return aggregate(KEY, instructions, update=UPDATE, removed=REMOVED)
+        async def read() -> Instructions:
+            return self.read(self.find_ambient())
 
-    def find_ambient(self) -> list[Found]:
-        """In order, each once. Raises OSError when it cannot be told which there are."""
+        return instruction_context(KEY, self, read, update=UPDATE, removed=REMOVED)
+
+    def find_ambient(self) -> list[InstructionFile]:
+        """The ambient files in order, each once. Raises OSError if a directory cannot be searched."""
         file = self.find(f"{self._config}/{NAME}", within=None)
         found = [file] if file is not None else []
-        if folders := self.covered():
-            root = self._covered[1]
-            found += [file for folder in folders if (file := self.in_directory(folder, root)) is not None]
+        root, folders = self.ambient_directories()
+        found += [file for folder in folders if (file := self.in_directory(folder, root)) is not None]
         return list({file.path: file for file in found}.values())
 
-    def covered(self) -> list[str]:
-        """The directories that the ambient traversal looks into, nearest first."""
+    def ambient_directories(self) -> tuple[str, list[str]]:
+        """The project's root, and the directories that ambient files are taken from, nearest first."""
         if not self.project_enabled:
-            return []
+            return "", []
         directory, root = self._canonical.of(self._directory), self.root()
-        if self._covered[:2] != (directory, root):
-            self._covered = (directory, root, upward(directory, root))
-        return self._covered[2]
+        if self._searched[:2] != (directory, root):
+            self._searched = (directory, root, upward(directory, root))
+        return self._searched[1:]
 
-    def in_directory(self, folder: str, root: str) -> Found | None:
-        """The instruction file of a directory of the project; both paths canonical. A directory that had none and has
-        not changed has none."""
+    def in_directory(self, folder: str, root: str) -> InstructionFile | None:
+        """The instruction file of a project directory; both paths are canonical. A directory without one is searched
+        again only after it has changed."""
         try:
             stamp = Stamp.of(os.stat(folder))
         except OSError:
             stamp = None
-        if stamp is not None and self._bare.get(folder) == stamp:
+        if stamp is not None and self._without.get(folder) == stamp:
             return None
         paths = [f"{folder.rstrip('/')}/{name}" for name in (NAME, OTHER_NAME)]
-        claude = not self.flag("OPENCODE_DISABLE_CLAUDE_CODE", "OPENCODE_DISABLE_CLAUDE_CODE_PROMPT")
-        found = self.look(paths[0], within=root) or (self.look(paths[1], within=root) if claude else None)
-        if len(self._bare) >= REMEMBERED:
-            self._bare.clear()
+        claude = not self._flag("OPENCODE_DISABLE_CLAUDE_CODE", "OPENCODE_DISABLE_CLAUDE_CODE_PROMPT")
+        found = self._usable(paths[0], within=root) or (self._usable(paths[1], within=root) if claude else None)
+        if len(self._without) >= DIRECTORY_CACHE_LIMIT:
+            self._without.clear()
         if stamp is not None and stamp.settled and not any(map(os.path.lexists, paths)):
-            self._bare[folder] = stamp
+            self._without[folder] = stamp
         return found
 
-    def look(self, path: str, *, within: str | None) -> Found | None:
-        """The regular file at a path whose directory is canonical, or None if there is none that may be used."""
-        try:
-            status = os.lstat(path)
-            if stat.S_ISLNK(status.st_mode):
-                path = os.path.realpath(path, strict=True)
-                status = os.stat(path)
-        except OSError as error:
-            self._pass_over(error, path, within)
-            return None
-        if within is not None and not contains(within, path):
-            self._leave_out(path)
-            return None
-        if not stat.S_ISREG(status.st_mode):
-            return None
-        owners = self._owners if within is not None else None
-        if owners is not None and (reason := owners.refusal(status, os.path.dirname(path))) is not None:
-            self.diagnose(f"{printable(path)} or its folder {reason}; it is not used")
-            return None
-        return Found(path, status)
-
-    def find(self, path: str, *, within: str | None) -> Found | None:
-        """The same for any path."""
+    def find(self, path: str, *, within: str | None) -> InstructionFile | None:
+        """The file at a path, or None if it does not exist, is not a regular file, or leads out of `within`. Raises
+        OSError if it cannot be accessed."""
         folder, name = os.path.split(path)
         try:
             folder = self._canonical.of(folder)
         except OSError as error:
-            self._pass_over(error, path, within)
+            self._raise_unless_missing(error, path, within)
             return None
-        return self.look(f"{folder.rstrip('/')}/{name}", within=within)
+        return self._usable(f"{folder.rstrip('/')}/{name}", within=within)
 
-    def read(self, found: Iterable[Found]) -> tuple[Instruction, ...]:
-        """Raises OSError if one of them cannot be read any more."""
+    def read(self, files: Iterable[InstructionFile]) -> Instructions:
+        """Raises OSError if a file can no longer be read."""
         read: list[Instruction] = []
         size = 0
-        for path, status in found:
+        for path, status in files:
             try:
                 instruction = Instruction(path=printable(path), content=self._files.text(path, status))
             except FileTooLarge:
-                self.diagnose(f"{printable(path)} is too large for instructions; it is not used")
+                self.warn(f"{printable(path)} is too large for instructions; it is not used")
                 continue
             size += len(instruction.path) + len(instruction.content)
             if size > TOTAL_LIMIT:
-                self.diagnose(f"there are too many instructions; {instruction.path} and those after it are not used")
+                self.warn(f"there are too many instructions; {instruction.path} and those after it are not used")
                 break
             read.append(instruction)
         return tuple(read)
 
     def inside(self, directory: str) -> bool:
-        """Whether a directory belongs to the project, by its real path. Raises OSError if that cannot be told."""
+        """Whether the real path of a directory is in the project. Raises OSError if it cannot be resolved."""
         return contains(self.root(), self._canonical.of(directory))
 
     def root(self) -> str:
@@ -178,49 +156,87 @@ class InstructionFiles:
 
     @property
     def project_enabled(self) -> bool:
-        return not self.flag("OPENCODE_DISABLE_PROJECT_CONFIG")
+        return not self._flag("OPENCODE_DISABLE_PROJECT_CONFIG")
 
-    def flag(self, *names: str) -> bool:
-        return any(self._environment.get(name, "").lower() in ("1", "true") for name in names)
+    def warn(self, message: str) -> None:
+        """Log a message, once for this Location."""
+        if message not in self._logged and len(self._logged) < WARNING_LIMIT:
+            self._logged.add(message)
+            log.warning("%s", message)
 
-    def _pass_over(self, error: OSError, path: str, within: str | None) -> None:
-        """Returns if there is no file that may be used, and what nobody may look at elsewhere is none; raises if that
-        cannot be told."""
-        if error.errno in ABSENT:
+    def warn_unavailable(self, error: OSError) -> None:
+        self.warn(f"instructions cannot be observed: {error}")
+
+    def _usable(self, path: str, *, within: str | None) -> InstructionFile | None:
+        """As `find`, for a path whose directory is canonical."""
+        try:
+            status = os.lstat(path)
+            if stat.S_ISLNK(status.st_mode):
+                path = os.path.realpath(path, strict=True)
+                status = os.stat(path)
+        except OSError as error:
+            self._raise_unless_missing(error, path, within)
+            return None
+        if within is not None and not contains(within, path):
+            self._warn_outside(path)
+            return None
+        if not stat.S_ISREG(status.st_mode):
+            return None
+        owners = self._owners if within is not None else None
+        if owners is not None and (reason := owners.refusal(status, os.path.dirname(path))) is not None:
+            self.warn(f"{printable(path)} or its folder {reason}; it is not used")
+            return None
+        return InstructionFile(path, status)
+
+    def _raise_unless_missing(self, error: OSError, path: str, within: str | None) -> None:
+        """Return if the file does not exist, or is outside the project and cannot be accessed."""
+        if error.errno in NOT_FOUND_ERRNOS:
             return
         if within is None or not isinstance(error, PermissionError) or contains(within, os.path.realpath(path)):
             raise error
-        self._leave_out(path)
+        self._warn_outside(path)
 
-    def _leave_out(self, path: str) -> None:
-        self.diagnose(f"{printable(path)} lies outside the project; it is not used")
+    def _warn_outside(self, path: str) -> None:
+        self.warn(f"{printable(path)} lies outside the project; it is not used")
 
-    def report(self, error: OSError) -> None:
-        self.diagnose(f"instructions cannot be observed: {error}")
-
-    def diagnose(self, message: str) -> None:
-        if message not in self._reported and len(self._reported) < 1_000:
-            self._reported.add(message)
-            log.warning("%s", message)
+    def _flag(self, *names: str) -> bool:
+        return any(self._environment.get(name, "").lower() in ("1", "true") for name in names)
 
 
-def aggregate(
-    key: str, instructions: tuple[Instruction, ...] | Unavailable, *, update: str, removed: str
+def instruction_context(
+    key: str,
+    files: InstructionFiles,
+    read: Callable[[], Awaitable[Instructions]],
+    *,
+    update: str,
+    removed: str,
+    immediate: bool = True,
 ) -> SystemContext:
-    """One source for an ordered set of files, which is replaced as a whole. An empty set is confirmed absence."""
-    if instructions == ():
-        return EMPTY
+    """One source for an ordered set of files, which is replaced as a whole. It is absent if there are no files, and
+    unavailable if reading raises OSError."""
+
+    async def load() -> Instructions | Unavailable | Absent:
+        try:
+            return await read() or ABSENT
+        except OSError as error:
+            files.warn_unavailable(error)
+            return UNAVAILABLE
+
     return make(
         Source(
             key=key,
             codec=_CODEC,
-            load=lambda: instructions,
+            load=load,
             baseline=render,
             update=lambda _, current: f"{update}\n\n{render(current)}",
             removed=lambda _: removed,
+            immediate=immediate,
         )
     )
 
 
-def render(instructions: tuple[Instruction, ...]) -> str:
+def render(instructions: Instructions) -> str:
     return "\n\n".join(HEADING.format(item.path, item.content) for item in instructions)
+
+
+_CODEC = JsonCodec(Instructions)

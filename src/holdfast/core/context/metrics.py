@@ -1,4 +1,4 @@
-"""What System Context and compaction did, in numbers: names, keys, sizes and durations, never a text or a value."""
+"""Metrics of System Context and compaction: counts, sizes and durations by name and key, never texts or values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Series(NamedTuple):
 
 
 class Growth(Frozen):
-    """What one Session was told since its baseline, and how its last boundary ended."""
+    """The updates of one Session since its baseline, and the outcome of its last boundary."""
 
     updates: int = 0
     bytes: int = 0
@@ -30,7 +30,7 @@ class Growth(Frozen):
 
 
 class Metrics:
-    """In-process and bounded: further keys are counted together, the Session seen longest ago is forgotten."""
+    """In-process and bounded: keys beyond the limit are counted as `other`, and the least recent Session is dropped."""
 
     def __init__(self) -> None:
         self._series: dict[tuple[str, str], Series] = {}
@@ -43,30 +43,31 @@ class Metrics:
         self._series[place] = self._series.get(place, Series()).plus(value)
 
     def began(self, session_id: str, outcome: str, baseline: str) -> None:
-        """A new baseline is in force."""
+        """Record a new baseline."""
         self.record("context.baseline.bytes", len(baseline.encode()))
         self._keep(session_id, Growth(outcome=outcome))
 
     def updated(self, session_id: str, text: str) -> None:
+        """Record an update message."""
         size = len(text.encode())
-        grown = self.of_session(session_id)
-        grown = Growth(grown.updates + 1, grown.bytes + size, "updated")
+        before = self.of_session(session_id)
+        growth = Growth(before.updates + 1, before.bytes + size, "updated")
         self.record("context.update.bytes", size)
-        self.record("context.updates.count", grown.updates)
-        self.record("context.updates.bytes", grown.bytes)
-        self._keep(session_id, grown)
+        self.record("context.updates.count", growth.updates)
+        self.record("context.updates.bytes", growth.bytes)
+        self._keep(session_id, growth)
 
     def ended(self, session_id: str, outcome: str) -> None:
-        """A boundary that told the model nothing."""
-        grown = self._sessions.get(session_id)
-        if grown is None or grown.outcome != outcome:
-            self._keep(session_id, (grown or Growth()).replace(outcome=outcome))
+        """Record a boundary without a message."""
+        growth = self._sessions.get(session_id)
+        if growth is None or growth.outcome != outcome:
+            self._keep(session_id, (growth or Growth()).replace(outcome=outcome))
 
     def of_session(self, session_id: str) -> Growth:
         return self._sessions.get(session_id, Growth())
 
     def read(self) -> dict[str, dict[str, dict[str, float]]]:
-        """By name, then by source key, with "" for what belongs to no source."""
+        """Series by name, then by key; the key is "" for values without one."""
         found: dict[str, dict[str, dict[str, float]]] = {}
         for (name, key), series in sorted(self._series.items()):
             found.setdefault(name, {})[key] = dict(series._asdict())

@@ -1,11 +1,11 @@
-"""`core/model`: which model the Session selected, so that a switch is said and starts no new epoch."""
+"""`core/model`: the model that the Session selected. A switch is told and keeps the epoch."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from holdfast.core.context.source import JsonCodec, Source
+from holdfast.core.context.source import JsonCodec, Source, constant
 from holdfast.core.context.system_context import make
 from holdfast.schema.record import Record
 
@@ -34,9 +34,10 @@ def model(selected: ModelRef) -> SystemContext:
         Source(
             key=KEY,
             codec=_CODEC,
-            load=lambda: value,
+            load=constant(value),
             baseline=lambda current: BASELINE.format(current.provider_id, current.model_id),
             update=lambda _, current: UPDATE.format(current.provider_id, current.model_id),
             removed=lambda _: REMOVED,
+            immediate=True,
         )
     )

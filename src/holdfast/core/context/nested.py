@@ -1,15 +1,14 @@
-"""`core/instructions/nested`: instruction files that reading brought to light, per Session and Location.
+"""`core/instructions/nested`: instruction files that a Session discovered by reading near them.
 
-A successful read discovers; the discovery is recorded with that tool's settlement; the text reaches the model at the
-next boundary and stays in force while the Session stays in this Location."""
+A successful read discovers files; the discovery is recorded with the settlement of that tool call; the text reaches the
+model at the next boundary and stays in force while the Session stays in this Location."""
 
 from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING
 
-from holdfast.core.context.instructions import aggregate
-from holdfast.core.context.source import UNAVAILABLE
+from holdfast.core.context.instructions import instruction_context
 from holdfast.core.context.system_context import EMPTY
 from holdfast.core.filesystem.canonical import contains, printable, upward
 from holdfast.schema.session_event import InstructionDiscovered
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from holdfast.core.clock import Clock
-    from holdfast.core.context.instructions import Found, InstructionFiles
+    from holdfast.core.context.instructions import InstructionFile, InstructionFiles, Instructions
     from holdfast.core.context.system_context import SystemContext
     from holdfast.core.database.database import Database
     from holdfast.schema.location import Location
@@ -27,89 +26,99 @@ KEY = "core/instructions/nested"
 UPDATE = "The following instructions replace every nested instruction that was given before."
 REMOVED = "The nested instructions given before are no longer in force."
 
-FILE_LIMIT = 32
+NESTED_FILE_LIMIT = 32
+SESSION_CACHE_LIMIT = 1_000
 
 
 class NestedInstructions:
-    """One per Location. `elsewhere` finds the files that are configured, which are said there."""
+    """One per Location. Files that `find_configured` returns are left out: they have a source of their own."""
 
     def __init__(
         self,
         database: Database,
         location: Location,
-        found: InstructionFiles,
+        files: InstructionFiles,
         clock: Clock,
-        elsewhere: Callable[[], list[Found] | Awaitable[list[Found]]],
+        find_configured: Callable[[], Awaitable[list[InstructionFile]]],
     ) -> None:
         self._database = database
         self._location = location
-        self._found = found
+        self._files = files
         self._clock = clock
-        self._elsewhere = elsewhere
+        self._find_configured = find_configured
+        self._without: set[str] = set()
+        """Sessions without a discovery: most of them, so that a boundary need not read the database."""
+
+    def context(self, session_id: str) -> SystemContext:
+        if session_id in self._without or not self._files.project_enabled:
+            return EMPTY
+
+        async def read() -> Instructions:
+            return await self._read(session_id)
+
+        return instruction_context(KEY, self._files, read, update=UPDATE, removed=REMOVED)
+
+    def invalidate(self, session_id: str) -> None:
+        """Read this Session's discoveries from the database again: another process may have added some."""
+        self._without.discard(session_id)
 
     async def discover(self, session_id: str, target: str | os.PathLike[str]) -> InstructionDiscovered | None:
-        """What a successful read of a file or directory brings to light and is not known yet: an event to publish
-        with the settlement. Finding nothing, or failing to look, is no failure of the read."""
-        if not self._found.project_enabled:
+        """Find the instruction files around a file or directory that was read. The event is to be published with the
+        settlement of the read; None if there is no new file, or the search failed."""
+        if not self._files.project_enabled:
             return None
         try:
-            paths = self._around(os.path.realpath(target, strict=True))
+            paths = self._find_around(os.path.realpath(target, strict=True))
         except OSError as error:
-            self._found.report(error)
+            self._files.warn_unavailable(error)
             return None
         if not paths:
             return None
-        known = await self.known(session_id)
-        fresh = [path for path in paths if path not in known]
-        room = max(FILE_LIMIT - len(known), 0)
-        if len(fresh) > room:
-            self._found.diagnose(
-                f"more than {FILE_LIMIT} nested instruction files in {session_id}; others are not used"
+        known = await self._discovered(session_id)
+        new = [path for path in paths if path not in known]
+        room = max(NESTED_FILE_LIMIT - len(known), 0)
+        if len(new) > room:
+            self._files.warn(
+                f"more than {NESTED_FILE_LIMIT} nested instruction files in {session_id}; others are not used"
             )
-        if not fresh[:room]:
+        if not new[:room]:
             return None
+        self.invalidate(session_id)
         return InstructionDiscovered(
-            timestamp=self._clock.now(), session_id=session_id, location=self._location, paths=tuple(fresh[:room])
+            timestamp=self._clock.now(), session_id=session_id, location=self._location, paths=tuple(new[:room])
         )
 
-    def load(self, session_id: str) -> SystemContext | Awaitable[SystemContext]:
-        return self._load(session_id) if self._found.project_enabled else EMPTY
+    async def _read(self, session_id: str) -> Instructions:
+        discovered = await self._discovered(session_id)
+        if not discovered:
+            if len(self._without) >= SESSION_CACHE_LIMIT:
+                self._without.clear()
+            self._without.add(session_id)
+            return ()
+        root = self._files.root()
+        other_sources = {file.path for file in (*self._files.find_ambient(), *await self._find_configured())}
+        # Concurrent reads may have recorded more files than the limit.
+        found = (self._files.find(path, within=root) for path in discovered[:NESTED_FILE_LIMIT])
+        files = {file.path: file for file in found if file is not None}
+        return self._files.read(file for path, file in files.items() if path not in other_sources)
 
-    async def _load(self, session_id: str) -> SystemContext:
-        known = (await self.known(session_id))[:FILE_LIMIT]  # reads at the same time may have found more
-        if not known:
-            return EMPTY
-        try:
-            root = self._found.root()
-            configured = self._elsewhere()
-            if not isinstance(configured, list):
-                configured = await configured
-            said = {file.path for file in (*self._found.find_ambient(), *configured)}
-            files = {file.path: file for path in known if (file := self._found.find(path, within=root)) is not None}
-            instructions = self._found.read(file for path, file in files.items() if path not in said)
-        except OSError as error:
-            self._found.report(error)
-            return aggregate(KEY, UNAVAILABLE, update=UPDATE, removed=REMOVED)
-        return aggregate(KEY, instructions, update=UPDATE, removed=REMOVED)
-
-    def _around(self, target: str) -> list[str]:
-        """Nearest first: the instruction files between a canonical path and what the ambient traversal covers."""
-        root = self._found.root()
+    def _find_around(self, target: str) -> list[str]:
+        """The instruction files from a canonical path up to the first ambient directory, nearest first."""
         folder = target if os.path.isdir(target) else os.path.dirname(target)
-        covered = self._found.covered()
-        if not covered or not contains(root, folder):
+        root, ambient = self._files.ambient_directories()
+        if not ambient or not contains(root, folder):
             return []
         paths: list[str] = []
         for current in upward(folder, root):
-            if current in covered:
+            if current in ambient:
                 break
-            file = self._found.in_directory(current, root)
+            file = self._files.in_directory(current, root)
             if file is not None and file.path == printable(file.path):  # an event holds text
                 paths.append(file.path)
         return paths
 
-    async def known(self, session_id: str) -> list[str]:
-        """What reads of this Session brought to light here, in the order of discovery."""
+    async def _discovered(self, session_id: str) -> list[str]:
+        """The paths this Session has discovered in this Location, in the order of discovery."""
         rows = await self._database.fetch(
             "instruction.list",
             {

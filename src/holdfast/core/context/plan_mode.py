@@ -1,4 +1,4 @@
-"""`core/plan-mode`: that the Session plans and changes nothing, for as long as its agent is `plan`.
+"""`core/plan-mode`: tells the model to plan and to change nothing, while the Session's agent is `plan`.
 
 Entering and leaving plan mode is a change of this source, so the model is told once, after the input that follows the
 switch. System parts and tools of `plan` and `build` are the same: the switch keeps the request prefix."""
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core.context.source import JsonCodec, Source
+from holdfast.core.context.source import JsonCodec, Source, constant
 from holdfast.core.context.system_context import EMPTY, make
 from holdfast.core.permission.rules import evaluate
 
@@ -35,7 +35,7 @@ ENDED = (
 
 
 def plan_mode(agent: Agent) -> SystemContext:
-    """Absent for other agents, and for a `plan` whose configured rules let it edit."""
+    """Empty for other agents, and for a `plan` whose configured rules allow edits."""
     if agent.id != PLAN or evaluate(agent.permissions, "edit", "*", agent.fences) != "deny":
         return EMPTY
     return _ACTIVE
@@ -45,9 +45,10 @@ _ACTIVE = make(
     Source(
         key=KEY,
         codec=JsonCodec(bool),
-        load=lambda: True,
+        load=constant(True),
         baseline=lambda _: ACTIVE,
         update=lambda _, __: ACTIVE,
         removed=lambda _: ENDED,
+        immediate=True,
     )
 )

@@ -1,45 +1,42 @@
-"""Sources that plugins bring, kept at arm's length: whatever their code does, the turn goes on.
+"""Sources of plugins, isolated so that no fault of a plugin fails or delays a turn.
 
 Invariants
-- A plugin's failure, silence or slowness is UNAVAILABLE with a diagnostic; it is never raised and never waited for
-  beyond the bound, even if the plugin ignores its cancellation.
-- What its codec cannot read back is no value of it, whatever the codec raises: the baseline is replaced.
-- A plugin source can always be removed: its removal text is required."""
+- A plugin's exception, empty text or timeout is UNAVAILABLE with a diagnostic. The timeout holds even if the plugin
+  ignores its cancellation.
+- A stored value that its codec cannot decode leads to a new baseline, whatever the codec raises.
+- A plugin source has a removal text, so that unloading it needs no new baseline."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.core.context.errors import InvalidPluginSourceError
-from holdfast.core.context.source import REMOTE_TIMEOUT, UNAVAILABLE, Source
+from holdfast.core.context.source import REMOTE_TIMEOUT, UNAVAILABLE, Absent, Source, Unavailable
 from holdfast.core.context.system_context import make
-from holdfast.core.context.together import awaits
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
-
     import msgspec
 
     from holdfast.core.context.registry import SystemContextRegistry
-    from holdfast.core.context.source import AnySource, Unavailable
+    from holdfast.core.context.source import AnySource
     from holdfast.core.scope import Scope
 
 T = TypeVar("T")
 Diagnose = Callable[[str, str], None]
-"""`diagnose(key, message)`: tell a person, never the model."""
+"""`diagnose(key, message)` reports to people, never to the model."""
 
 
 def register_plugin_source(
     registry: SystemContextRegistry, plugin_id: str, source: Source[T], scope: Scope, diagnose: Diagnose
 ) -> Callable[[], None]:
-    """Contribute until the scope closes. To replace a set of sources, close its scope and register anew without
-    awaiting in between: a boundary then sees either all of the old or all of the new."""
-    isolated = plugin_source(plugin_id, source, diagnose)
-    return registry.register(isolated.key, lambda: make(isolated), scope)
+    """Contribute until the scope closes. To replace a set of sources, close its scope and register the new set without
+    awaiting in between: a boundary then sees either the old set or the new one."""
+    context = make(plugin_source(plugin_id, source, diagnose))
+    return registry.register(source.key, lambda: context, scope)
 
 
 def plugin_source(
@@ -59,6 +56,7 @@ def plugin_source(
         removed=partial(isolation.render, "removal", source.removed),
         optional=True,
         timeout=None,
+        immediate=False,
     )
 
 
@@ -70,21 +68,38 @@ def plugin_namespace(plugin_id: str) -> str:
 
 
 class _Isolation:
-    """Stands between a plugin's source and the turn, as its loader, its renderers and its codec."""
+    """The loader, renderers and codec that are used in place of a plugin's."""
 
     def __init__(self, source: AnySource, diagnose: Diagnose, timeout: float) -> None:
         self._source = source
         self._diagnose = diagnose
         self._timeout = timeout
         self._overdue: set[asyncio.Future[Any]] = set()
-        self.encode = source.codec.encode  # what was loaded has been encoded once already
+        self.encode = source.codec.encode  # `load` has encoded the value once: this cannot fail
 
-    def load(self) -> Any:
+    async def load(self) -> Any:
         try:
-            given = self._source.load()
-            return self._wait(given) if awaits(given) else self._checked(given)
-        except Exception as error:  # noqa: BLE001 - a plugin's defect is the plugin's
-            return self._unavailable(f"could not be observed: {type(error).__name__}")
+            loading: Any = self._source.load()
+        except Exception as error:  # noqa: BLE001 - the defect is the plugin's
+            return self._unavailable(f"could not be loaded: {type(error).__name__}")
+        if not isinstance(loading, Awaitable):
+            return self._unavailable("has a load function that is not asynchronous")
+        task = asyncio.ensure_future(loading)
+        try:
+            await asyncio.wait({task}, timeout=self._timeout)
+        finally:
+            if late := not task.done():
+                self._abandon(task)
+        if late:
+            return self._unavailable(f"did not answer within {self._timeout:g} s")
+        if task.cancelled():
+            return self._unavailable("was cancelled")
+        if (raised := task.exception()) is not None:
+            return self._unavailable(f"could not be loaded: {type(raised).__name__}")
+        try:
+            return self._stored(task.result())
+        except Exception as failed:  # noqa: BLE001 - as above
+            return self._unavailable(f"has a value that cannot be stored: {type(failed).__name__}")
 
     def render(self, kind: str, renderer: Callable[..., str | Unavailable], *values: Any) -> str | Unavailable:
         try:
@@ -101,33 +116,12 @@ class _Isolation:
         except Exception as error:
             raise ValueError(f"{self._source.key} cannot read its stored value: {type(error).__name__}") from error
 
-    async def _wait(self, given: Awaitable[Any]) -> Any:
-        try:
-            task = asyncio.ensure_future(given)
-        except TypeError:
-            return self._unavailable("cannot be awaited")
-        try:
-            await asyncio.wait({task}, timeout=self._timeout)
-        finally:
-            if late := not task.done():
-                self._let_go(task)
-        if late:
-            return self._unavailable(f"did not answer within {self._timeout:g} s")
-        if task.cancelled():
-            return self._unavailable("was cancelled")
-        if (error := task.exception()) is not None:
-            return self._unavailable(f"could not be observed: {type(error).__name__}")
-        try:
-            return self._checked(task.result())
-        except Exception as failed:  # noqa: BLE001 - as above
-            return self._unavailable(f"has a value that cannot be stored: {type(failed).__name__}")
-
-    def _checked(self, value: Any) -> Any:
-        """As it would come back from storage, so that nothing can fail later."""
+    def _stored(self, value: Any) -> Any:
+        """The value as it will be decoded from the snapshot, so that storing it cannot fail later."""
         codec = self._source.codec
-        return value if value is UNAVAILABLE else codec.decode(codec.encode(value))
+        return value if isinstance(value, Unavailable | Absent) else codec.decode(codec.encode(value))
 
-    def _let_go(self, task: asyncio.Future[Any]) -> None:
+    def _abandon(self, task: asyncio.Future[Any]) -> None:
         self._overdue.add(task)
         task.add_done_callback(self._forget)
         task.cancel()
@@ -135,7 +129,7 @@ class _Isolation:
     def _forget(self, task: asyncio.Future[Any]) -> None:
         self._overdue.discard(task)
         if not task.cancelled():
-            task.exception()  # seen: nobody waits for it any more
+            task.exception()  # retrieved, so that asyncio does not log it
 
     def _unavailable(self, message: str) -> Unavailable:
         self._diagnose(self._source.key, message)

@@ -1,4 +1,4 @@
-"""The Context Snapshot: what the model was told, per source, for the next boundary to compare with. Never shown."""
+"""The Context Snapshot: the values the model was told, per source, compared with at the next boundary. Never sent."""
 
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ if TYPE_CHECKING:
     from holdfast.core.context.source import Codec
 
 
-class Entry(Record):
-    """What was admitted: the encoded value, and what to say once the source is gone, written while it still existed."""
+class SnapshotEntry(Record):
+    """The encoded value, and the text to say when the source is gone, rendered while it existed."""
 
     value: msgspec.Raw
     removed: Annotated[str, msgspec.Meta(min_length=1)] | None = None
 
 
-Entries = dict[Annotated[str, msgspec.Meta(pattern=KEY_PATTERN)], Entry]
+Entries = dict[Annotated[str, msgspec.Meta(pattern=KEY_PATTERN)], SnapshotEntry]
 
 
 class Snapshot:
-    """Immutable entries by key; each value is decoded once, since every boundary compares with it."""
+    """Immutable entries by key. Each value is decoded once: every boundary compares with it."""
 
-    def __init__(self, entries: Mapping[str, Entry]) -> None:
+    def __init__(self, entries: Mapping[str, SnapshotEntry]) -> None:
         self._entries = entries
         self._decoded: dict[str, tuple[Codec[Any], Any]] = {}
 
     @classmethod
     def decode(cls, stored: str) -> Snapshot:
-        """Raises msgspec.DecodeError when the envelope is damaged. Values inside it are not looked at."""
+        """Raises msgspec.DecodeError if the envelope is damaged. The values inside are not decoded."""
         return cls(decoder(Entries).decode(stored))
 
     def encode(self) -> str:
         return encode(self._entries).decode()
 
     def value(self, key: str, codec: Codec[Any]) -> Any:
-        """The admitted value. Raises what the codec raises when it is none of its values."""
+        """The decoded value. Raises what the codec raises for a value it cannot decode."""
         known = self._decoded.get(key)
         if known is None or known[0] is not codec:
             known = self._decoded[key] = (codec, codec.decode(self._entries[key].value))
         return known[1]
 
-    def __getitem__(self, key: str) -> Entry:
+    def __getitem__(self, key: str) -> SnapshotEntry:
         return self._entries[key]
 
     def __contains__(self, key: str) -> bool:

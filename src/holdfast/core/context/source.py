@@ -1,4 +1,4 @@
-"""A Context Source: one typed fact about the surroundings, how to observe it and how to say it."""
+"""A Context Source: one typed value that the model is told about, with its loader, codec and texts."""
 
 from __future__ import annotations
 
@@ -23,26 +23,34 @@ REMOTE_TIMEOUT = 5.0
 
 
 class Unavailable(Enum):
-    """Could not be observed just now. Not an empty value, and not `None`, which a codec may allow."""
+    """The value could not be read this time; the last admitted value stays in force. Distinct from `None`, which a
+    codec may allow."""
 
     UNAVAILABLE = "unavailable"
 
 
+class Absent(Enum):
+    """The source was read and does not exist; the model is told that it has gone."""
+
+    ABSENT = "absent"
+
+
 UNAVAILABLE: Final = Unavailable.UNAVAILABLE
+ABSENT: Final = Absent.ABSENT
 
 
 class Codec(Protocol[T]):
-    """How a value is stored. Make one per type and keep it: decoded values are remembered per codec."""
+    """How a value is stored. Make one per type and keep it: decoded values are cached per codec."""
 
-    def encode(self, value: T) -> bytes:
-        """Plain JSON."""
+    def encode(self, value: T, /) -> bytes:
+        """Return plain JSON."""
 
-    def decode(self, data: bytes | msgspec.Raw) -> T:
-        """Raises msgspec.DecodeError or ValueError when the stored JSON is not such a value."""
+    def decode(self, data: bytes | msgspec.Raw, /) -> T:
+        """Raise msgspec.DecodeError or ValueError for JSON that is not a value of this codec."""
 
 
 class JsonCodec(Generic[T]):
-    """The codec of whatever msgspec understands."""
+    """The codec of any type that msgspec supports."""
 
     def __init__(self, kind: type[T]) -> None:
         self.encode = msgspec.json.Encoder().encode
@@ -50,27 +58,40 @@ class JsonCodec(Generic[T]):
 
 
 class Source(Frozen, Generic[T], kw_only=True):
-    """Renderers are pure. `baseline` states the value, `update` states what is now in force, never what was before,
-    and `removed` is written while the source still exists, to be said when it is gone."""
+    """`baseline`, `update` and `removed` are pure functions. `baseline` states the value; `update(previous, current)`
+    states the current value and never the previous one; `removed` is rendered while the source exists and stored, and
+    is said once the source is absent."""
 
     key: str
     codec: Codec[T]
-    load: Callable[[], T | Unavailable | Awaitable[T | Unavailable]]
-    """Observes once. What is at hand is returned as it is; only an observation that must wait is an awaitable.
-    A failure that is to be expected is UNAVAILABLE; anything raised is a defect and fails the turn."""
+    load: Callable[[], Awaitable[T | Unavailable | Absent]]
+    """Read the value once. An expected failure is UNAVAILABLE; an exception is a defect and fails the turn."""
     baseline: Callable[[T], str | Unavailable]
     update: Callable[[T, T], str | Unavailable]
     removed: Callable[[T], str | Unavailable] | None = None
     optional: bool = False
-    """Whether an initial baseline may do without it while it is unavailable."""
+    """Whether a first baseline may be made without this source while it is unavailable."""
     timeout: float | None = None
-    """Seconds for one observation; longer counts as UNAVAILABLE."""
+    """Seconds for `load`; a longer one counts as UNAVAILABLE."""
+    immediate: bool = False
+    """Whether `load` returns at once, from memory or the local disk. Such sources are loaded in turn, without a task
+    and without a timeout; all others are loaded concurrently."""
 
     def __post_init__(self) -> None:
         require_key(self.key)
 
 
+def constant(value: T) -> Callable[[], Awaitable[T]]:
+    """A loader that always returns this value."""
+
+    async def load() -> T:
+        return value
+
+    return load
+
+
 def require_key(key: str) -> None:
+    """Raise InvalidKeyError unless the key looks like `namespace/name`."""
     if _KEY.match(key) is None:
         raise InvalidKeyError(key)
 

@@ -1,31 +1,29 @@
 """The System Context algebra: compose sources, observe them once, and decide what the model must be told.
 
 Invariants
-- `observe` looks at every source exactly once; `initialize`, `reconcile` and `replace` are pure functions of that one
-  observation, so nothing they return mixes two states of the world.
+- `observe` loads every source exactly once; `initialize`, `reconcile` and `replace` are pure functions of that one
+  observation, so their results never mix two states.
 - A change is a difference between values, never between texts. A source whose value is the same is not rendered.
-- Unavailable is not absent: what could not be observed keeps its entry and says nothing."""
+- An unavailable source keeps its snapshot entry and says nothing; an absent source leaves the snapshot."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from holdfast.core.context.errors import DuplicateKeyError, EmptyRenderingError, InitializationBlocked
-from holdfast.core.context.snapshot import Entry, Snapshot
-from holdfast.core.context.source import UNAVAILABLE, Unavailable
-from holdfast.core.context.together import awaits, together
+from holdfast.core.context.metrics import Metrics
+from holdfast.core.context.snapshot import Snapshot, SnapshotEntry
+from holdfast.core.context.source import ABSENT, UNAVAILABLE, Unavailable
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
-    from holdfast.core.context.metrics import Metrics
     from holdfast.core.context.source import AnySource, Source, T
 
 
@@ -33,14 +31,14 @@ if TYPE_CHECKING:
 
 
 class SystemContext:
-    """Zero or more sources in order, opaque to whoever composes them."""
+    """Zero or more sources in order. Composing one reads nothing."""
 
-    __slots__ = ("_seconds", "_sources")
+    __slots__ = ("_contributions", "_sources")
 
-    def __init__(self, sources: tuple[AnySource, ...] = (), *, seconds: float = 0.0) -> None:
-        """`seconds` is how long it took to find the sources, which is part of observing them."""
+    def __init__(self, sources: tuple[AnySource, ...] = (), contributions: Mapping[str, str] | None = None) -> None:
+        """`contributions` maps a source's key to the key that it was registered under, where the two differ."""
         self._sources = sources
-        self._seconds = seconds
+        self._contributions = contributions or {}
 
 
 EMPTY = SystemContext()
@@ -50,13 +48,22 @@ def make(source: Source[T]) -> SystemContext:
     return SystemContext((source,))
 
 
-def combine(contexts: Iterable[SystemContext], *, seconds: float = 0.0) -> SystemContext:
-    """`seconds` is how long it took to get the contexts."""
+def contribute(key: str, context: SystemContext) -> SystemContext:
+    """The same context; metrics attribute its sources to this contribution key."""
+    return SystemContext(context._sources, {source.key: key for source in context._sources if source.key != key})
+
+
+def combine(contexts: Iterable[SystemContext]) -> SystemContext:
+    """Concatenate contexts. Raises DuplicateKeyError if two sources share a key."""
+    contexts = tuple(contexts)
     sources = tuple(chain.from_iterable(context._sources for context in contexts))
     keys = [source.key for source in sources]
     if len(set(keys)) < len(keys):
         raise DuplicateKeyError(next(key for key in keys if keys.count(key) > 1))
-    return SystemContext(sources, seconds=seconds)
+    contributions: dict[str, str] = {}
+    for context in contexts:
+        contributions.update(context._contributions)
+    return SystemContext(sources, contributions)
 
 
 # -- observing ---------------------------------------------------------------------------------------------------
@@ -69,60 +76,81 @@ class Observed(NamedTuple):
 
 
 Observation = tuple[Observed, ...]
+"""In the order of the context, without absent sources."""
 
 
 async def observe(context: SystemContext, metrics: Metrics | None = None) -> Observation:
-    """Look at every source once, at the same time."""
+    """Load every source once. The first defect cancels the other loads and is raised as it is."""
+    metrics = metrics or Metrics()
     started = time.perf_counter()
-    values = together([partial(_observe, source, metrics) for source in context._sources])
-    if not isinstance(values, list):
-        values = await values
-    observation = tuple(map(Observed, context._sources, values))
-    if metrics is not None:
-        metrics.record("context.observe.duration", context._seconds + time.perf_counter() - started)
-        for source, value in observation:
-            if value is UNAVAILABLE:
-                metrics.record("context.source.unavailable", 1, source.key)
-    return observation
+    loads = _Loads(context, metrics)
+    values = await loads.run()
+    metrics.record("context.observe.duration", time.perf_counter() - started)
+    for key, seconds in loads.waits.items():
+        metrics.record("context.observe.duration", seconds, key)
+    observation: list[Observed] = []
+    for source, value in zip(context._sources, values, strict=True):
+        if value is UNAVAILABLE:
+            metrics.record("context.source.unavailable", 1, source.key)
+        if value is not ABSENT:
+            observation.append(Observed(source, value))
+    return tuple(observation)
 
 
-def _observe(source: AnySource, metrics: Metrics | None) -> Any:
-    given = source.load()
-    return _wait(source, given, metrics) if awaits(given) else given
+class _Loads:
+    """The loads of one observation."""
 
+    def __init__(self, context: SystemContext, metrics: Metrics) -> None:
+        self._context = context
+        self._metrics = metrics
+        self.waits: dict[str, float] = {}
+        """Contribution key to seconds: the longest load of its sources that are not immediate."""
 
-async def _wait(source: AnySource, given: Awaitable[Any], metrics: Metrics | None) -> Any:
-    started = time.perf_counter()
-    try:
-        async with asyncio.timeout(source.timeout) as bound:
-            return await given
-    except TimeoutError:
-        if not bound.expired():
-            raise
-        if metrics is not None:
-            metrics.record("context.source.timeout", 1, source.key)
-        return UNAVAILABLE
-    finally:
-        if metrics is not None:
-            metrics.record("context.observe.duration", time.perf_counter() - started, source.key)
+    async def run(self) -> list[Any]:
+        """Values in the order of the sources. A single source that may wait needs no task."""
+        sources = self._context._sources
+        waiting = [source for source in sources if not source.immediate]
+        if len(waiting) < 2:
+            return [await (source.load() if source.immediate else self._wait(source)) for source in sources]
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = {source.key: group.create_task(self._wait(source)) for source in waiting}
+                values = {source.key: await source.load() for source in sources if source.immediate}
+        except BaseExceptionGroup as failures:
+            raise failures.exceptions[0] from None
+        return [values[source.key] if source.immediate else tasks[source.key].result() for source in sources]
+
+    async def _wait(self, source: AnySource) -> Any:
+        started = time.perf_counter()
+        try:
+            async with asyncio.timeout(source.timeout) as bound:
+                return await source.load()
+        except TimeoutError:
+            if not bound.expired():
+                raise
+            self._metrics.record("context.source.timeout", 1, source.key)
+            return UNAVAILABLE
+        finally:
+            key = self._context._contributions.get(source.key, source.key)
+            self.waits[key] = max(self.waits.get(key, 0.0), time.perf_counter() - started)
 
 
 # -- deciding ----------------------------------------------------------------------------------------------------
 
 
 class Generation(Frozen):
-    """A whole baseline and what it stands for."""
+    """A complete baseline and the snapshot of the values in it."""
 
     baseline: str
     snapshot: Snapshot
 
 
 class Unchanged(Frozen):
-    """The model knows everything already."""
+    """No admitted value has changed."""
 
 
 class Updated(Frozen):
-    """One text for all that changed; `keys` are the sources it speaks for."""
+    """One text for all changes; `keys` are the sources it is about."""
 
     text: str
     snapshot: Snapshot
@@ -134,7 +162,7 @@ class ReplacementReady(Frozen):
 
 
 class ReplacementBlocked(Frozen):
-    """The baseline must be replaced and cannot be: these admitted sources are unavailable."""
+    """The baseline must be replaced, but these admitted sources are unavailable."""
 
     keys: tuple[str, ...]
 
@@ -144,28 +172,28 @@ Outcome = Unchanged | Updated | Replacement
 
 
 def initialize(observation: Observation) -> Generation:
-    """The first baseline, complete or not at all."""
-    made = _generate(observation, essential=lambda source: not source.optional)
+    """Make the first baseline. Raises InitializationBlocked while a required source is unavailable."""
+    made = _generate(observation, required=lambda source: not source.optional)
     if not isinstance(made, Generation):
         raise InitializationBlocked(made)
     return made
 
 
 def replace(observation: Observation, previous: Snapshot) -> Replacement:
-    """A new baseline in place of one that must go. Only what the model was told before can block it."""
-    made = _generate(observation, essential=lambda source: source.key in previous)
+    """Make a new baseline in place of the current one. Only an admitted source can block it."""
+    made = _generate(observation, required=lambda source: source.key in previous)
     return ReplacementReady(made) if isinstance(made, Generation) else ReplacementBlocked(made)
 
 
 def reconcile(observation: Observation, previous: Snapshot) -> Outcome:
-    """What the model must be told now, given what it was told before."""
+    """Decide what the model must be told, given the values it was told before."""
     try:
         changed = {
             source.key
             for source, value in observation
             if value is not UNAVAILABLE and source.key in previous and _differs(source, value, previous)
         }
-    except (msgspec.DecodeError, ValueError):  # what was stored is no value of today's codec
+    except (msgspec.DecodeError, ValueError):  # the stored value does not fit the current codec
         return replace(observation, previous)
     present = {source.key for source, _ in observation}
     gone = sorted(key for key in previous if key not in present)
@@ -201,13 +229,13 @@ def _update(observation: Observation, previous: Snapshot, changed: set[str], gon
     return Updated("\n\n".join(texts), Snapshot(entries), tuple(keys))
 
 
-def _generate(observation: Observation, essential: Callable[[AnySource], bool]) -> Generation | tuple[str, ...]:
-    """All that is available, or the keys of what is not and may not be left out."""
-    if missing := tuple(source.key for source, value in observation if value is UNAVAILABLE and essential(source)):
+def _generate(observation: Observation, required: Callable[[AnySource], bool]) -> Generation | tuple[str, ...]:
+    """A baseline of all available sources, or the keys of the required ones that are missing."""
+    if missing := tuple(source.key for source, value in observation if value is UNAVAILABLE and required(source)):
         return missing
     texts: list[str] = []
-    entries: dict[str, Entry] = {}
-    unsaid: list[str] = []
+    entries: dict[str, SnapshotEntry] = {}
+    unrendered: list[str] = []
     for observed in observation:
         source, value = observed
         if value is UNAVAILABLE:
@@ -216,13 +244,13 @@ def _generate(observation: Observation, essential: Callable[[AnySource], bool]) 
         if admitted is not None:
             text, entries[source.key] = admitted
             texts.append(text)
-        elif essential(source):
-            unsaid.append(source.key)
-    return tuple(unsaid) or Generation("\n\n".join(texts), Snapshot(entries))
+        elif required(source):
+            unrendered.append(source.key)
+    return tuple(unrendered) or Generation("\n\n".join(texts), Snapshot(entries))
 
 
-def _admit(observed: Observed, kind: str, text: str | Unavailable) -> tuple[str, Entry] | None:
-    """The text with the entry that remembers it, or None if a renderer could not say it."""
+def _admit(observed: Observed, kind: str, text: str | Unavailable) -> tuple[str, SnapshotEntry] | None:
+    """The text with its snapshot entry, or None if a renderer is unavailable."""
     source, value = observed
     removed = source.removed(value) if source.removed is not None else None
     for rendered, what in ((text, kind), (removed, "removal")):
@@ -230,10 +258,10 @@ def _admit(observed: Observed, kind: str, text: str | Unavailable) -> tuple[str,
             raise EmptyRenderingError(source.key, what)
     if isinstance(text, Unavailable) or isinstance(removed, Unavailable):
         return None
-    return text, Entry(value=msgspec.Raw(source.codec.encode(value)), removed=removed)
+    return text, SnapshotEntry(value=msgspec.Raw(source.codec.encode(value)), removed=removed)
 
 
 def _differs(source: AnySource, value: Any, previous: Snapshot) -> bool:
-    """A codec may keep less than the loader gave (a tuple for a list, a finer time), which is no change."""
+    """Compare with the stored value. What the codec does not store (a tuple for a list, a finer time) is no change."""
     admitted = previous.value(source.key, source.codec)
     return bool(admitted != value) and bool(admitted != source.codec.decode(source.codec.encode(value)))

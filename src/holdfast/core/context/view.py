@@ -1,4 +1,4 @@
-"""What people may see of a Session's context: the stored epoch as it is. Nothing is observed and no loader runs."""
+"""A Session's stored epoch, for people. No source is loaded."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from holdfast.schema.insight import (
 from holdfast.schema.record import Record
 
 if TYPE_CHECKING:
-    from holdfast.core.context.epoch import Epoch, Epochs, Seen
+    from holdfast.core.context.epoch import Epoch, Epochs, SourceState
     from holdfast.core.context.metrics import Metrics
     from holdfast.core.database.database import Database
     from holdfast.core.database.unit import Value
     from holdfast.schema.insight import RequestContextView
 
-LISTED = 50
-"""How many of the newest updates and prefix breaks are shown."""
+VIEW_LIMIT = 50
+"""The number of newest updates and prefix breaks in a view."""
 
 
 class ContextSummary(Record):
-    """Sizes and states only, fit for logs."""
+    """Sizes and states without texts, for logs."""
 
     baseline_bytes: int
     baseline_seq: int
     updates: int
     update_bytes: int
     outcome: str
-    """How the last boundary in this process ended; empty if there was none."""
+    """The outcome of the last boundary in this process; empty if there was none."""
     sources: dict[str, tuple[int, Literal["current", "unavailable", "removed"]]]
 
 
@@ -44,7 +44,7 @@ async def request_context(epochs: Epochs, database: Database, session_id: str) -
     epoch = await epochs.load(session_id)
     if epoch is None:
         return RequestContextAbsent()
-    newest: dict[str, Value] = {"session_id": session_id, "limit": LISTED}
+    newest: dict[str, Value] = {"session_id": session_id, "limit": VIEW_LIMIT}
     changes = await database.fetch("context.changes", newest)
     breaks = await database.fetch("context.breaks", newest)
     return RequestContextInfo(
@@ -70,8 +70,8 @@ def source_views(epoch: Epoch) -> tuple[ContextSourceInfo, ...]:
         for key in epoch.snapshot
     ]
     others = [
-        ContextSourceInfo(key=key, bytes=0, removable=False, state=_state(seen))
-        for key, seen in epoch.observed.items()
+        ContextSourceInfo(key=key, bytes=0, removable=False, state=_state(stored))
+        for key, stored in epoch.observed.items()
         if key not in epoch.snapshot
     ]
     return (*admitted, *others)
@@ -89,11 +89,11 @@ def summary(epoch: Epoch, metrics: Metrics) -> ContextSummary:
     )
 
 
-def _state(seen: Seen | None) -> Current | UnavailableSince | RemovedSince:
-    if seen is None:
+def _state(stored: SourceState | None) -> Current | UnavailableSince | RemovedSince:
+    if stored is None:
         return Current()
-    return UnavailableSince(since=seen.since) if seen.state == "unavailable" else RemovedSince(since=seen.since)
+    return UnavailableSince(since=stored.since) if stored.state == "unavailable" else RemovedSince(since=stored.since)
 
 
-def _name(seen: Seen | None) -> Literal["current", "unavailable", "removed"]:
-    return "current" if seen is None else seen.state
+def _name(stored: SourceState | None) -> Literal["current", "unavailable", "removed"]:
+    return "current" if stored is None else stored.state

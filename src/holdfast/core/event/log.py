@@ -198,6 +198,8 @@ class EventLog:
         """As `tail`, with the live events of the Session while it is followed: encoded events, live ones marked. Raises
         SubscriberOverflow when the reader falls behind.
 
+        An empty list says that live events begin.
+
         Replays before it subscribes, so that a long history does not fill the buffer, and once more afterwards. A delta
         whose block ended in that second part is left out: it would come after its end."""
         while not (page := await self.page(aggregate_id, after=after)).exhausted:
@@ -212,6 +214,7 @@ class EventLog:
                 ended |= {block_of_end(event.type, event.data) for event in page.events}
                 if page.events:
                     yield [encode(event) for event in page.events]
+            yield []
             while batch := await subscription.next():
                 chosen: list[bytes] = []
                 for item in batch:

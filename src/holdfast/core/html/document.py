@@ -46,7 +46,7 @@ class Document:
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.plain = True
-        """Only paragraphs so far: as the cell of a table, it fits into a row."""
+        """Only paragraphs so far, so it fits into a table row."""
         self.in_fence = False
         self._pieces: list[str] = []
         self._spans: list[_Span] = []
@@ -73,7 +73,7 @@ class Document:
             self._pieces.append(data)
 
     def boundary(self, tag: str) -> None:
-        """An element without Markdown of its own begins or ends."""
+        """The start or end of an element that has no Markdown form."""
         if "-" in tag:
             self.text(" ")  # a custom element: inline in a browser, and often the only thing between two words
         elif tag not in INLINE:
@@ -162,7 +162,7 @@ class Document:
             self.line_in_fence(tag)
 
     def line_in_fence(self, tag: str) -> None:
-        """Inside code, a block element is a line."""
+        """Inside code, a block element starts a line."""
         if tag not in INLINE and self._fence_code and not self._fence_code[-1].endswith("\n"):
             self._fence_code.append("\n")
 
@@ -178,7 +178,7 @@ class Document:
             self.block([fence + language, *code.split("\n"), fence])
 
     def flush(self) -> None:
-        """End the paragraph or heading; emphasis that is still open goes on in the next one."""
+        """End the paragraph or heading; open emphasis continues in the next one."""
         if not self._pieces:
             for span in self._spans:
                 span.begin = 0

@@ -1,4 +1,4 @@
-"""HTML as Markdown or text, made in a process of its own that can be ended: a page chooses how much work it is."""
+"""HTML to Markdown or text, in a separate process that can be killed, because a page decides how much work it is."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def convert(page: str, form: Form, *, cpu_seconds: int = CPU_SECONDS) -> s
     output = Capture(OUTPUT_BYTES)
     try:
         ended = await Processes(watched=False).run(
-            # Isolated: neither the environment nor the working directory may bring modules of their own.
+            # Isolated: no modules from the environment or the working directory.
             (sys.executable, "-I", str(WORKER), form, str(cpu_seconds)),
             cwd=WORKER.parent,
             environment=child_environment(os.environ),

@@ -1,4 +1,4 @@
-"""The text of an HTML page: text nodes alone, block elements apart by line breaks."""
+"""The text of an HTML page: its text nodes, with line breaks between block elements."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class _Text(HTMLParser):
             self.pieces.append("\n")
 
 
-# `embed` has no content, and no end tag that could end the hiding.
+# `embed` has no content and no end tag.
 HIDDEN = frozenset(("script", "style", "noscript", "iframe", "object"))
 INLINE = frozenset(
     """

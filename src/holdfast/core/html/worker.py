@@ -1,4 +1,4 @@
-"""The program that turns a page on its input into Markdown or text on its output, within limits that it sets itself."""
+"""Program that converts a page from stdin to Markdown or text on stdout, within limits that it sets itself."""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ from holdfast.core.config.reload import LiveConfig
 from holdfast.core.config.watch import Watch
 from holdfast.core.context.registry import SystemContextRegistry
 from holdfast.core.lazy import Lazy
+from holdfast.core.location.location_context import open_location_context
 from holdfast.core.location.services import LocationServices
 from holdfast.core.location.settings import (
     image_limits,
@@ -31,7 +32,6 @@ from holdfast.core.location.settings import (
     session_settings,
     snapshot_limits,
 )
-from holdfast.core.location.surface import Surface
 from holdfast.core.location.terminals import Terminals
 from holdfast.core.location.toolbox import BuiltinTools
 from holdfast.core.permission.permission import Permissions
@@ -136,9 +136,9 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
         sandbox = _sandbox(process, directory, project, config)
         processes = Processes(sandbox=process.tools.sandboxes, before_start=host.before_start)
         search = Search(processes, child_environment(host.environment), find_ripgrep(host.environment))
-        context = SystemContextRegistry(sessions.epochs.metrics)
-        surface = Surface(process, location, project, config, context, processes, scope, batches)
-        commands = Commands(batches, skills=surface.skills.list)
+        contributions = SystemContextRegistry()
+        context = open_location_context(process, location, project, config, contributions, processes, scope, batches)
+        commands = Commands(batches, skills=context.skills.list)
         commands.state.transform(builtin_commands(project.directory), scope, phase=Phase.BUILTIN)
         commands.follow(config, scope)
         tools = ToolRegistry(
@@ -149,7 +149,7 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
             batches=batches,
         )
         builtin = BuiltinTools(
-            process, location, config, agents, surface, authorizer, questions, processes, sandbox, search
+            process, location, config, agents, context, authorizer, questions, processes, sandbox, search
         )
         builtin.register(tools, scope)
 
@@ -159,15 +159,15 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
         PluginLocation(
             agents=agents.state,
             commands=commands.state,
-            context=context,
+            context=contributions,
             tools=tools,
             authorizer=authorizer,
             requests=request_hooks,
             events=sessions.log.bus,
             catalog=catalog,
             integrations=catalog.integrations,
-            references=surface.references,
-            skills=surface.skill_sources,
+            references=context.references.declared,
+            skills=context.skill_sources,
             terminals=terminal_hooks,
         ),
         batches,
@@ -196,7 +196,7 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
     terminals = Terminals(location, Lazy(open_ptys), terminal_hooks, plugins)
 
     # Closed in reverse: what asks people first, so that nobody waits for an answer; then what runs.
-    for close in (terminals, sandbox, processes, surface, plugins, questions, permissions):
+    for close in (terminals, sandbox, processes, context, plugins, questions, permissions):
         opening.push_async_callback(close.close)
     runner = Runner(
         RunnerServices(
@@ -206,7 +206,7 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
             here=LocationState(
                 location=location,
                 agents=agents,
-                context=surface,
+                context=context,
                 settings=remembered(config, partial(session_settings, environment=host.environment)),
                 refresh=config.refresh,
             ),
@@ -222,7 +222,7 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
         permissions=permissions,
         questions=questions,
         tools=tools,
-        surface=surface,
+        context=context,
         plugins=plugins,
         snapshots=snapshots,
         sandbox=sandbox,

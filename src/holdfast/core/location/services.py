@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from holdfast.core.command.commands import Commands
     from holdfast.core.config.reload import LiveConfig
     from holdfast.core.lazy import Lazy
-    from holdfast.core.location.surface import Surface
+    from holdfast.core.location.location_context import LocationContext
     from holdfast.core.location.terminals import Terminals
     from holdfast.core.permission.permission import Permissions
     from holdfast.core.plugin.plugins import Plugins
@@ -39,7 +39,7 @@ class LocationServices(Frozen):
     permissions: Permissions
     questions: Questions
     tools: ToolRegistry
-    surface: Surface
+    context: LocationContext
     plugins: Plugins
     snapshots: Snapshots
     sandbox: Sandbox

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from holdfast.core.agent.agents import Agents
     from holdfast.core.config.reload import LiveConfig
+    from holdfast.core.location.location_context import LocationContext
     from holdfast.core.location.process_services import ProcessServices
-    from holdfast.core.location.surface import Surface
     from holdfast.core.permission.rules import Authority
     from holdfast.core.process.process import Processes
     from holdfast.core.process.sandbox.sandbox import Sandbox
@@ -53,7 +53,7 @@ class BuiltinTools:
         location: Location,
         config: LiveConfig,
         agents: Agents,
-        surface: Surface,
+        context: LocationContext,
         authorizer: Authorizer,
         questions: Questions,
         processes: Processes,
@@ -65,7 +65,7 @@ class BuiltinTools:
         self._location = location
         self._config = config
         self._agents = agents
-        self._surface = surface
+        self._context = context
         self._authorizer = authorizer
         self._questions = questions
         self._processes = processes
@@ -89,14 +89,14 @@ class BuiltinTools:
         host, files, search, authorizer = self._host, self._files, self._search, self._authorizer
         web = Fetcher(AddressPolicy(own_ports=lambda: host.own_ports))
         tools: dict[str, Tool[Any, Any]] = {
-            "read": read_tool(files, authorizer, on_read=self._surface.note_read),
+            "read": read_tool(files, authorizer, on_read=self._context.note_read),
             "write": write_tool(files, authorizer),
             "edit": edit_tool(files, authorizer),
             "apply_patch": apply_patch_tool(files, authorizer),
             "bash": self._bash(),
             "glob": glob_tool(files.paths, search, authorizer, external_paths=self._external_paths),
             "grep": grep_tool(files.paths, search, authorizer, self._readable, external_paths=self._external_paths),
-            "skill": skill_tool(self._surface.skills, authorizer),
+            "skill": skill_tool(self._context.skills, authorizer),
             "todowrite": todowrite_tool(self._process.tools.todos, authorizer),
             "webfetch": webfetch_tool(web, authorizer, lambda agent: self._authority(agent).rules),
         }
@@ -129,7 +129,7 @@ class BuiltinTools:
         return self._settings().external_paths
 
     def _references(self) -> dict[str, Path]:
-        return {reference.name: Path(reference.path) for reference in self._surface.known_references()}
+        return {reference.name: Path(reference.path) for reference in self._context.references.list()}
 
     def _edited(self, path: Path) -> None:
         self._process.sessions.log.announce(FileEdited(file=str(path)), location=self._location)

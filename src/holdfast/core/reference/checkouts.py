@@ -1,11 +1,11 @@
-"""Checkouts of git references, one set per installation, made and refreshed in the background.
+"""Checkouts of git references, shared by all processes of an installation, cloned and refreshed in the background.
 
 Invariants
-- A checkout appears whole: it is made beside its place and renamed. A refresh that fails changes nothing.
-- Only fetching uses the user's configuration of git, which says how to reach hosts, and only over the protocol of the
+- A checkout is cloned beside its final path and renamed, so it is always complete. A failed refresh changes nothing.
+- Only fetching uses the user's git configuration, which says how to reach hosts, and only over the protocol of the
   address, https or ssh. Files are written without it, so no filter runs; no hook runs at all.
-- Whoever needs a checkout never waits for one. Why the first fetch failed is kept beside its place until one succeeds;
-  a failed refresh of a checkout that is there is a line in the log and nothing more."""
+- Nobody waits for a checkout. The reason why a first fetch failed is stored beside its path until a fetch succeeds; a
+  failed refresh is only logged."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from holdfast.core.file_lock import try_lock
 from holdfast.core.process.git import Git, GitFailed
 from holdfast.core.process.git_directory import create_git_directory
-from holdfast.core.reference.failure import forget_failure, reason_for, remember_failure
+from holdfast.core.reference.failure import reason_for, remove_failure, store_failure
 from holdfast.core.reference.reference import GitSource, checkout
 from holdfast.core.reference.repository import parse_repository, protocols, remote
 
@@ -46,7 +46,7 @@ class Checkouts:
         updated: Callable[[], None] = lambda: None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`updated` is told when a checkout has appeared, or why it cannot be made."""
+        """`updated` is called when a checkout has appeared, or the reason why it cannot be made has changed."""
         self._repositories = repositories
         self._git = Git(environment, processes, seconds=GIT_SECONDS)
         self._github = environment.get("OPENCODE_REPO_CLONE_GITHUB_BASE_URL") or GITHUB
@@ -56,16 +56,16 @@ class Checkouts:
         self._running: dict[Path, asyncio.Task[None]] = {}
 
     def refresh(self, references: Iterable[Reference]) -> None:
-        """Start whatever is due."""
+        """Start the refreshes that are due, in the background."""
         for reference in references:
             if isinstance(reference.source, GitSource):
                 path = checkout(reference.source, self._repositories)
                 if path not in self._running and self._now() >= self._due.get(path, float("-inf")):
-                    work = self._bring(reference.source, path)
+                    work = self._refresh(reference.source, path)
                     self._running[path] = asyncio.get_running_loop().create_task(work)
 
     async def settled(self) -> None:
-        """Wait until nothing is being fetched."""
+        """Wait until no fetch is running."""
         while self._running:
             await asyncio.wait(set(self._running.values()))
 
@@ -75,7 +75,7 @@ class Checkouts:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
 
-    async def _bring(self, source: GitSource, path: Path) -> None:
+    async def _refresh(self, source: GitSource, path: Path) -> None:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with try_lock(path.with_name(f"{path.name}.lock")) as mine:
@@ -84,28 +84,28 @@ class Checkouts:
                 if path.exists():
                     await self._fetch(source, path)
                 else:
-                    await self._first(source, path)
+                    await self._clone(source, path)
         except (GitFailed, OSError) as error:
             log.warning("reference %s could not be fetched: %s", source.repository, error)
         finally:
             self._due[path] = self._now() + REFRESH_SECONDS
             del self._running[path]
 
-    async def _first(self, source: GitSource, path: Path) -> None:
+    async def _clone(self, source: GitSource, path: Path) -> None:
         try:
-            await self._clone(source, path)
+            await self._clone_into(source, path)
         except (GitFailed, OSError) as error:
-            if remember_failure(path, reason_for(error)):
+            if store_failure(path, reason_for(error)):
                 self._updated()
             raise
-        forget_failure(path)
+        remove_failure(path)
         self._updated()
 
-    async def _clone(self, source: GitSource, path: Path) -> None:
+    async def _clone_into(self, source: GitSource, path: Path) -> None:
         import shutil
 
         staging = path.with_name(f"{path.name}.new")
-        shutil.rmtree(staging, ignore_errors=True)  # of a process that died
+        shutil.rmtree(staging, ignore_errors=True)  # left by a process that ended
         try:
             create_git_directory(staging / ".git", bare=False)
             await self._fetch(source, staging)

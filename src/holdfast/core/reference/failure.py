@@ -1,7 +1,7 @@
-"""Why a repository could not be fetched, in words of ours.
+"""The reason why a repository could not be fetched, as one of our own sentences.
 
-The model is told the reason. What git printed may hold text of the remote server, so it is only searched, never shown.
-The reason is kept beside the missing checkout: the next process tells the same, without waiting for another attempt."""
+The model is told the reason. Git's output may contain text of the remote server, so it is searched and never shown. The
+reason is stored beside the missing checkout, so that the next process knows it without another attempt."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 UNKNOWN = "git could not fetch it"
 NO_SPACE = "it could not be stored"
-MOST_BYTES = 1000
+REASON_BYTES_LIMIT = 1000
 
 _REASONS = (
     (re.escape(NOT_FOUND), "git was not found"),
@@ -37,27 +37,27 @@ _REASONS = (
 def reason_for(error: GitFailed | OSError) -> str:
     if isinstance(error, OSError):
         return f"{NO_SPACE}: {error.strerror}" if error.strerror else NO_SPACE
-    said = str(error)
-    return next((reason for pattern, reason in _REASONS if re.search(pattern, said, re.IGNORECASE)), UNKNOWN)
+    message = str(error)
+    return next((reason for pattern, reason in _REASONS if re.search(pattern, message, re.IGNORECASE)), UNKNOWN)
 
 
-def remember_failure(checkout: Path, reason: str) -> bool:
-    """Whether this is news."""
-    if known_failure(checkout) == reason:
+def store_failure(checkout: Path, reason: str) -> bool:
+    """Whether the reason differs from the stored one."""
+    if stored_failure(checkout) == reason:
         return False
     atomic_write(_file(checkout), reason.encode())
     return True
 
 
-def forget_failure(checkout: Path) -> None:
+def remove_failure(checkout: Path) -> None:
     _file(checkout).unlink(missing_ok=True)
 
 
-def known_failure(checkout: Path) -> str | None:
-    """Of the last attempt to fetch what was never fetched."""
+def stored_failure(checkout: Path) -> str | None:
+    """The reason of the last failed first fetch."""
     try:
         with _file(checkout).open("rb") as file:
-            return file.read(MOST_BYTES).decode("utf-8", "replace") or None
+            return file.read(REASON_BYTES_LIMIT).decode("utf-8", "replace") or None
     except OSError:
         return None
 

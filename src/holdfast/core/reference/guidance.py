@@ -1,7 +1,7 @@
-"""`core/reference-guidance`: further directories that the model may look into, and which of them cannot be used.
+"""`core/reference-guidance`: further directories that the model may read, and the ones that cannot be used.
 
-A reference is named as tools take it, `@name`. A missing directory is told as such; a repository that is still being
-fetched for the first time is not mentioned."""
+A reference is named as tools accept it, `@name`. A missing directory is reported; a repository that is being fetched
+for the first time is not mentioned."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holdfast.core.context.source import JsonCodec, Source
-from holdfast.core.context.system_context import EMPTY, make
-from holdfast.core.reference.failure import known_failure
+from holdfast.core.context.source import ABSENT, JsonCodec, Source
+from holdfast.core.context.system_context import make
+from holdfast.core.reference.failure import stored_failure
 from holdfast.core.reference.reference import GitSource
 from holdfast.core.skill.guidance import one_line
 from holdfast.schema.record import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
+    from holdfast.core.context.source import Absent
     from holdfast.core.context.system_context import SystemContext
     from holdfast.core.reference.reference import Reference
 
@@ -36,7 +37,7 @@ REMOVED = "The guidance on references has ended. Do not use the references that 
 class Listed(Record):
     name: str
     path: str
-    """As tools take it."""
+    """As tools accept it."""
     description: str
     problem: str | None = None
     """Why it cannot be used."""
@@ -45,24 +46,27 @@ class Listed(Record):
 Guidance = tuple[Listed, ...]
 
 
-def reference_context(references: Iterable[Reference]) -> SystemContext:
-    value = guidance(references)
-    if not value:
-        return EMPTY
+def reference_context(references: Callable[[], Iterable[Reference]]) -> SystemContext:
+    """One source; whether the directories exist is checked at each observation."""
+
+    async def load() -> Guidance | Absent:
+        return guidance(references()) or ABSENT
+
     return make(
         Source(
             key=KEY,
             codec=_CODEC,
-            load=lambda: value,
+            load=load,
             baseline=baseline,
             update=lambda _, current: f"{CHANGED}\n{baseline(current)}",
             removed=lambda _: REMOVED,
+            immediate=True,
         )
     )
 
 
 def guidance(references: Iterable[Reference]) -> Guidance:
-    """Those that are described: what is there, and what will not be there as it is configured."""
+    """The references that have a description, sorted by name, except those that are still being fetched."""
     listed = (found for reference in references if reference.description and (found := _listed(reference)) is not None)
     return tuple(sorted(listed, key=lambda reference: (reference.name.casefold(), reference.name)))
 
@@ -87,7 +91,7 @@ def baseline(value: Guidance) -> str:
 def _listed(reference: Reference) -> Listed | None:
     problem = _directory_problem(reference.path)
     if problem is not None and isinstance(reference.source, GitSource):
-        failure = known_failure(Path(reference.path))
+        failure = stored_failure(Path(reference.path))
         if failure is None:
             return None
         problem = f"{reference.source.repository} is not available: {failure}"

@@ -1,4 +1,4 @@
-"""A reference, how configuration declares it, and where it lies on disk."""
+"""A reference, its declaration in configuration, and its directory on disk."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Reference = ReferenceInfo
 
 
 class References:
-    """What is being put together: later declarations take the place of earlier ones of the same name."""
+    """Declared references by name; a later declaration replaces an earlier one."""
 
     def __init__(self, sources: dict[str, LocalSource | GitSource] | None = None) -> None:
         self._sources = sources or {}
@@ -31,7 +31,7 @@ class References:
         self._sources[name] = source
 
     def declare(self, declared: dict[str, Any], base: Path, home: Path) -> list[str]:
-        """Add what one document declares, paths relative to its directory; what was wrong with the rest of it."""
+        """Add the references of one document, whose paths are relative to `base`. Returns the problems of the rest."""
         problems: list[str] = []
         for name, value in declared.items():
             try:
@@ -56,7 +56,7 @@ def checkout(source: GitSource, repositories: Path) -> Path:
 
 def _name(name: str) -> str:
     if not name or not is_text(name) or any(character in "/`," or character.isspace() for character in name):
-        raise ValueError("a name must not be empty or hold `/`, white space, a backtick or a comma")
+        raise ValueError("a name must not be empty or contain `/`, white space, a backtick or a comma")
     return name
 
 
@@ -65,12 +65,12 @@ def _source(value: object, base: Path, home: Path) -> LocalSource | GitSource:
         value = {"path" if value.startswith((".", "/", "~")) else "repository": value}
     declared = msgspec.convert(value, _Declared)
     if not all(map(is_text, (declared.path or "", declared.repository or "", declared.description or ""))):
-        raise ValueError("it holds what is no text")
+        raise ValueError("it contains characters that are not valid text")
     if declared.path is not None:
         path = home / declared.path[2:] if declared.path.startswith("~/") else base / declared.path
         return LocalSource(path=str(path), description=declared.description, hidden=declared.hidden)
     if declared.repository is None:
-        raise ValueError("neither a path nor a repository")
+        raise ValueError("it has neither a path nor a repository")
     parse_repository(declared.repository)
     if declared.branch is not None and (not _BRANCH.fullmatch(declared.branch) or ".." in declared.branch):
         raise ValueError("not a valid branch")

@@ -1,4 +1,4 @@
-"""How a repository is written: `owner/name`, `host/owner/name`, a URL, or `user@host:path`."""
+"""Repository addresses: `owner/name`, `host/owner/name`, a URL, or `user@host:path`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class Repository(Frozen):
     host: str
     segments: tuple[str, ...]
     remote: str | None
-    """What git is given; None for GitHub's `owner/name`, whose address may be configured."""
+    """The address for git; None for `owner/name` on GitHub, whose base URL is configurable."""
 
 
 def parse_repository(text: str) -> Repository:
-    """Raises ValueError for what git could take for an option, a program or a local file."""
+    """Raises ValueError for text that git could take for an option, a program or a local file."""
     if match := _URL.fullmatch(text):
         return Repository(match[1].lower(), _segments(match[2]), text)
     if match := _SCP.fullmatch(text):
@@ -35,8 +35,8 @@ def remote(repository: Repository, github: str) -> str:
 
 
 def protocols(address: str) -> tuple[str, ...]:
-    """Over which it may be fetched: its own, and the two that prove who answers, since users rewrite one to the other
-    (`url.….insteadOf`)."""
+    """The protocols that git may use: the address's own, and https and ssh, which authenticate the server and to which
+    users rewrite addresses (`url.….insteadOf`)."""
     scheme = address.partition("://")[0] if "://" in address else "ssh"
     return tuple(dict.fromkeys((scheme, "https", "ssh")))
 

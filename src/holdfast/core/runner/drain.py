@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from holdfast.core.runner.services import RunnerServices
     from holdfast.core.session.activity import Activity
     from holdfast.core.session.inbox import Boundary
-    from holdfast.core.session.store import OpenCall, ResumableCall
+    from holdfast.core.session.store import Glance, OpenCall, ResumableCall
     from holdfast.schema.session import Session
 
 ABANDONED = "abandoned"
@@ -60,18 +60,20 @@ class Drain:
 
     async def run(self) -> None:
         left = await self._store.activity(self._session_id)
+        seen = await self._scope.cache.read()
         if left is None:
-            async with self._begun():
-                await self._recorded(None, ())
+            if self._forced or seen.steer or seen.queue:
+                async with self._begun():
+                    await self._recorded(seen, None, ())
             return
-        written_on = (await self._scope.cache.read()).steer
-        calls = [] if written_on else await self._waiting_calls(left)
-        if not (self._forced or written_on or goes_on_by_itself(left) or any(found.answered for found in calls)):
+        calls = [] if seen.steer else await self._waiting_calls(left)
+        continues = any(found.answered for found in calls) or (seen.queue and goes_on_by_itself(left))
+        if not (self._forced or seen.steer or continues):
             return  # queued input waits behind the decision
-        if not written_on:
+        if not seen.steer:
             await self._count_attempt()
-        async with self._begun(keep=[found.call.key for found in calls], goes_on=not written_on):
-            await self._recorded(left, [found.call for found in calls])
+        async with self._begun(keep=[found.call.key for found in calls], goes_on=not seen.steer):
+            await self._recorded(seen, left, [found.call for found in calls])
 
     async def abandon(self) -> None:
         """Close what an earlier drain left open, and do no more."""
@@ -108,10 +110,10 @@ class Drain:
             await self._services.tools.requests.settled(self._session_id)
             await self._scope.outbox.commit()
 
-    async def _recorded(self, left: Activity | None, calls: Sequence[OpenCall]) -> None:
+    async def _recorded(self, seen: Glance, left: Activity | None, calls: Sequence[OpenCall]) -> None:
         """Take turns, and record how that ended if it did not end by itself."""
         try:
-            await self._turns(left, calls)
+            await self._turns(seen, left, calls)
         except Interrupted:
             await self._stopped()
             raise
@@ -172,7 +174,7 @@ class Drain:
             ends=ends,
             because=because,
         )
-        services.here.context.begin(self._session_id)
+        services.here.context.invalidate(self._session_id)
         await services.tools.requests.abandon(self._session_id, lease, keep)
 
     async def _waiting_calls(self, left: Activity) -> list[ResumableCall]:
@@ -195,10 +197,10 @@ class Drain:
 
     # -- turns ---------------------------------------------------------------------------------------------------
 
-    async def _turns(self, left: Activity | None, calls: Sequence[OpenCall]) -> None:
-        """`left` is what an earlier drain owed, and `calls` are those of its calls that waited for a person."""
+    async def _turns(self, seen: Glance, left: Activity | None, calls: Sequence[OpenCall]) -> None:
+        """`seen` is the Session when the drain began. `left` is what an earlier drain owed, and `calls` are the
+        calls of that which waited for a person."""
         cache, allowance = self._scope.cache, self._state.allowance
-        seen = await cache.read()
         boundary: Boundary | None = "steer" if seen.steer else "queue" if seen.queue and left is None else None
         if left is not None and left.turn is not None and calls:
             continues = (await self._sending.resume(seen.session, left.turn, calls)).continues

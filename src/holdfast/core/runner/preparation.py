@@ -19,6 +19,7 @@ from holdfast.schema.frozen import Frozen
 if TYPE_CHECKING:
     from holdfast.core.catalog.catalog import ResolvedModel
     from holdfast.core.context.epoch import Epoch
+    from holdfast.core.context.turn_context import TurnContext
     from holdfast.core.runner.drain_scope import DrainScope
     from holdfast.core.runner.services import RunnerServices
     from holdfast.core.runner.settings import SessionSettings
@@ -74,8 +75,8 @@ class Preparation:
         resolved = self._models.catalog.resolve(session.id, session.model, agent)
         state.sampled = (agent.id, resolved.ref)
         state.allowance.steps = agent.steps
-        epoch = await self._epoch(session, agent, resolved, boundary)
-        tools = self.offered(agent, last_step=state.allowance.last_step)
+        epoch, context = await self._epoch(session, agent, resolved, boundary)
+        tools = self.offered(agent, without=context.hidden_tools(), last_step=state.allowance.last_step)
         frame = self._framed(session, agent, resolved, epoch, tools)
         if self._models.hooks:
             frame = await self._hooked(frame)
@@ -89,13 +90,16 @@ class Preparation:
             raise AgentUnavailable(session_id, selection.id)
         return selection.agent
 
-    def offered(self, agent: Agent, *, last_step: bool) -> Materialized:
+    def offered(self, agent: Agent, *, without: frozenset[str] = frozenset(), last_step: bool) -> Materialized:
         return self._tools.registry.materialize(
-            agent.permissions, fences=agent.fences, without=self._here.context.hidden_tools(agent), last_step=last_step
+            agent.permissions, fences=agent.fences, without=without, last_step=last_step
         )
 
-    async def _epoch(self, session: Session, agent: Agent, resolved: ResolvedModel, boundary: Boundary | None) -> Epoch:
-        """The Session's epoch as of this turn. Input is promoted once there is one."""
+    async def _epoch(
+        self, session: Session, agent: Agent, resolved: ResolvedModel, boundary: Boundary | None
+    ) -> tuple[Epoch, TurnContext]:
+        """The Session's epoch as of this turn, and the context that was observed. Input is promoted once there is an
+        epoch."""
         scope, state, epochs, location = self._scope, self._state, self._sessions.epochs, self._here.location
         begin = epochs.initialize
         if state.epoch is None:
@@ -107,16 +111,18 @@ class Preparation:
                 begin = epochs.recover
         known = state.epoch
         if known is None:
-            context = await self._here.context.context(session, agent, resolved)
-            state.epoch = await begin(session.id, context, scope.outbox, location)
+            context = self._here.context.compose(session, agent, resolved)
+            state.epoch = await begin(session.id, context.system, scope.outbox, location)
             await self._promote(boundary)
-            return state.epoch
+            return state.epoch, context
         await self._promote(boundary)
-        context = await self._here.context.context(session, agent, resolved)
-        state.epoch = await epochs.prepare(known, context, scope.outbox, location, compaction_seq=state.checkpoint_seq)
+        context = self._here.context.compose(session, agent, resolved)
+        state.epoch = await epochs.prepare(
+            known, context.system, scope.outbox, location, compaction_seq=state.checkpoint_seq
+        )
         if state.epoch is not known:
             scope.cache.messages_added()
-        return state.epoch
+        return state.epoch, context
 
     async def _promote(self, boundary: Boundary | None) -> None:
         scope, sessions = self._scope, self._sessions

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from holdfast.core.catalog.catalog import Catalog, ResolvedModel
     from holdfast.core.clock import Clock, Ids
     from holdfast.core.context.epoch import Epochs
-    from holdfast.core.context.system_context import SystemContext
+    from holdfast.core.context.turn_context import TurnContext
     from holdfast.core.event.log import EventLog
     from holdfast.core.event.publisher import Publisher
     from holdfast.core.permission.permission import Permissions
@@ -65,16 +65,14 @@ class ToolServices(Frozen):
     requests: PeopleRequests
 
 
-class TurnContext(Protocol):
+class ContextComposer(Protocol):
     """Composes the System Context of a turn."""
 
-    async def context(self, session: Session, agent: Agent, resolved: ResolvedModel) -> SystemContext: ...
+    def compose(self, session: Session, agent: Agent, resolved: ResolvedModel) -> TurnContext:
+        """The sources of one turn; none of them is loaded."""
 
-    def hidden_tools(self, agent: Agent) -> frozenset[str]:
-        """Tools that would be of no use to this agent."""
-
-    def begin(self, session_id: str) -> None:
-        """Read again what is remembered about this Session."""
+    def invalidate(self, session_id: str) -> None:
+        """Forget what is cached for a Session."""
 
 
 class LocationState(Frozen):
@@ -82,7 +80,7 @@ class LocationState(Frozen):
 
     location: Location
     agents: Agents
-    context: TurnContext
+    context: ContextComposer
     settings: Callable[[], SessionSettings]
     refresh: Callable[[], Awaitable[None]]
     """Takes over edits of the configuration. Called before anything else of a turn is read."""

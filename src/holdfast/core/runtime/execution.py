@@ -218,7 +218,8 @@ class Execution:
             location = (await self._store.get(session_id)).location
             self._announce(session_id, location, Busy())
             while not await self._attempt(session_id, location, force, interrupt):
-                pass  # another process was a moment faster; see what is left to do
+                if not await self._wanted(session_id, force):
+                    break  # another process was a moment faster, and did everything
             await self._note_unstarted(session_id, pending)
         except Interrupted:
             await self._note_unstarted(session_id, pending)
@@ -264,8 +265,6 @@ class Execution:
             return await self._wanted(session_id, force)
 
         interrupt.check()
-        if not await wanted():
-            return True
         lease = await self._ownership.acquire(session_id, interrupt, wanted)
         if lease is None:
             interrupt.check()
@@ -275,11 +274,9 @@ class Execution:
                 await self._ownership.take(lease)  # opening it may last, and others are to see who does
             async with self._locations.use(location) as services:
                 compacted = await self._compact_first(session_id, services.runner, lease, interrupt)
-                # Compacting by hand takes no turn, unless someone also woke the Session.
-                woken = session_id in self._woken or not compacted
+                woken = session_id in self._woken
                 self._woken.discard(session_id)
-                waits = await self._store.waiting(session_id) or await self._answered(session_id)
-                if force or (woken and waits):
+                if force or woken or not compacted:  # compacting by hand takes no turn
                     await services.runner.drain(session_id, lease, interrupt, forced=force)
             return True
         except Refused as refused:

@@ -1,4 +1,4 @@
-"""The skill that comes along: how the runtime itself is configured. Users may put their own in its place."""
+"""The built-in skill: how the runtime is configured. A user's skill of the same name overrides it."""
 
 from __future__ import annotations
 

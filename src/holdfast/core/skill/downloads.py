@@ -1,9 +1,9 @@
-"""Copies of the skills behind URLs, one set per installation, refreshed behind the back of whoever reads them.
+"""Local copies of the skills behind URLs, shared by all processes of an installation and refreshed in the background.
 
 Invariants
-- Readers see only the disk: an index beside the copies says which of them count. Other processes share it.
-- A copy is replaced whole or not at all; a refresh that fails leaves the last good copy and the index as they were.
-- Nothing is asked of a site before its whole index entry has been checked."""
+- Readers use only the disk: an index file beside the copies lists the valid ones.
+- A copy is replaced as a whole; a refresh that fails leaves the last good copy and the index unchanged.
+- No file of a skill is requested before its whole index entry has been validated."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from holdfast.core.atomic_write import atomic_write
 from holdfast.core.context.remote import shown
 from holdfast.core.file_lock import try_lock
-from holdfast.core.skill.index import VERSION_FILE, Entry, main_file, parse_index, path_in_url
-from holdfast.core.skill.reader import Found
+from holdfast.core.skill.index import VERSION_FILE, IndexEntry, main_file, parse_index, path_in_url
+from holdfast.core.skill.reader import SkillFiles
 from holdfast.core.web.errors import FetchFailed
 from holdfast.core.web.fetch import Budget
 
@@ -32,9 +33,9 @@ if TYPE_CHECKING:
 
 REFRESH_SECONDS = 5 * 60.0
 RETRY_SECONDS = 30.0
-"""After a pull that failed."""
+"""After a failed refresh."""
 FIRST_SECONDS = 5.0
-"""How long a first look waits for a site; afterwards its skills arrive when they do."""
+"""How long a first read waits for a site; after that its skills appear once they are downloaded."""
 INDEX_BYTES = 1024 * 1024
 FILE_BYTES = 5 * 1024 * 1024
 REQUEST_SECONDS = 30.0
@@ -60,24 +61,24 @@ class SkillDownloads:
         self._now = now
         self._pause = pause
         self._due: dict[str, float] = {}
-        self._pulls: dict[str, asyncio.Task[None]] = {}
+        self._refreshes: dict[str, asyncio.Task[None]] = {}
 
     def ready(self, url: str) -> bool:
-        """Whether there is something to read, or was an attempt to get it. Starts a refresh when one is due."""
+        """Whether a copy exists or was attempted. Starts a refresh if one is due."""
         base = _base(url)
-        if base not in self._pulls and self._now() >= self._due.get(base, float("-inf")):
-            self._pulls[base] = asyncio.get_running_loop().create_task(self._pull(base))
+        if base not in self._refreshes and self._now() >= self._due.get(base, float("-inf")):
+            self._refreshes[base] = asyncio.get_running_loop().create_task(self._run_refresh(base))
         return base in self._due or self._index(base).exists()
 
     async def first(self, url: str) -> None:
-        """Wait for the first attempt when there is no copy yet, for a bounded time."""
-        pull = None if self.ready(url) else self._pulls.get(_base(url))
-        if pull is not None:
-            await asyncio.wait({pull}, timeout=FIRST_SECONDS)
+        """Wait for the first attempt if there is no copy yet, for a bounded time."""
+        refresh = None if self.ready(url) else self._refreshes.get(_base(url))
+        if refresh is not None:
+            await asyncio.wait({refresh}, timeout=FIRST_SECONDS)
             self._due.setdefault(_base(url), float("-inf"))
 
-    def find(self, url: str) -> Found:
-        """The files of the skills that the last good index has, for a reader."""
+    def find(self, url: str) -> SkillFiles:
+        """The files of the skills in the last good index."""
         index = self._index(_base(url))
         try:
             names = msgspec.json.decode(index.read_bytes(), type=list[str])
@@ -89,17 +90,17 @@ class SkillDownloads:
             present = tuple(file for file in ("SKILL.md", f"{name}.md") if os.path.isfile(folder / file))
             if (main := main_file(name, present)) is not None:
                 files.append((str(folder / main), name))
-        return Found((str(index),), tuple(files))
+        return SkillFiles((str(index),), tuple(files))
 
     async def close(self) -> None:
-        pulls = list(self._pulls.values())
-        for pull in pulls:
-            pull.cancel()
-        await asyncio.gather(*pulls, return_exceptions=True)
+        refreshes = list(self._refreshes.values())
+        for refresh in refreshes:
+            refresh.cancel()
+        await asyncio.gather(*refreshes, return_exceptions=True)
 
-    # -- pulling -------------------------------------------------------------------------------------------------
+    # -- refreshing ----------------------------------------------------------------------------------------------
 
-    async def _pull(self, base: str) -> None:
+    async def _run_refresh(self, base: str) -> None:
         wait = RETRY_SECONDS
         try:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -108,10 +109,10 @@ class SkillDownloads:
                     await self._refresh(base)
             wait = REFRESH_SECONDS
         except (FetchFailed, OSError, msgspec.DecodeError) as error:
-            log.warning("skills of %s could not be had: %s", shown(base), error)
+            log.warning("skills of %s could not be refreshed: %s", shown(base), error)
         finally:
             self._due[base] = self._now() + wait
-            del self._pulls[base]
+            del self._refreshes[base]
 
     async def _refresh(self, base: str) -> None:
         import shutil
@@ -119,23 +120,22 @@ class SkillDownloads:
         entries, problems = parse_index(await self._get(base + "index.json", INDEX_BYTES, attempts=ATTEMPTS))
         for problem in problems:
             log.warning("a skill of %s was left out: %s", shown(base), problem)
-        shutil.rmtree(self._staging(base), ignore_errors=True)  # of a process that died
+        shutil.rmtree(self._staging(base), ignore_errors=True)  # left by a process that ended
         skills, files = asyncio.Semaphore(SKILLS_AT_ONCE), asyncio.Semaphore(FILES_AT_ONCE)
 
-        async def bring(entry: Entry) -> None:
+        async def refresh(entry: IndexEntry) -> None:
             async with skills:
                 try:
-                    await self._bring(base, entry, files)
+                    await self._refresh_skill(base, entry, files)
                 except* (FetchFailed, OSError) as errors:
-                    why = errors.exceptions[0]
-                    log.warning("skill %r of %s stays as it was: %s", entry.name, shown(base), why)
+                    log.warning("skill %r of %s is kept as it was: %s", entry.name, shown(base), errors.exceptions[0])
 
-        await asyncio.gather(*(bring(entry) for entry in entries))
+        await asyncio.gather(*(refresh(entry) for entry in entries))
         shutil.rmtree(self._staging(base), ignore_errors=True)
         names = [entry.name for entry in entries if os.path.isdir(self._copy(base, entry.name))]
         _write(self._index(base), msgspec.json.encode(names))
 
-    async def _bring(self, base: str, entry: Entry, slots: asyncio.Semaphore) -> None:
+    async def _refresh_skill(self, base: str, entry: IndexEntry, slots: asyncio.Semaphore) -> None:
         copy = self._copy(base, entry.name)
         if os.path.isdir(copy) and entry.version in (None, _version(copy)):
             missing = tuple(file for file in entry.files if not (copy / file).exists())
@@ -198,20 +198,10 @@ def _version(copy: Path) -> str | None:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Whole or not at all; untouched when it is the same already."""
-    import tempfile
-
-    if path.is_file() and path.read_bytes() == data:
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(prefix=".new-", dir=path.parent)
-    try:
-        with open(handle, "wb") as file:
-            file.write(data)
-        os.replace(temporary, path)
-    except OSError:
-        os.unlink(temporary)
-        raise
+    """A file with the same content is not touched, so that readers do not parse it again."""
+    if not path.is_file() or path.read_bytes() != data:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        atomic_write(path, data)
 
 
 def _swap(fresh: Path, copy: Path, old: Path) -> None:

@@ -1,17 +1,18 @@
-"""`core/skill-guidance`: names and descriptions of the skills that the selected agent may use, and nothing more."""
+"""`core/skill-guidance`: names and descriptions of the skills that the selected agent may use."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core.context.source import JsonCodec, Source
-from holdfast.core.context.system_context import EMPTY, make
+from holdfast.core.context.source import ABSENT, JsonCodec, Source
+from holdfast.core.context.system_context import make
 from holdfast.core.permission.rules import evaluate
 from holdfast.schema.record import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
+    from holdfast.core.context.source import Absent
     from holdfast.core.context.system_context import SystemContext
     from holdfast.core.permission.rules import Fences
     from holdfast.core.skill.skill import Skill
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 KEY = "core/skill-guidance"
 ACTION = "skill"
+TOOL = "skill"
 INTRODUCTION = "Skills are written instructions for particular kinds of work."
 HOW_TO_LOAD = "When a task matches one of these descriptions, load that skill with the `skill` tool before you begin."
 NONE = "No skills are available at present."
@@ -38,48 +40,36 @@ Guidance = tuple[Listed, ...]
 
 
 class SkillGuidance:
-    """One per Location. Remembers its last answer: skills and rules are the same objects until they change."""
+    """The skills of one turn's agent. They are read when `context` is observed."""
 
-    def __init__(self, skills: Skills) -> None:
+    def __init__(self, skills: Skills, rules: Sequence[Rule], fences: Fences = ()) -> None:
         self._skills = skills
-        self._last: tuple[tuple[Skill, ...], Sequence[Rule], Fences, SystemContext] | None = None
+        self._rules = rules
+        self._fences = fences
+        self._usable: tuple[Skill, ...] | None = None
 
-    def context(self, rules: Sequence[Rule] | None, fences: Fences = ()) -> SystemContext | Awaitable[SystemContext]:
-        """For an agent with these rules; None is an agent that nobody knows. At hand unless a skill must be read."""
-        if rules is None:
-            return EMPTY
-        skills = self._skills.current()
-        return self._context(skills, rules, fences) if skills is not None else self._read(rules, fences)
-
-    async def _read(self, rules: Sequence[Rule], fences: Fences) -> SystemContext:
-        return self._context(await self._skills.list(), rules, fences)
-
-    def _context(self, skills: tuple[Skill, ...], rules: Sequence[Rule], fences: Fences) -> SystemContext:
-        known = self._last
-        if known is None or known[0] is not skills or known[1] is not rules or known[2] is not fences:
-            known = self._last = (skills, rules, fences, _context(skills, rules, fences))
-        return known[3]
-
-
-def _context(skills: Sequence[Skill], rules: Sequence[Rule], fences: Fences) -> SystemContext:
-    if not offered(skills, rules, fences):
-        return EMPTY
-    value = guidance(permitted(skills, rules, fences))
-    return make(
-        Source(
-            key=KEY,
-            codec=_CODEC,
-            load=lambda: value,
-            baseline=baseline,
-            update=lambda _, current: f"{CHANGED}\n{baseline(current)}",
-            removed=lambda _: REMOVED,
+    def context(self) -> SystemContext:
+        return make(
+            Source(
+                key=KEY,
+                codec=_CODEC,
+                load=self._load,
+                baseline=baseline,
+                update=lambda _, current: f"{CHANGED}\n{baseline(current)}",
+                removed=lambda _: REMOVED,
+                immediate=self._skills.local,
+            )
         )
-    )
 
+    def hidden_tools(self) -> frozenset[str]:
+        """The `skill` tool if the agent may load no skill. Empty before the observation."""
+        return frozenset({TOOL}) if self._usable == () else frozenset()
 
-def offered(skills: Sequence[Skill], rules: Sequence[Rule], fences: Fences = ()) -> bool:
-    """Whether skills concern this agent at all."""
-    return bool(permitted(skills, rules, fences)) or evaluate(rules, ACTION, "*", fences) != "deny"
+    async def _load(self) -> Guidance | Absent:
+        self._usable = permitted(await self._skills.list(), self._rules, self._fences)
+        if self._usable or evaluate(self._rules, ACTION, "*", self._fences) != "deny":
+            return guidance(self._usable)
+        return ABSENT
 
 
 def permitted(skills: Iterable[Skill], rules: Sequence[Rule], fences: Fences = ()) -> tuple[Skill, ...]:
@@ -87,7 +77,7 @@ def permitted(skills: Iterable[Skill], rules: Sequence[Rule], fences: Fences = (
 
 
 def guidance(skills: Iterable[Skill]) -> Guidance:
-    """Those that are described, as many as a model can be told of."""
+    """The skills that have a description, sorted by name, up to the limit."""
     listed = (Listed(name=skill.name, description=skill.description) for skill in skills if skill.description)
     return tuple(sorted(listed, key=lambda skill: (skill.name.casefold(), skill.name)))[:MOST_LISTED]
 
@@ -107,7 +97,7 @@ def baseline(value: Guidance) -> str:
 
 
 def one_line(text: str) -> str:
-    """Text that cannot leave its tag: escaped, on one line, and not endless."""
+    """Escape, join the lines and shorten, so that the text cannot leave its tag."""
     text = " ".join(text.split())[:DESCRIPTION_CHARACTERS]
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 

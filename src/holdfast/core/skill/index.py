@@ -1,4 +1,4 @@
-"""What a site of skills says it has, checked before anything of it is asked for."""
+"""The index of a site that publishes skills, validated before any of its files is requested."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST_SKILLS = 500
 MOST_FILES = 500
 
 
-class Entry(msgspec.Struct, frozen=True):
+class IndexEntry(msgspec.Struct, frozen=True):
     name: str
     files: Annotated[tuple[str, ...], msgspec.Meta(max_length=MOST_FILES)]
     version: Annotated[str, msgspec.Meta(max_length=200)] | None = None
@@ -25,23 +25,23 @@ class Index(msgspec.Struct, frozen=True):
     skills: Annotated[tuple[msgspec.Raw, ...], msgspec.Meta(max_length=MOST_SKILLS)]
 
 
-def parse_index(body: bytes) -> tuple[list[Entry], list[str]]:
-    """The entries that can be trusted, and what was wrong with the others. Raises msgspec.DecodeError."""
-    entries: dict[str, Entry] = {}
+def parse_index(body: bytes) -> tuple[list[IndexEntry], list[str]]:
+    """The valid entries, and the problems of the others. Raises msgspec.DecodeError."""
+    entries: dict[str, IndexEntry] = {}
     problems: list[str] = []
     for raw in msgspec.json.decode(body, type=Index).skills:
         try:
-            entry = msgspec.json.decode(raw, type=Entry)
+            entry = msgspec.json.decode(raw, type=IndexEntry)
             entries[entry.name] = checked(entry)
         except (msgspec.DecodeError, ValueError) as error:
             problems.append(str(error))
     return list(entries.values()), problems
 
 
-def checked(entry: Entry) -> Entry:
-    """Its files with escapes decoded, so that a name on disk and a name in a URL mean the same file."""
+def checked(entry: IndexEntry) -> IndexEntry:
+    """Decode the escapes of its file names, so that a name on disk and in a URL is the same. Raises ValueError."""
     if entry.name in ("", ".", "..") or any(character in "/\\\0" for character in entry.name):
-        raise ValueError(f"{entry.name[:80]!r} is no name for a skill")
+        raise ValueError(f"{entry.name[:80]!r} is not a valid skill name")
     files = tuple(dict.fromkeys(_checked_file(entry.name, file) for file in entry.files))
     if main_file(entry.name, files) is None:
         raise ValueError(f"{entry.name[:80]!r} has no {SKILL_FILE}")
@@ -57,14 +57,14 @@ def path_in_url(name: str, file: str) -> str:
 
 
 def _checked_file(name: str, file: str) -> str:
-    refused = ValueError(f"{name[:80]!r} lists the file {file[:80]!r}, which may lead elsewhere")
+    refused = ValueError(f"{name[:80]!r} lists the file {file[:80]!r}, which may be outside of the skill")
     if _SCHEME.match(file) or any(character in "\\\0?#" for character in file) or _BAD_ESCAPE.search(file):
         raise refused
     try:
         decoded = unquote_to_bytes(file).decode("utf-8")
     except UnicodeDecodeError:
         raise refused from None
-    # An escaped separator would make other segments of it, an escaped percent sign another escape.
+    # An escaped separator would add a segment, an escaped percent sign another escape.
     if decoded.count("/") != file.count("/") or any(character in "\\\0%" for character in decoded):
         raise refused
     if any(segment in ("", ".", "..", VERSION_FILE) for segment in decoded.split("/")):

@@ -1,8 +1,8 @@
-"""Reads skill files, and reads again only what has changed.
+"""Reads skill files; a file is read again only after it has changed.
 
 Invariants
-- What was on disk before a call is what the call returns: a stamp that was young when its file was read is not trusted.
-- Nothing changed costs one `stat` per directory and skill file, and gives the very same tuple."""
+- A call returns what was on disk before it: a stamp that was recent when the file was read is not trusted.
+- While nothing changes, a call costs one `stat` per directory and skill file, and returns the same tuple."""
 
 from __future__ import annotations
 
@@ -27,21 +27,20 @@ SKILL_FILE = "SKILL.md"
 log = logging.getLogger(__name__)
 
 
-class Found(NamedTuple):
-    """`watched`: whatever tells that other files may be found next time. `files` in order, each with the name it has
-    when it does not name itself."""
-
+class SkillFiles(NamedTuple):
     watched: tuple[str, ...]
+    """Directories and index files whose change means that other files may be found."""
     files: tuple[tuple[str, str | None], ...]
+    """Paths in order, each with the skill's name if its frontmatter has none."""
 
 
 class SkillReader:
-    def __init__(self, find: Callable[[], Found]) -> None:
+    def __init__(self, find: Callable[[], SkillFiles]) -> None:
         self._find = find
         self._known: _Known | None = None
 
     def current(self) -> tuple[Skill, ...] | None:
-        """What was read last; None when something has changed since, or might have."""
+        """The skills of the last `read`, or None if a file may have changed since."""
         if self._known is None:
             return None
         for path, stamp in self._known.stamps.items():
@@ -50,7 +49,7 @@ class SkillReader:
         return self._known.skills
 
     def read(self) -> tuple[Skill, ...]:
-        """May run in several threads: what is known is one value, replaced whole."""
+        """Safe to call from several threads: the cache is one value that is replaced as a whole."""
         before = self._known or _Known({}, {}, ())
         found = self._find()
         stamps = {path: _stamp(path) for path in found.watched}
@@ -66,7 +65,7 @@ class SkillReader:
                 skills.append(skill)
             if stamp.settled:
                 parsed[path] = (stamp, skill)
-        trusted = {path: stamp if stamp is None or stamp.settled else YOUNG for path, stamp in stamps.items()}
+        trusted = {path: stamp if stamp is None or stamp.settled else NO_STAMP for path, stamp in stamps.items()}
         same = before.skills if before.skills == tuple(skills) else tuple(skills)
         self._known = _Known(trusted, parsed, same)
         return same
@@ -78,8 +77,8 @@ class _Known(Frozen):
     skills: tuple[Skill, ...]
 
 
-def find_below(root: str) -> Found:
-    """`*.md` at the top and `SKILL.md` anywhere, hidden and linked ones too, sorted by path."""
+def find_below(root: str) -> SkillFiles:
+    """`*.md` in the directory itself and `SKILL.md` at any depth, including hidden and linked ones, sorted by path."""
     files: dict[str, str | None] = {}
     directories: list[str] = []
     seen: set[tuple[int, int]] = set()
@@ -106,7 +105,7 @@ def find_below(root: str) -> Found:
         if entries > ENTRIES:
             log.warning("%s holds more than %d files; not all of it was searched for skills", root, ENTRIES)
             break
-    return Found(tuple(directories), tuple(sorted(files.items())))
+    return SkillFiles(tuple(directories), tuple(sorted(files.items())))
 
 
 def _parse(path: str, fallback: str | None) -> Skill | None:
@@ -122,7 +121,7 @@ def _parse(path: str, fallback: str | None) -> Skill | None:
         return None
     if not markdown.data and not markdown.body.strip():
         return None
-    if not all(map(is_text, (name, description or "", path))):  # a skill is told of, and its file is shown
+    if not all(map(is_text, (name, description or "", path))):  # name, description and path are sent to the model
         return None
     return Skill(name=name, description=description, slash=slash, location=path, content=markdown.body)
 
@@ -145,5 +144,5 @@ def _stamp(path: str) -> Stamp | None:
         return None
 
 
-YOUNG = Stamp(0, 0, -1, 0, 0)
-"""Equal to no file's."""
+NO_STAMP = Stamp(0, 0, -1, 0, 0)
+"""Differs from the stamp of any file."""

@@ -1,4 +1,4 @@
-"""A skill, and the places that skills come from, in the order of their priority."""
+"""A skill, and the sources of skills in the order of their priority."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SkillSource = DirectorySource | UrlSource | EmbeddedSource
 
 
 class SkillSources:
-    """What is being put together: later sources win, and equal ones count once, where they first stood."""
+    """An ordered set of sources; a source that is added twice keeps its first position."""
 
     def __init__(self, sources: Iterable[SkillSource] = ()) -> None:
         self._sources: dict[tuple[type, str], SkillSource] = {}
@@ -51,12 +51,12 @@ class SkillSources:
 
 
 def directory_sources(directories: Sequence[Path]) -> list[SkillSource]:
-    """Of configuration directories, lowest priority first."""
+    """The skill folders of configuration directories, which are given lowest priority first."""
     return [DirectorySource(str(directory / folder)) for directory in directories for folder in FOLDERS]
 
 
 def configured_sources(entries: Sequence[str], location: Path, home: Path) -> list[SkillSource]:
-    """Of `skills` in configuration: a URL, or a path that is relative to the Location. What can be neither is none."""
+    """The entries of `skills` in configuration: URLs, or paths relative to the Location. Invalid ones are dropped."""
     return [_configured(entry, location, home) for entry in entries if entry and possible(entry)]
 
 

@@ -1,4 +1,4 @@
-"""The skills of one Location, read anew at each look where they changed."""
+"""The skills of one Location. A list re-reads only files that changed."""
 
 from __future__ import annotations
 
@@ -16,21 +16,20 @@ if TYPE_CHECKING:
 
 class Skills:
     def __init__(self, sources: Callable[[], Sequence[SkillSource]], downloads: SkillDownloads) -> None:
-        """`sources` in order of priority, asked again at each look: configuration and plugins change them."""
+        """`sources` returns the current sources, lowest priority first."""
         self._sources = sources
         self._downloads = downloads
         self._readers: dict[DirectorySource | UrlSource, SkillReader] = {}
         self._parts: tuple[tuple[Skill, ...], ...] = ()
         self._merged: tuple[Skill, ...] = ()
-        self._known = False
 
     @property
-    def latest(self) -> tuple[Skill, ...] | None:
-        """What the last look found; None before the first."""
-        return self._merged if self._known else None
+    def local(self) -> bool:
+        """Whether no source is a URL, so that `list` never waits for the network."""
+        return not any(isinstance(source, UrlSource) for source in self._sources())
 
     def current(self) -> tuple[Skill, ...] | None:
-        """All skills, without reading any; None when something must be read first."""
+        """All skills, or None if a file must be read or a download awaited first."""
         parts: list[tuple[Skill, ...]] = []
         for source in self._sources():
             part = self._current(source)
@@ -40,7 +39,7 @@ class Skills:
         return self._merge(parts)
 
     async def list(self) -> tuple[Skill, ...]:
-        """All skills. A later source's skill takes the place of an earlier one of the same name."""
+        """All skills; a later source overrides skills of the same name. The same tuple while nothing changes."""
         if (known := self.current()) is not None:
             return known
         sources = tuple(self._sources())
@@ -77,8 +76,6 @@ class Skills:
         return SkillReader(lambda: self._downloads.find(source.url))
 
     def _merge(self, parts: Sequence[tuple[Skill, ...]]) -> tuple[Skill, ...]:
-        """The same tuple as long as every part is the same."""
-        self._known = True
         if tuple(parts) != self._parts:
             self._parts = tuple(parts)
             self._merged = tuple({skill.name: skill for part in parts for skill in part}.values())

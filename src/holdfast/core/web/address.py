@@ -1,8 +1,8 @@
 """Which network addresses a request chosen by a model may reach.
 
 Invariants
-- A host is looked up once; the addresses that were judged are the ones that are connected to.
-- One address that is not public refuses the host: which of them a connection would pick is not ours to choose."""
+- A host is looked up once, and only the addresses that were checked are connected to.
+- A host with one address that is not public is refused, because any of its addresses may be used."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Resolve = Callable[[str, int], Awaitable[Collection[Address]]]
 GLOBAL_UNICAST = IPv6Network("2000::/3")
 NAT64 = IPv6Network("64:ff9b::/96")
 IPV4_COMPATIBLE = IPv6Network("::/96")
-# Protocol assignments, which not every Python counts as private, and a service that one cloud offers its own machines
-# under an address of the public range. Both have answered with credentials.
+# Protocol assignments, which not every Python version counts as private, and the metadata service of a cloud at a
+# public address. Both can return credentials.
 NOT_PUBLIC = (IPv4Network("192.0.0.0/24"), IPv4Network("168.63.129.16/32"))
 
 
@@ -33,7 +33,7 @@ async def system_resolve(host: str, port: int) -> list[Address]:
 
 
 class AddressPolicy:
-    """Public addresses only, and never a port on which this process itself listens."""
+    """Permits public addresses only, and no port on which this process listens."""
 
     def __init__(
         self, *, resolve: Resolve = system_resolve, own_ports: Callable[[], Collection[int]] = frozenset
@@ -42,7 +42,7 @@ class AddressPolicy:
         self._own_ports = own_ports
 
     async def vet(self, host: str, port: int, *, exempt: bool) -> tuple[Address, ...]:
-        """The addresses to connect to. `exempt`: the user named this host in a rule, so it may be anywhere."""
+        """The addresses to connect to. `exempt`: a rule of the user names this host, so every address is permitted."""
         literal = parse_address(host)
         found = (literal,) if literal is not None else tuple(await self._resolve(host, port))
         if not found:
@@ -56,7 +56,7 @@ class AddressPolicy:
 
 
 def parse_address(host: str) -> Address | None:
-    """A host that is an address, in any spelling that a resolver would take for one (`0x7f.1`, `2130706433`)."""
+    """The address that a host is, in any spelling that a resolver accepts (`0x7f.1`, `2130706433`)."""
     try:
         return ip_address(host)
     except ValueError:
@@ -71,7 +71,7 @@ def parse_address(host: str) -> Address | None:
 
 
 def is_public(address: Address) -> bool:
-    """Whether it lies on the public internet, looking through IPv6 forms that carry an IPv4 address."""
+    """Whether an address is on the public internet. An IPv4 address inside an IPv6 address decides."""
     if isinstance(address, IPv6Address):
         inner = _carried(address)
         if inner is not None:

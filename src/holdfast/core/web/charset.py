@@ -53,7 +53,7 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _AS_BROWSERS_DO = {"iso8859-1": "cp1252", "ascii": "cp1252"}
-# Codecs that are slow or transform text, and those that decode no text at all.
+# Codecs that are slow, that transform text, or that do not decode text.
 _NOT_FOR_PAGES = frozenset(
     """
     punycode idna undefined unicode-escape raw-unicode-escape utf-7 base64 bz2 hex quopri rot-13 uu zlib

@@ -1,4 +1,4 @@
-"""Why something could not be fetched.
+"""Errors of fetching.
 
 FetchFailed
 └── AddressRefused
@@ -16,7 +16,7 @@ class FetchFailed(Exception):
 
 
 class AddressRefused(FetchFailed):
-    """The host is, or resolves to, something that is not on the public internet."""
+    """The host is not on the public internet, or resolves to an address that is not."""
 
     def __init__(self) -> None:
         super().__init__("address not allowed")

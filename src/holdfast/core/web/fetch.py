@@ -1,4 +1,4 @@
-"""HTTP requests with vetted addresses, redirects followed by hand, and bounded bodies.
+"""HTTP requests with checked addresses, redirects and bounded bodies.
 
 Invariants
 - Scheme and address are checked before each hop, and only checked addresses are connected to.
@@ -9,29 +9,34 @@ Invariants
 from __future__ import annotations
 
 import asyncio
-import zlib
+import socket
+import ssl
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from holdfast.core.web.errors import FetchFailed
+from holdfast.core.web.url import join_url, parse_url
+from holdfast.http.errors import InflationLimit, UnsupportedEncoding
+from holdfast.schema.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
-    import aiohttp
-    import yarl
+    from holdfast.core.web.address import AddressPolicy
+    from holdfast.core.web.url import PageUrl
+    from holdfast.http.client import HttpClient
+    from holdfast.http.connection import Response as HttpResponse
 
-    from holdfast.core.web.address import Address, AddressPolicy
-
+DEFAULT_HEADERS = {"user-agent": f"holdfast/{__version__}", "accept": "*/*", "accept-encoding": "gzip, deflate"}
 REDIRECTS = 5
-URL_CHARACTERS = 8192
+REDIRECT_STATUSES = (301, 302, 303, 307, 308)
 RATIO = 100
 RATIO_FREE_BYTES = 64 * 1024
-"""A body this small may be packed as tightly as it likes."""
+"""Below this size the ratio of compression does not matter."""
 
 
 class Budget:
-    """Seconds of network time. Waiting for a person in between costs nothing."""
+    """Seconds of network time. Time outside `spend` does not count, such as waiting for an approval."""
 
     def __init__(self, seconds: float) -> None:
         self._left = seconds
@@ -51,8 +56,10 @@ class Budget:
 
 class Fetcher:
     def __init__(self, policy: AddressPolicy | None = None) -> None:
-        """Without a policy it may go anywhere: for addresses that the user configured."""
+        """Without a policy every address may be reached, and the proxies of the environment are used: for URLs that the
+        user configured. With one there is no proxy, because it would look names up by itself."""
         self._policy = policy
+        self._client: HttpClient | None = None
 
     @asynccontextmanager
     async def open(
@@ -66,48 +73,63 @@ class Fetcher:
         exempt: Callable[[str], bool] = lambda url: False,
         crossing: Callable[[str], Awaitable[None]] | None = None,
     ) -> AsyncIterator[Response]:
-        """The answer at the end of the redirects, its body not yet read. `crossing` is awaited, with no connection
-        held, before a hop to another origin. With no redirects allowed, one is an answer like any other."""
-        target = parse_url(url)
+        """The response at the end of the redirects, its body not yet read. `exempt` lifts the address policy for a URL.
+        `crossing` is awaited, with no connection open, before a redirect to another origin. With `redirects=0` a
+        redirect is a response like any other."""
+        use_proxy = self._policy is None
+        target = parse_url(url, use_proxy=use_proxy)
         for _ in range(redirects + 1):
-            async with self._connected(target, budget, exempt(str(target))) as session:
-                answer = await _send(session, target, budget, headers, post)
-                async with answer:
-                    onward = _onward(target, answer) if redirects else None
-                    if onward is None:
-                        yield Response(target, answer, budget)
-                        return
-            if crossing is not None and onward.origin() != target.origin():
-                await crossing(str(onward))
+            response = await self._send(target, budget, headers, post, exempt=exempt(target.text))
+            try:
+                location = response.headers.get("location")
+                if not redirects or response.status not in REDIRECT_STATUSES or location is None:
+                    yield Response(target, response, budget)
+                    return
+            finally:
+                response.close()
+            onward = join_url(target, location, use_proxy=use_proxy)
+            if crossing is not None and onward.origin != target.origin:
+                await crossing(onward.text)
             target = onward
         raise FetchFailed("too many redirects")
 
-    @asynccontextmanager
-    async def _connected(self, url: yarl.URL, budget: Budget, exempt: bool) -> AsyncIterator[aiohttp.ClientSession]:
-        import aiohttp
+    async def _send(
+        self,
+        target: PageUrl,
+        budget: Budget,
+        headers: Mapping[str, str] | None,
+        post: bytes | None,
+        *,
+        exempt: bool,
+    ) -> HttpResponse:
+        from holdfast.http.client import HttpClient
+        from holdfast.http.request import Request
 
-        resolver = None
-        if self._policy is not None:
+        if self._client is None:
+            self._client = HttpClient()
+        given = {**DEFAULT_HEADERS, **{name.lower(): value for name, value in (headers or {}).items()}}
+        request = Request("GET" if post is None else "POST", target.url, given, (post,) if post else ())
+        origin = target.url.origin
+        addresses = None
+        try:
             async with budget.spend():
-                resolver = _resolver(await self._policy.vet(_host(url), url.port or 0, exempt=exempt))
-        connector = aiohttp.TCPConnector(resolver=resolver, use_dns_cache=False, force_close=True)
-        async with aiohttp.ClientSession(
-            connector=connector,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            timeout=aiohttp.ClientTimeout(total=None),
-            auto_decompress=False,
-            # A proxy would look names up by itself, past the policy.
-            trust_env=self._policy is None,
-        ) as session:
-            yield session
+                if self._policy is not None:
+                    addresses = await self._policy.vet(origin.host, origin.port, exempt=exempt)
+                return await self._client.send(request, addresses=addresses)
+        except ssl.SSLError as error:
+            raise FetchFailed("the certificate was not accepted") from error
+        except socket.gaierror as error:
+            raise FetchFailed("host not found") from error
+        except (OSError, ValueError) as error:
+            raise FetchFailed("could not connect") from error
 
 
 class Response:
-    def __init__(self, url: yarl.URL, answer: aiohttp.ClientResponse, budget: Budget) -> None:
-        self.url = str(url)
-        self.status = answer.status
-        self.headers = {name.lower(): value for name, value in answer.headers.items()}
-        self._answer = answer
+    def __init__(self, url: PageUrl, response: HttpResponse, budget: Budget) -> None:
+        self.url = url.text
+        self.status = response.status
+        self.headers = response.headers
+        self._response = response
         self._budget = budget
 
     @property
@@ -128,144 +150,30 @@ class Response:
         return None
 
     async def read(self, limit: int) -> bytes:
-        import aiohttp
-
+        """The whole body, decompressed. Raises FetchFailed if it has more than `limit` bytes."""
         declared = self.headers.get("content-length", "")
         if declared.isdecimal() and (len(declared) > 18 or int(declared) > limit):
             raise FetchFailed("too large")
-        body = bytearray()
-        unpack = _Unpacker(self.headers.get("content-encoding", "identity").strip().lower())
         try:
             async with self._budget.spend():
-                async for chunk in self._answer.content.iter_any():
-                    body += unpack.feed(chunk, limit + 1 - len(body))
-                    if len(body) > limit:
-                        raise FetchFailed("too large")
-        except (aiohttp.ClientError, OSError, zlib.error) as error:
+                return await self._read(limit)
+        except InflationLimit as error:
+            raise FetchFailed("compressed beyond reason") from error
+        except UnsupportedEncoding as error:
+            raise FetchFailed("unsupported content encoding") from error
+        except OSError as error:
             raise FetchFailed("the body broke off") from error
-        unpack.finish()
-        return bytes(body)
 
+    async def _read(self, limit: int) -> bytes:
+        from holdfast.http.inflate import inflater
 
-def parse_url(url: str) -> yarl.URL:
-    """An http(s) address without credentials, parsed by the one parser that also connects."""
-    import yarl
-
-    if len(url) > URL_CHARACTERS or any(character <= " " or character in "\\\x7f" for character in url):
-        raise FetchFailed("not a valid URL")
-    try:
-        parsed = yarl.URL(url)
-        valid = parsed.scheme in ("http", "https") and bool(parsed.raw_host) and parsed.port != 0
-    except ValueError:
-        valid = False
-    if not valid:
-        raise FetchFailed("not a valid http or https URL")
-    if parsed.raw_user is not None or parsed.raw_password is not None:
-        raise FetchFailed("URLs with credentials are not allowed")
-    return parsed.with_fragment(None)
-
-
-async def _send(
-    session: aiohttp.ClientSession,
-    url: yarl.URL,
-    budget: Budget,
-    headers: Mapping[str, str] | None,
-    post: bytes | None,
-) -> aiohttp.ClientResponse:
-    import aiohttp
-
-    try:
-        async with budget.spend():
-            return await session.request(
-                "GET" if post is None else "POST",
-                url,
-                data=post,
-                headers={"Accept-Encoding": "gzip, deflate", **(headers or {})},
-                allow_redirects=False,
-            )
-    except aiohttp.ClientSSLError as error:
-        raise FetchFailed("the certificate was not accepted") from error
-    except aiohttp.ClientConnectorDNSError as error:
-        raise FetchFailed("host not found") from error
-    except (aiohttp.ClientError, OSError, ValueError) as error:
-        raise FetchFailed("could not connect") from error
-
-
-def _onward(url: yarl.URL, answer: aiohttp.ClientResponse) -> yarl.URL | None:
-    """Where a redirect leads; None when the answer is none."""
-    import yarl
-
-    location = answer.headers.get("location")
-    if answer.status not in (301, 302, 303, 307, 308) or location is None:
-        return None
-    try:
-        joined = str(url.join(yarl.URL(location)))
-    except ValueError:
-        raise FetchFailed("redirected to something that is not a URL") from None
-    onward = parse_url(joined)
-    if url.scheme == "https" and onward.scheme == "http":
-        raise FetchFailed("redirected from https to http")
-    return onward
-
-
-def _host(url: yarl.URL) -> str:
-    assert url.raw_host is not None
-    return url.raw_host
-
-
-def _resolver(addresses: tuple[Address, ...]) -> aiohttp.abc.AbstractResolver:
-    """Answers every question with the addresses that were vetted."""
-    import socket
-
-    from aiohttp.abc import AbstractResolver, ResolveResult
-
-    class Vetted(AbstractResolver):
-        async def resolve(self, host: str, port: int = 0, family: Any = socket.AF_UNSPEC) -> list[ResolveResult]:
-            return [
-                ResolveResult(
-                    hostname=host,
-                    host=str(address),
-                    port=port,
-                    family=socket.AF_INET if address.version == 4 else socket.AF_INET6,
-                    proto=0,
-                    flags=socket.AI_NUMERICHOST,
-                )
-                for address in addresses
-            ]
-
-        async def close(self) -> None:
-            return None
-
-    return Vetted()
-
-
-class _Unpacker:
-    """Undoes the content encoding, never giving more than there is room for."""
-
-    def __init__(self, encoding: str) -> None:
-        if encoding not in ("", "identity", "gzip", "x-gzip", "deflate"):
-            raise FetchFailed("unsupported content encoding")
-        self._packed = encoding not in ("", "identity")
-        self._deflate = encoding == "deflate"
-        self._inflate: zlib._Decompress | None = None
-        self._taken = self._given = 0
-
-    def feed(self, data: bytes, room: int) -> bytes:
-        if not self._packed:
-            return data[:room]
-        if self._inflate is None:
-            # What is called deflate has a zlib header, or by an old mistake none.
-            bare = self._deflate and data[0] & 0x0F != 8
-            self._inflate = zlib.decompressobj(-zlib.MAX_WBITS if bare else zlib.MAX_WBITS | 32)
-        if self._inflate.eof:
-            return b""
-        self._taken += len(data)
-        given = self._inflate.decompress(data, room)
-        self._given += len(given)
-        if self._given > RATIO_FREE_BYTES and self._given > RATIO * self._taken:
-            raise FetchFailed("compressed beyond reason")
-        return given
-
-    def finish(self) -> None:
-        if self._inflate is not None and not self._inflate.eof:
-            raise FetchFailed("the body broke off")
+        inflate = inflater(self.headers.get("content-encoding", ""), ratio=RATIO, floor=RATIO_FREE_BYTES)
+        body = bytearray()
+        while True:
+            data = await self._response.read()
+            for piece in (data,) if inflate is None else inflate.pieces(data):
+                body += piece
+                if len(body) > limit:
+                    raise FetchFailed("too large")
+            if not data:
+                return bytes(body)

@@ -1,8 +1,8 @@
 """Anthropic Messages: `POST {base}/messages`, server-sent events with content blocks.
 
 The cache key of this provider leaves `cache_control` out, so markers may move: the last tool, the last system part and
-the newest two user-role messages carry one. The older of the two is where the previous request's marker stood, which is
-what makes it hit."""
+the newest two user-role messages carry one. The older of the two is where the previous request's marker stood, so
+the cache hits."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ class AnthropicMessages(Frozen):
                 return None
 
     def _result_type(self, part: ToolResultPart) -> str | None:
-        """Of the block in which a hosted result goes back; None for what this provider did not say, or not whole."""
+        """The block type of a hosted result; None if another provider executed it, or if it is incomplete."""
         if (native := metadata_of(part, self.namespace).get("blockType")) is not None:
             return str(native)
         kind = HOSTED_RESULTS.get(part.name)
@@ -229,7 +229,7 @@ def _add(draft: Draft, block: dict[str, Any], hint: CacheHint | None) -> None:
 
 
 def _update(draft: Draft, state: _State, model: Model, message: Message) -> None:
-    """Natively where the model has a role for it and the place allows it, else wrapped."""
+    """As a system message if the model and the position allow it, otherwise as wrapped text."""
     if model.capabilities.chronological_system == "system" and _may_follow(state.previous):
         draft.begin("system", b'{"role":"system","content":[', b"]}")
         for part in message.content:
@@ -241,8 +241,8 @@ def _update(draft: Draft, state: _State, model: Model, message: Message) -> None
 
 
 def _take_back(draft: Draft, state: _State, message: Message) -> None:
-    """A native system message may only be followed by the assistant. Where something else came, because the turn gave
-    no output, it is wrapped after all: the one place where adding a message changes bytes that were sent."""
+    """Only an assistant message may follow a native system message. If another message follows, because the turn gave
+    no output, the update is wrapped instead. This is the only case in which adding a message changes earlier bytes."""
     draft.drop()
     draft.begin("user", b'{"role":"user","content":[', b"]}")
     _wrapped(draft, message)
@@ -256,7 +256,7 @@ def _wrapped(draft: Draft, message: Message) -> None:
 
 
 def _user_blocks(draft: Draft, model: Model, message: Message) -> None:
-    """Tool results and user text that follow each other are one user message, results first."""
+    """Consecutive tool results and user texts form one user message, results first."""
     if draft.role != "user":
         draft.begin("user", b'{"role":"user","content":[', b"]}")
     for part in message.content:
@@ -303,7 +303,7 @@ def _result(result: ToolResult, model: Model) -> str | list[dict[str, Any]]:
 
 
 def _thought(part: ReasoningPart, native: dict[str, Any]) -> dict[str, Any] | None:
-    """Signed thinking goes back as it came. Unsigned it would be refused, so it becomes text, or nothing."""
+    """Signed thinking is sent unchanged. Unsigned thinking would be refused, so it becomes text or is dropped."""
     if isinstance(native.get("redactedData"), str):
         return {"type": "redacted_thinking", "data": native["redactedData"]}
     signature = part.encrypted or native.get("signature")
@@ -318,7 +318,7 @@ def _metadata(given: Any) -> dict[str, Any] | None:
 
 
 def _format(request: Request) -> dict[str, Any] | None:
-    """The provider wants every object to say that it takes no other properties."""
+    """The provider requires `additionalProperties: false` on every object."""
     asked = json_format(request)
     return {"type": "json_schema", "schema": closed(asked[1])} if asked else None
 
@@ -331,7 +331,7 @@ def _thinking(given: Any, model: Model, who: str) -> dict[str, Any] | None:
 
 
 def _may_follow(previous: Message | None) -> bool:
-    """Where the provider takes a native system message: after input, or after a hosted call that is still open."""
+    """Whether a native system message is allowed here: after input, or after an open hosted call."""
     if previous is None:
         return False
     if previous.role in ("user", "tool"):

@@ -1,4 +1,4 @@
-"""Anthropic Messages as they stream: content blocks by index, each with a start, deltas and a stop."""
+"""Decodes Anthropic Messages streams: content blocks by index, each with a start, deltas and a stop."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.llm import event as ev
 from holdfast.llm.errors import invalid_output
-from holdfast.llm.lifecycle import Emitter, OpenCall, truncated
+from holdfast.llm.lifecycle import OpenCall, StreamDecoder, truncated
 from holdfast.llm.limits import DEFAULT_LIMITS, AnswerLimits
 from holdfast.llm.protocols.anthropic_messages import SERVER_TOOL
 from holdfast.llm.protocols.base import compact, read_frame
@@ -40,17 +40,13 @@ class _Thinking:
         return {"anthropic": found} if found else None
 
 
-class MessagesDecoder:
+class MessagesDecoder(StreamDecoder):
     def __init__(self, limits: AnswerLimits = DEFAULT_LIMITS) -> None:
-        self._emit = Emitter(limits)
+        super().__init__(limits)
         self._blocks: dict[int, OpenCall | _Thinking | str | None] = {}
         self._citations: dict[str, list[Any]] = {}
         self._hosted: dict[str, OpenCall] = {}
         self._raw_usage: dict[str, Any] = {}
-
-    @property
-    def done(self) -> bool:
-        return self._emit.ended
 
     def feed(self, frame: bytes) -> list[ev.Event]:
         if self._emit.ended or frame == b"[DONE]":
@@ -110,7 +106,7 @@ class MessagesDecoder:
                 self._blocks[index] = None
 
     def _call(self, kind: str, block: dict[str, Any]) -> OpenCall:
-        """`tool_use` is for us; every other kind the provider executes itself."""
+        """`tool_use` is a local call; the provider executes every other kind."""
         id, hosted = _string(block["id"]), kind != "tool_use"
         call = self._emit.open_call(id, _string(block["name"]), hosted=hosted)
         if hosted:
@@ -153,7 +149,7 @@ class MessagesDecoder:
             case _Thinking() as thinking:
                 self._emit.close_reasoning(thinking.id, thinking.metadata)
             case OpenCall() as call:
-                self._emit.stop_call(call)
+                self._emit.end_arguments(call)
             case _:
                 pass
 
@@ -207,7 +203,7 @@ class MessagesDecoder:
 
 
 def _string(value: Any) -> str:
-    """Absent is empty."""
+    """The text, empty if absent. Raises TypeError."""
     if value is not None and not isinstance(value, str):
         raise TypeError(f"{type(value).__name__} where text belongs")
     return value or ""

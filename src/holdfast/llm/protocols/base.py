@@ -1,4 +1,4 @@
-"""What a protocol is, and what lowering has in common in all of them."""
+"""The interface of a protocol, and helpers that the protocols share."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from holdfast.llm.body import Draft
-    from holdfast.llm.event import Event
+    from holdfast.llm.event import Event, Usage
     from holdfast.llm.model import Model
 
 T = TypeVar("T")
 
 TOOL_NAME = pattern(r"[A-Za-z0-9_-]{1,64}")
-# Every escape is read in its turn: a backslash that is escaped itself begins none.
+# Matches every escape in order, so that an escaped backslash does not begin another.
 _ESCAPE = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<half>\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\."
 _KINDS: dict[type, str] = {
     TextPart: "text",
@@ -59,11 +59,11 @@ class Decoder(Protocol):
         """The events that this frame completes."""
 
     def finish(self) -> list[Event]:
-        """The frames have ended: what is still owed. Raises LLMError when the stream was cut."""
+        """The last events, after the last frame. Raises LLMError if the stream was cut."""
 
     @property
     def done(self) -> bool:
-        """Nothing more will come, even if the connection stays open."""
+        """The answer is complete, even if the connection stays open."""
 
 
 class WireProtocol(Protocol):
@@ -72,11 +72,11 @@ class WireProtocol(Protocol):
 
     @property
     def name(self) -> str:
-        """For people."""
+        """For error messages."""
 
     @property
     def namespace(self) -> str:
-        """Of provider options and metadata."""
+        """Namespace of provider options and metadata."""
 
     @property
     def framing(self) -> str:
@@ -85,10 +85,10 @@ class WireProtocol(Protocol):
     def path(self, model_id: str) -> str: ...
 
     def start(self, model: Model, request: Request) -> Draft:
-        """Everything before the conversation."""
+        """The body up to the conversation."""
 
     def extend(self, draft: Draft, model: Model, messages: Sequence[Message]) -> None:
-        """Lower further messages into the draft. Lowering all at once or batch by batch gives the same bytes."""
+        """Encode further messages into the draft. The bytes do not depend on how messages are batched."""
 
     def markers(self, draft: Draft, request: Request) -> tuple[bytes, int]:
         """The cache marker of this protocol and how many of the newest messages get one."""
@@ -97,8 +97,8 @@ class WireProtocol(Protocol):
 
 
 def checked(protocol: WireProtocol, messages: Iterable[Message], *, visible: bool = False) -> list[Message]:
-    """Without empty texts and messages; content that no provider could take is refused here. `visible` is for providers
-    who call text of nothing but white space empty."""
+    """The messages without empty texts. Raises LLMError for content that a role cannot hold. `visible` also drops text
+    of white space only."""
     kept: list[Message] = []
     for message in messages:
         for part in message.content:
@@ -118,7 +118,7 @@ def checked(protocol: WireProtocol, messages: Iterable[Message], *, visible: boo
 
 
 class CallOrder:
-    """A system update may not stand between a call and its result."""
+    """Checks that no system update stands between a call and its result."""
 
     def __init__(self) -> None:
         self._open: set[str] = set()
@@ -149,7 +149,7 @@ def check_tools(protocol: WireProtocol, request: Request) -> None:
 
 
 def json_format(request: Request) -> tuple[str, dict[str, Any]] | None:
-    """Name and schema of the JSON that was asked for: `{"type": "json", "schema": {...}, "name": ...}`."""
+    """Name and schema of the requested JSON: `{"type": "json", "schema": {...}, "name": ...}`."""
     given = request.response_format
     if given is None:
         return None
@@ -160,7 +160,7 @@ def json_format(request: Request) -> tuple[str, dict[str, Any]] | None:
 
 
 def model_schema(model: Model, tool: ToolDefinition) -> dict[str, Any]:
-    """The model's own dialect comes first, the protocol's after it."""
+    """The tool's schema in the model's dialect."""
     match model.compatibility:
         case "gemini":
             sanitised: dict[str, Any] = gemini_sanitise(inline_refs(tool.input_schema))
@@ -173,14 +173,14 @@ def model_schema(model: Model, tool: ToolDefinition) -> dict[str, Any]:
 
 
 def wrapped_update(message: Message) -> str:
-    """A Mid-Conversation System Message where the protocol has no role for it: escaped, so that it cannot be closed."""
+    """A Mid-Conversation System Message as escaped text, for protocols without a role for it."""
     text = "\n".join(part.text for part in message.content if isinstance(part, TextPart))
     escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return f"<system-update>\n{escaped}\n</system-update>"
 
 
 def result_text(result: ToolResult) -> str:
-    """A result as text: strings as they are unless they are said to be JSON, everything else as compact JSON."""
+    """A result as text: strings unchanged unless the result is JSON, everything else as compact JSON."""
     value = result.value
     if isinstance(value, str) and result.type != "json":
         return value
@@ -190,14 +190,14 @@ def result_text(result: ToolResult) -> str:
 
 
 def hosted_note(result: ToolResultPart, call: ToolCallPart | None) -> str:
-    """What stands for a call that a provider executed, where it cannot be sent back as it came."""
+    """The note that replaces a provider-executed call that cannot be sent back."""
     given = f" with {to_json(call.input).decode()}" if call is not None and call.input else ""
     outcome = "it failed" if result.result.type == "error" else "its result is not repeated here"
     return f"[The provider's tool {result.name} was used{given}; {outcome}.]"
 
 
 def metadata_of(part: Part, namespace: str) -> dict[str, Any]:
-    """Only what the same protocol family said comes back to it."""
+    """The part's metadata of one namespace."""
     if isinstance(part, MediaPart):
         return {}
     return (part.provider_metadata or {}).get(namespace, {})
@@ -207,18 +207,22 @@ def compact(fields: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in fields.items() if value is not None}
 
 
+def latest_usage(known: Usage | None, seen: Usage) -> Usage:
+    """The last report counts, except that zeros do not replace an earlier one."""
+    return seen if known is None or seen.input or seen.output else known
+
+
 def nonempty(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
 def open_array(body: dict[str, Any], key: str) -> bytes:
-    """The body's bytes up to and with the opening bracket of its last member."""
+    """The encoded body up to the opening bracket of its last member, an array."""
     return to_json({**body, key: []})[:-2]
 
 
 def read_frame(decoder: msgspec.json.Decoder[T], who: str, frame: bytes | str) -> T:
-    """One frame of a stream. Bytes that are not UTF-8 and halves of characters are replaced; what else cannot be read
-    ends the stream."""
+    """Decode one frame. Bytes that are not UTF-8 and half surrogates are replaced; other errors raise LLMError."""
     try:
         try:
             return decoder.decode(frame)
@@ -231,7 +235,8 @@ def read_frame(decoder: msgspec.json.Decoder[T], who: str, frame: bytes | str) -
 
 
 def repaired(frame: bytes | str) -> str:
-    """A frame as JSON without what no text may hold. Some gateways cut between the two escapes of a character."""
+    """The frame with invalid bytes and half surrogates replaced. Some gateways cut between the two escapes of a
+    character."""
     text = frame.decode("utf-8", "replace") if isinstance(frame, bytes) else frame
     return re.sub(_ESCAPE, lambda found: r"\ufffd" if found["half"] else found[0], text)
 

@@ -1,9 +1,8 @@
 """Amazon Bedrock Converse: `POST {base}/model/{id}/converse-stream`, one body for many vendors' models, binary frames.
 
-The provider's cache sees the tools, the system text and the messages up to a cache point, a block of its own after what
-it covers. Points may move: one ends the tools, one the system text, and the newest two user-role messages end in one.
-The older of the two is where the previous request's stood. Which places a model takes is a capability: a point where it
-is not taken is refused."""
+A cache point is a block that ends the cached prefix of tools, system text and messages. Points may move: one ends the
+tools, one the system text, and one each of the newest two user-role messages. The older of the two is where the
+previous request's point stood. Allowed positions are a capability of the model: a point elsewhere is refused."""
 
 from __future__ import annotations
 
@@ -140,7 +139,7 @@ class BedrockConverse(Frozen):
         )
 
     def _user(self, draft: Draft, model: Model, message: Message) -> None:
-        """Results and texts that follow each other are one user message: the provider wants the roles to alternate."""
+        """Consecutive results and texts form one user message: the provider requires alternating roles."""
         texts = documents = False
         block: dict[str, Any]
         for part in message.content:
@@ -155,7 +154,7 @@ class BedrockConverse(Frozen):
                     continue
             _add(draft, "user", block, hint)
             texts, documents = texts or "text" in block, documents or "document" in block
-        if documents and not texts:  # a document may not come without a text beside it
+        if documents and not texts:  # a document requires a text beside it
             _add(draft, "user", {"text": ATTACHED}, None)
 
     def _result(self, part: ToolResultPart, model: Model) -> dict[str, Any]:
@@ -170,7 +169,7 @@ class BedrockConverse(Frozen):
             items = [self._result_item(item, model) for item in result_items(result)]
             return [item for item in items if item.get("text", " -").strip()]
         text = result_text(result)
-        # The provider's document type is an object, and one without AWS's own name for a type.
+        # The result must be an object without the keys that AWS reserves for types.
         if result.type == "json" and isinstance(result.value, dict) and '"__type"' not in text:
             return [{"json": result.value}]
         return [{"text": text}] if text.strip() else []
@@ -203,7 +202,7 @@ class BedrockConverse(Frozen):
         return {"image": {"format": media.mime.removeprefix("image/"), "source": {"bytes": media.data}}}
 
     def _assistant(self, draft: Draft, model: Model, message: Message) -> None:
-        # Some models refuse text after a call, so calls come last; and a message of thought alone counts as a prefill.
+        # Some models refuse text after a call, so calls come last; a message of only reasoning counts as a prefill.
         content = sorted(message.content, key=lambda part: isinstance(part, ToolCallPart))
         blocks = [found for part in content if (found := self._assistant_block(part, model)) is not None]
         if all("reasoningContent" in block for block, _ in blocks):
@@ -241,7 +240,7 @@ class _State:
         return self.markers.take(hint) if after_text or self.anywhere else None
 
     def document_name(self, filename: str) -> str:
-        """In the provider's alphabet, and no name twice."""
+        """A unique name in the provider's alphabet."""
         name = unique = " ".join(_NAME.sub("-", filename).split())[:NAME_LIMIT].strip() or "document"
         count = 1
         while unique in self._documents:
@@ -296,7 +295,7 @@ def _choice(choice: ToolChoice) -> dict[str, Any]:
 
 
 def _called(request: Request) -> tuple[ToolDefinition, ...]:
-    """History that holds calls is refused without a tool list; what was called stands in for one that is withheld."""
+    """The provider refuses history with calls but without tools, so called tools are listed when tools are withheld."""
     names = {
         part.name: None
         for message in request.messages
@@ -316,7 +315,8 @@ def _system(request: Request, state: _State) -> list[Any]:
 
 
 def _thought(part: ReasoningPart, native: dict[str, Any], model: Model) -> dict[str, Any] | None:
-    """Goes back as it came. What should be signed and is not would be refused, so it becomes text, or nothing."""
+    """Reasoning as it came. If a required signature is missing, it would be refused, so it becomes text or is
+    dropped."""
     if isinstance(native.get("redactedContent"), str):
         return {"reasoningContent": {"redactedContent": native["redactedContent"]}}
     if signature := part.encrypted or native.get("signature"):
@@ -333,7 +333,7 @@ def _point(lifetime: Lifetime) -> bytes:
 
 
 def short_id(id: str) -> str:
-    """Not longer than the provider takes, and still like no other."""
+    """A unique id that is not longer than the provider accepts."""
     clean = clean_id(id)
     if len(clean) <= ID_LIMIT:
         return clean

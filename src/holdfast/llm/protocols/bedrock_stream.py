@@ -1,4 +1,4 @@
-"""Converse as it streams: content blocks by index, of which only tools announce themselves; usage follows the stop."""
+"""Decodes Converse streams: content blocks by index; only tool blocks have a start; usage follows the stop."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import msgspec
 
 from holdfast.llm import event as ev
 from holdfast.llm.errors import invalid_output
-from holdfast.llm.lifecycle import Emitter, OpenCall, truncated
+from holdfast.llm.lifecycle import OpenCall, StreamDecoder, truncated
 from holdfast.llm.limits import DEFAULT_LIMITS, AnswerLimits
-from holdfast.llm.protocols.base import compact, read_frame
+from holdfast.llm.protocols.base import compact, latest_usage, read_frame
 from holdfast.llm.request import ToolResult
 
 FINISH = {
@@ -132,7 +132,7 @@ class _Thinking:
 
 
 class _Result:
-    """What a tool of the provider's own gave."""
+    """The result of a tool that the provider executes."""
 
     def __init__(self, call: OpenCall, status: str | None) -> None:
         self.call = call
@@ -140,19 +140,15 @@ class _Result:
         self.pieces: list[dict[str, Any]] = []
 
 
-class ConverseDecoder:
+class ConverseDecoder(StreamDecoder):
     def __init__(self, limits: AnswerLimits = DEFAULT_LIMITS) -> None:
-        self._emit = Emitter(limits)
+        super().__init__(limits)
+        self._usage: ev.Usage | None = None
         self._blocks: dict[int, OpenCall | _Text | _Thinking | _Result] = {}
         self._called: set[str] = set()
         self._hosted: dict[str, OpenCall] = {}
         self._reason: str | None = None
         self._counted = False
-        self._usage: ev.Usage | None = None
-
-    @property
-    def done(self) -> bool:
-        return self._emit.ended
 
     def feed(self, frame: bytes) -> list[ev.Event]:
         if self._emit.ended:
@@ -166,12 +162,12 @@ class ConverseDecoder:
             except msgspec.ValidationError as error:
                 raise invalid_output(f"Bedrock sent an event that cannot be read ({error})", head.payload) from error
             if self._reason is not None and self._counted:
-                return self.finish()  # nothing follows stop and usage, whenever the connection closes
+                return self.finish()  # nothing follows stop and usage, even if the connection stays open
         return self._emit.take()
 
     def finish(self) -> list[ev.Event]:
-        """Usage follows the stop; where there is none, the end waits for the end of the stream. Usage without a stop
-        counts as one."""
+        """Usage follows the stop; without usage, the turn finishes at the end of the stream. Usage without a stop
+        counts as a stop."""
         if self._emit.ended:
             return []
         if self._reason is None and not self._counted:
@@ -205,9 +201,9 @@ class ConverseDecoder:
                 pass
 
     def _block_start(self, index: int, begun: _Begun) -> None:
-        """Only tools announce themselves; text and reasoning begin with their first delta."""
+        """Only tool blocks have a start; text and reasoning begin with their first delta."""
         if begun.tool_use is not None:
-            self._make_way(index)
+            self._close_before(index)
             given = begun.tool_use
             if given.tool_use_id in self._called:
                 raise invalid_output(f"Bedrock began the tool call {given.tool_use_id} twice")
@@ -217,7 +213,7 @@ class ConverseDecoder:
             if hosted:
                 self._hosted[given.tool_use_id] = begun_call
         elif begun.tool_result is not None:
-            self._make_way(index)
+            self._close_before(index)
             if (call := self._hosted.pop(begun.tool_result.tool_use_id, None)) is not None:
                 self._blocks[index] = _Result(call, begun.tool_result.status)
 
@@ -241,8 +237,8 @@ class ConverseDecoder:
     def _text(self, index: int) -> _Text:
         block = self._blocks.get(index)
         if not isinstance(block, _Text):
-            self._make_way(index)
-            block = self._blocks[index] = _Text(self._emit.fresh(f"text-{index}"))
+            self._close_before(index)
+            block = self._blocks[index] = _Text(self._emit.unused_id(f"text-{index}"))
             self._emit.open_text(block.id)
         return block
 
@@ -251,15 +247,15 @@ class ConverseDecoder:
             return
         block = self._blocks.get(index)
         if not isinstance(block, _Thinking):
-            self._make_way(index)
-            block = self._blocks[index] = _Thinking(self._emit.fresh(f"reasoning-{index}"))
+            self._close_before(index)
+            block = self._blocks[index] = _Thinking(self._emit.unused_id(f"reasoning-{index}"))
             self._emit.open_reasoning(block.id)
         self._emit.reasoning(block.id, given.text or "")
         block.signature += [given.signature] if given.signature else []
         block.redacted += [given.redacted_content] if given.redacted_content else []
 
-    def _make_way(self, index: int) -> None:
-        """A block begins: the one in its place ends, and so do texts elsewhere."""
+    def _close_before(self, index: int) -> None:
+        """Before a block begins, close the block at its index and all texts."""
         for other, block in list(self._blocks.items()):
             if other == index or isinstance(block, _Text):
                 self._block_stop(other)
@@ -271,7 +267,7 @@ class ConverseDecoder:
             case _Thinking() as thinking:
                 self._emit.close_reasoning(thinking.id, thinking.metadata)
             case OpenCall() as call:
-                self._emit.stop_call(call)
+                self._emit.end_arguments(call)
             case _Result() as result:
                 self._hosted_result(result)
             case _:
@@ -292,14 +288,11 @@ class ConverseDecoder:
         self._reason = reason
 
     def _note_usage(self, raw: dict[str, Any] | None) -> None:
-        if raw is None:
-            return
-        seen = _usage(raw)
-        if self._usage is None or seen.input or seen.output:
-            self._usage = seen
+        if raw is not None:
+            self._usage = latest_usage(self._usage, _usage(raw))
 
     def _fail(self, frame: _Frame) -> None:
-        """An exception carries JSON, an error only its message."""
+        """The payload of an exception is JSON, that of an error is plain text."""
         try:
             body = _OBJECT.decode(frame.payload)
         except (msgspec.DecodeError, RecursionError):
@@ -313,7 +306,7 @@ class ConverseDecoder:
 
 
 def _usage(raw: dict[str, Any]) -> ev.Usage:
-    """`inputTokens` leaves cached tokens out, except where the total says that it does not."""
+    """`inputTokens` excludes cached tokens, unless the total shows that it includes them."""
     seen = msgspec.convert(raw, _Usage)
     given, cached = seen.input_tokens, (seen.cache_read_input_tokens or 0) + (seen.cache_write_input_tokens or 0)
     inclusive = (
@@ -332,7 +325,7 @@ def _usage(raw: dict[str, Any]) -> ev.Usage:
 
 
 def _joined(pieces: list[str]) -> str | None:
-    """Base64 that came in several pieces, each padded for itself, as one."""
+    """Joins pieces of base64 that are padded separately."""
     if len(pieces) < 2:
         return pieces[0] if pieces else None
     try:

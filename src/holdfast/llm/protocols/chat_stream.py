@@ -1,4 +1,4 @@
-"""Chat chunks as they stream, with what vendors make of them: one choice, its text, reasoning and calls by index."""
+"""Decodes Chat streams of OpenAI and compatible vendors: one choice with text, reasoning and calls by index."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import msgspec
 
 from holdfast.llm import event as ev
 from holdfast.llm.errors import invalid_output
-from holdfast.llm.lifecycle import Emitter, OpenCall, truncated
+from holdfast.llm.lifecycle import OpenCall, StreamDecoder, truncated
 from holdfast.llm.limits import DEFAULT_LIMITS, AnswerLimits
-from holdfast.llm.protocols.base import compact, read_frame
+from holdfast.llm.protocols.base import compact, latest_usage, read_frame
 from holdfast.llm.protocols.openai_chat import join_details
 from holdfast.schema.codec import encode as to_json
 
@@ -59,39 +59,36 @@ class _Chunk(msgspec.Struct):
 _CHUNK = msgspec.json.Decoder(_Chunk)
 
 
-class ChatDecoder:
+class ChatDecoder(StreamDecoder):
     def __init__(self, namespace: str, limits: AnswerLimits = DEFAULT_LIMITS) -> None:
         self._namespace = namespace
-        self._emit = Emitter(limits)
+        super().__init__(limits)
+        self._usage: ev.Usage | None = None
         self._text = self._reasoning = ""
         self._details: list[Any] = []
         self._calls: dict[int, OpenCall] = {}
         self._ids: dict[int, str] = {}
-        """What the vendor calls the call at an index."""
+        """The vendor's id of the call at an index."""
         self._newest: OpenCall | None = None
         self._made = 0
         self._reason: str | None = None
         self._native: Any = None
         self._refused = False
-        self._usage: ev.Usage | None = None
-
-    @property
-    def done(self) -> bool:
-        return self._emit.ended
 
     def feed(self, frame: bytes) -> list[ev.Event]:
         if self._emit.ended:
             return []
         if frame == b"[DONE]":
-            return self.finish()  # whenever the vendor closes the connection
+            return self.finish()  # the vendor may keep the connection open
         chunk = read_frame(_CHUNK, "Chat", frame)
         if chunk.error is not None:
             self._fail(chunk.error)
             return self._emit.take()
-        try:
-            self._note_usage(chunk)
-        except (TypeError, AttributeError) as error:
-            raise invalid_output(f"Chat sent usage of the wrong shape ({error})", frame) from error
+        if chunk.usage is not None or chunk.x_groq is not None:
+            try:
+                self._note_usage(chunk)
+            except (TypeError, AttributeError) as error:
+                raise invalid_output(f"Chat sent usage of the wrong shape ({error})", frame) from error
         if chunk.choices:
             choice = chunk.choices[0]
             if choice.delta is not None and self._reason is None:
@@ -116,21 +113,23 @@ class ChatDecoder:
         if delta.reasoning_details:
             self._details += delta.reasoning_details
         if thought := delta.reasoning_content or delta.reasoning:
-            self._reasoning = self._reasoning or emit.fresh("reasoning-0")
+            self._reasoning = self._reasoning or emit.unused_id("reasoning-0")
             emit.reasoning(self._reasoning, thought)
         if text := delta.content or delta.refusal:
             self._refused = self._refused or not delta.content
-            self._close_reasoning()
-            self._text = self._text or emit.fresh("text-0")
+            if self._reasoning or self._details:
+                self._close_reasoning()
+            self._text = self._text or emit.unused_id("text-0")
             emit.text(self._text, text)
-        for position, call in enumerate(delta.tool_calls or ()):
-            self._call_delta(call, position)
+        if delta.tool_calls:
+            for position, call in enumerate(delta.tool_calls):
+                self._call_delta(call, position)
 
     def _call_delta(self, given: _Call, position: int) -> None:
         index = given.index if given.index is not None else position
         function = given.function or _Function()
         call = self._calls.get(index)
-        # Some vendors count every call as the first: another id with a name is another call.
+        # Some vendors give every call index 0: another id with a name is another call.
         if call is not None and function.name and given.id and self._ids[index] not in ("", given.id):
             self._emit.close_call(call)
             call = None
@@ -139,7 +138,7 @@ class ChatDecoder:
                 raise invalid_output("Chat began a tool call with a missing id or name")
             self._close_blocks()
             if self._newest is not None:
-                self._emit.close_whole_call(self._newest)
+                self._emit.close_if_complete(self._newest)
             self._made += 1
             call = self._emit.open_call(given.id or f"call_{self._made}", function.name)
             self._calls[index] = self._newest = call
@@ -165,7 +164,7 @@ class ChatDecoder:
     def _close_reasoning(self) -> None:
         if self._reasoning or self._details:
             details = {self._namespace: {"reasoningDetails": join_details(self._details)}} if self._details else None
-            block = self._reasoning or self._emit.fresh("reasoning-0")
+            block = self._reasoning or self._emit.unused_id("reasoning-0")
             self._emit.open_reasoning(block)  # details may come without any text
             self._emit.close_reasoning(block, details)
             self._reasoning, self._details = "", []
@@ -182,9 +181,7 @@ class ChatDecoder:
             raw = chunk.x_groq.get("usage")
         if not isinstance(raw, dict):
             return
-        seen = _usage(raw, self._namespace)
-        if self._usage is None or seen.input or seen.output:
-            self._usage = seen
+        self._usage = latest_usage(self._usage, _usage(raw, self._namespace))
 
     def _fail(self, error: Any) -> None:
         fields = error if isinstance(error, dict) else {}

@@ -1,4 +1,4 @@
-"""What Claude takes wherever it is served: cache markers inside the body, a control for thinking, a narrow alphabet."""
+"""Rules of Claude models at every provider: cache markers in the body, the thinking control, the alphabet of ids."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ MARKER_LIMIT = 4
 HOUR = 3600
 
 Lifetime = Literal["5m", "1h"]
-"""Of a marker."""
+"""Lifetime of a marker."""
 
 
 class Markers:
-    """The markers of one request, within the provider's limit. A longer-lived one may not follow a shorter-lived one,
-    so the first short one makes all after it short."""
+    """The cache markers of one request, within the provider's limit. A long-lived marker may not follow a short-lived
+    one, so all markers after the first short-lived one are short-lived."""
 
     def __init__(self, model: Model, request: Request) -> None:
         self._policy = request.cache or CachePolicy()
@@ -34,7 +34,7 @@ class Markers:
         self.left = MARKER_LIMIT if model.capabilities.caching else 0
 
     def take(self, hint: CacheHint | None) -> Lifetime | None:
-        """Of one that stays where it is; None where there is no hint for it, or no more room."""
+        """A fixed marker; None without a hint, or when the limit is reached."""
         if hint is None or self.left == 0:
             return None
         self.left -= 1
@@ -42,7 +42,7 @@ class Markers:
         return "5m" if self._short else "1h"
 
     def place(self, draft: Draft, lifetime: Lifetime) -> None:
-        """It is about to be put into the open message, in place of one that would move."""
+        """Note that a fixed marker is put into the open message and replaces a moving one."""
         draft.spare = self.left
         if (lifetime, self.moving) == ("1h", "5m"):
             draft.unmark_all()
@@ -57,23 +57,23 @@ class Markers:
 
     @property
     def moving(self) -> Lifetime:
-        """Of those that the newest messages to the model get when the body is sent."""
+        """The marker of the newest messages, inserted when the body is sent."""
         return "1h" if _is_long(self._policy.ttl_seconds) and not self._short else "5m"
 
     @property
     def newest(self) -> int:
-        """How many messages those are."""
+        """How many of the newest messages get a marker."""
         return self._policy.messages
 
     def _hinted(self, items: Sequence[T], *, automatic: bool) -> Iterator[tuple[T, CacheHint | None]]:
-        """Each with its own hint; the last has one by itself."""
+        """Each part with its hint; the last one has a default hint."""
         for index, item in enumerate(items):
             last = automatic and index == len(items) - 1
             yield item, item.cache or (CacheHint(ttl_seconds=self._policy.ttl_seconds) if last else None)
 
 
 def thinking(given: Any, model: Model, who: str) -> dict[str, Any] | None:
-    """The control that a model takes for what was asked: newer ones think as long as they like."""
+    """The thinking control for a model and a request; newer models decide the length themselves."""
     kind = given.get("type") if isinstance(given, dict) else None
     if kind == "disabled":
         return {"type": "disabled"}
@@ -88,7 +88,7 @@ def thinking(given: Any, model: Model, who: str) -> dict[str, Any] | None:
 
 
 def clean_id(id: str) -> str:
-    """Ids of other providers, made acceptable here; call and result change alike."""
+    """An id in Claude's alphabet; the mapping is the same for call and result."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", id)
 
 

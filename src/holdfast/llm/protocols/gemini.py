@@ -1,8 +1,7 @@
 """Gemini generateContent: `POST {base}/models/{model}:streamGenerateContent?alt=sse`, server-sent chunks.
 
 `contents` is the last member of the body and takes no cache markers: the provider's implicit cache sees one growing
-prefix. What follows in the same role joins the content that is still open, as this provider wants all results of a turn
-in one."""
+prefix. Consecutive messages of a role share one content, because this provider expects all results of a turn in one."""
 
 from __future__ import annotations
 
@@ -56,14 +55,14 @@ MEDIA = IMAGES | {PDF}
 MEDIA |= {f"video/{kind}" for kind in ("mp4", "webm", "quicktime")}
 MEDIA |= {f"audio/{kind}" for kind in ("wav", "mp3", "aiff", "aac", "ogg", "flac")}
 SPELLINGS = {"audio/mpeg": "audio/mp3", "audio/x-wav": "audio/wav", "audio/wave": "audio/wav"}
-# From its third generation on, the provider refuses the first call of a turn without a signature. This stands for the
-# one that a call of another model never had.
+# From generation 3 on, the provider refuses the first call of a turn without a signature. This value replaces the
+# signature for calls of other models.
 NO_SIGNATURE = "skip_thought_signature_validator"
 _NEEDS_SIGNATURE = pattern(r"gemini-([3-9]|\d\d)\b")
 
 
 class Gemini(Frozen):
-    """`fresh` names a turn whose answer has no id of its own."""
+    """`fresh` makes an id for a turn whose response has none."""
 
     id: str = "gemini"
     name: str = "Gemini"
@@ -117,7 +116,7 @@ class _State:
         self.signs = signs
         self.order = CallOrder()
         self.native_ids: dict[str, str] = {}
-        """What the provider itself called a call, by our id, until its result was lowered."""
+        """The provider's id of a call, by our id, until its result is encoded."""
 
 
 def _add(draft: Draft, role: str, parts: Iterable[dict[str, Any]]) -> None:
@@ -161,7 +160,7 @@ def _choice(choice: ToolChoice) -> dict[str, Any]:
 
 
 def _answer(state: _State, message: Message) -> list[dict[str, Any]]:
-    """Calls that another provider executed are left out: there is no form for them here."""
+    """Calls that another provider executed are left out; this protocol cannot hold them."""
     parts: list[dict[str, Any]] = []
     called = False
     for part in message.content:
@@ -228,7 +227,7 @@ def _result(protocol: Gemini, model: Model, state: _State, part: ToolResultPart)
 
 
 def _media(protocol: Gemini, model: Model, part: MediaPart | FileContent) -> dict[str, Any] | str:
-    """Text where there is no other form."""
+    """Media that cannot be sent becomes text."""
     media = readable(part)
     if isinstance(media, str):
         return media

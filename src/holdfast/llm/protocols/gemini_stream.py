@@ -1,4 +1,4 @@
-"""Gemini's chunks as they stream: whole parts of the first candidate."""
+"""Decodes Gemini streams: chunks with complete parts of the first candidate."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.llm import event as ev
 from holdfast.llm.errors import invalid_output
-from holdfast.llm.lifecycle import Emitter, truncated
+from holdfast.llm.lifecycle import StreamDecoder, truncated
 from holdfast.llm.limits import DEFAULT_LIMITS, AnswerLimits
 from holdfast.llm.protocols.base import compact, read_frame
 from holdfast.llm.protocols.gemini import NAMESPACE
@@ -77,24 +77,21 @@ class _Chunk(_Wire):
 _CHUNK = msgspec.json.Decoder(_Chunk)
 
 
-class GeminiDecoder:
-    """Every chunk has whole parts. A reason may come with any of them, so the finish waits for the end."""
+class GeminiDecoder(StreamDecoder):
+    """Every chunk has complete parts. Any chunk may carry a finish reason, so the turn finishes at the end of the
+    stream."""
 
     def __init__(self, fresh: Callable[[], str], limits: AnswerLimits = DEFAULT_LIMITS) -> None:
         self._fresh = fresh
-        self._emit = Emitter(limits)
+        super().__init__(limits)
         self._text = self._reasoning = ""
         self._signature: str | None = None
-        """Of the open reasoning block."""
+        """Signature of the open reasoning block."""
         self._turn = ""
         self._ids: set[str] = set()
         self._reason: str | None = None
         self._native: dict[str, Any] = {}
         self._raw_usage: dict[str, Any] = {}
-
-    @property
-    def done(self) -> bool:
-        return self._emit.ended
 
     def feed(self, frame: bytes) -> list[ev.Event]:
         if self._emit.ended:
@@ -143,17 +140,17 @@ class GeminiDecoder:
             return
         self._close_text()
         if not self._reasoning:
-            self._reasoning = self._emit.fresh("reasoning-0")
+            self._reasoning = self._emit.unused_id("reasoning-0")
             self._emit.open_reasoning(self._reasoning)
         self._emit.reasoning(self._reasoning, text)
         self._signature = signature or self._signature
 
     def _visible(self, text: str, signature: str | None) -> None:
-        """A signed part ends its block, as what follows is not covered by the signature. One that comes alone, as it
-        does at the end of a stream, belongs to the text before it, or else is kept in a block of its own."""
+        """A signed part ends its block, because the signature does not cover what follows. A signature without text, as
+        at the end of a stream, belongs to the text before it; otherwise it gets a block of its own."""
         if text:
             self._close_reasoning()
-            self._text = self._text or self._emit.fresh("text-0")
+            self._text = self._text or self._emit.unused_id("text-0")
             self._emit.text(self._text, text)
         if signature and self._text:
             self._close_text(_signed(signature))
@@ -168,12 +165,12 @@ class GeminiDecoder:
         self._close_blocks()
         native = compact({"thoughtSignature": signature or None, "functionCallId": call.id or None})
         metadata = {NAMESPACE: native} if native else None
-        self._emit.whole_call(
+        self._emit.add_call(
             self._call_id(call.id), call.name, {} if call.args is None else call.args, metadata=metadata
         )
 
     def _call_id(self, given: str | None) -> str:
-        """The provider's own where it has one; otherwise one that no other turn has."""
+        """The provider's id if there is one, otherwise an id that is unique among all turns."""
         id = given or ""
         if not id or id in self._ids:
             self._turn = self._turn or self._fresh()
@@ -209,12 +206,12 @@ class GeminiDecoder:
         )
 
     def _note_usage(self, raw: Any) -> None:
-        """Counts grow from chunk to chunk, and not every chunk has all of them; a last one of zeros says nothing."""
+        """Counts grow from chunk to chunk, and a chunk may hold some of them; a report of zeros is ignored."""
         if isinstance(raw, dict) and (not self._raw_usage or any(_count(value) for value in raw.values())):
             self._raw_usage |= {key: value for key, value in raw.items() if value is not None}
 
     def _usage(self, *, ended: bool = False) -> ev.Usage | None:
-        """Visible output and thoughts are counted apart. A turn that ended inside its thoughts has only those."""
+        """Text and thoughts are counted separately. A turn that ended inside its thoughts has only those."""
         raw = self._raw_usage
         if not raw:
             return None

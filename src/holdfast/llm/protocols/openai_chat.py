@@ -1,7 +1,8 @@
-"""OpenAI Chat Completions, and everyone who speaks it: `POST {base}/chat/completions`, server-sent chunks.
+"""OpenAI Chat Completions, also of compatible vendors: `POST {base}/chat/completions`, server-sent chunks.
 
-`messages` is the last member of the body and each is sealed when the next begins, so the provider's automatic cache
-sees one growing prefix. A chronological update joins the user message before it, which is still open then."""
+`messages` is the last member of the body, and a message never changes after the next begins, so the provider's
+automatic cache sees one growing prefix. A system update is appended to the user message before it, which is still
+open."""
 
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ MARKER = b',"cache_control":{"type":"ephemeral"}'
 
 
 class OpenAIChat(Frozen):
-    """`passthrough` names options of the namespace that go into the body as they are."""
+    """`passthrough` names options of the namespace that are copied into the body."""
 
     id: str = "openai-chat"
     name: str = "OpenAI Chat"
@@ -148,8 +149,8 @@ class OpenAIChat(Frozen):
 
 
 def join_details(fragments: Iterable[Any]) -> list[Any]:
-    """Reasoning details as they were before they were streamed: what came in pieces under one index is one item again.
-    Its signature is for the whole text, so that the pieces would be refused."""
+    """Joins streamed reasoning details: pieces with one index become one item. The signature covers the whole text, so
+    separate pieces would be refused."""
     joined: list[Any] = []
     for place, run in groupby(fragments, key=_place):
         items = list(run)
@@ -164,7 +165,7 @@ def join_details(fragments: Iterable[Any]) -> list[Any]:
 
 
 def _place(item: Any) -> tuple[str, int] | None:
-    """Where a piece of a thought belongs; None for what is whole."""
+    """The key of the item to which a piece belongs; None for a complete item."""
     if not isinstance(item, dict):
         return None
     match item.get("type"), item.get("index"):
@@ -226,7 +227,7 @@ def _openrouter(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _text_message(draft: Draft, role: str, opening: bytes, texts: Sequence[str]) -> None:
-    """String content stays open at its end; as a list, each text is an item that can carry a marker."""
+    """String content can be appended to; in list content each text is an item that can carry a marker."""
     if draft.state.lists:
         draft.begin(role, opening + b"[", b"]}")
         for text in texts:
@@ -247,7 +248,7 @@ def _item(draft: Draft, item: dict[str, Any]) -> None:
 
 
 def _user(draft: Draft, model: Model, message: Message) -> None:
-    """One string where everything is text, as some vendors take nothing else."""
+    """One string if all parts are text, because some vendors accept nothing else."""
     opening = b'{"role":"user","content":'
     forms: list[str | dict[str, Any]] = []
     for part in message.content:
@@ -271,7 +272,7 @@ def _user(draft: Draft, model: Model, message: Message) -> None:
 
 
 def _media(part: MediaPart | FileContent, model: Model) -> dict[str, Any] | str:
-    """Text where there is no other form."""
+    """Media that cannot be sent becomes text."""
     media = readable(part)
     if isinstance(media, str):
         return media
@@ -299,7 +300,7 @@ def _results(draft: Draft, model: Model, state: _State, message: Message) -> Non
 
 
 def _flush_images(draft: Draft, state: _State) -> None:
-    """Tool messages cannot carry images: they follow the whole run of results in one user message."""
+    """Tool messages cannot carry images, so these follow the results in one user message."""
     if not state.images:
         return
     images, state.images = state.images, []

@@ -1,8 +1,8 @@
 """OpenAI Responses: `POST {base}/responses`, typed server-sent events; the same events over a WebSocket.
 
 `input` is the last member of the body and its items never change once another follows, so the provider's automatic
-cache sees one growing prefix; `prompt_cache_key` steers requests of a Session to where that prefix lives. Without
-storage at the provider, reasoning goes back whole and encrypted, and items lose their ids."""
+cache sees one growing prefix; `prompt_cache_key` routes requests of a Session to the same cache. Without storage at
+the provider, reasoning is sent back encrypted, and items have no ids."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from holdfast.llm.protocols.responses_stream import ResponsesDecoder
 
-# The body's first member belongs to HTTP alone, so that another transport can put its own in front of the rest.
+# The first member of the body is for HTTP only; a WebSocket frame has others in its place.
 OPENING = b'{"stream":true,'
 CLOSING = b"]}"
 INCLUDES = (
@@ -111,12 +111,12 @@ class OpenAIResponses(Frozen):
         return b"", 0
 
     def input_start(self, draft: Draft) -> int:
-        """How many bytes of the body come before the first item."""
+        """Offset of the first input item in the body."""
         start: int = draft.state.head
         return start
 
     def replayed(self, draft: Draft, model: Model, parts: Sequence[Part]) -> bytes:
-        """The items, without brackets, that an assistant message of these parts would add to the draft."""
+        """The input items, without brackets, that an assistant message of these parts adds to the draft."""
         scratch = Draft(b"", b"")
         scratch.state = _State(stored=draft.state.stored, head=0)
         self.extend(scratch, model, [Message(role="assistant", content=tuple(parts))])
@@ -147,12 +147,12 @@ class OpenAIResponses(Frozen):
         )
 
     def _stored(self, request: Request) -> bool:
-        """Whether the provider keeps the response; it does unless told not to."""
+        """Whether the provider stores the response, which is its default."""
         overlay = (request.http and request.http.body) or {}
         return overlay.get("store", options(request, self.namespace).get("store")) is not False
 
     def _assistant(self, state: _State, message: Message) -> list[dict[str, Any]]:
-        """In the order of the parts: texts gather until something else comes."""
+        """In the order of the parts; consecutive texts are joined."""
         items: list[dict[str, Any]] = []
         thoughts: dict[str, dict[str, Any]] = {}
         hosted: dict[str, ToolCallPart] = {}
@@ -175,7 +175,7 @@ class OpenAIResponses(Frozen):
                 case ToolResultPart():
                     _say(items, hosted_note(part, hosted.get(part.id)), None)
                 case _:
-                    pass  # reasoning that the provider could not verify is refused, so it is left out
+                    pass  # the provider refuses reasoning that it cannot verify
         return [item for item in items if item.get("type") != "reasoning" or item["encrypted_content"]]
 
     def decoder(self, model: Model, request: Request, limits: AnswerLimits = DEFAULT_LIMITS) -> ResponsesDecoder:
@@ -290,7 +290,7 @@ def _media(part: MediaPart | FileContent, model: Model) -> dict[str, Any]:
 
 
 def _say(items: list[dict[str, Any]], text: str, phase: str | None) -> None:
-    """Texts that follow each other are one item, unless they belong to different phases."""
+    """Consecutive texts of one phase form one item."""
     last = items[-1] if items else {}
     if last.get("role") != "assistant" or last.get("phase") != phase:
         last = compact({"role": "assistant", "phase": phase, "content": []})
@@ -301,7 +301,7 @@ def _say(items: list[dict[str, Any]], text: str, phase: str | None) -> None:
 def _think(
     items: list[dict[str, Any]], thoughts: dict[str, dict[str, Any]], part: ReasoningPart, native: dict[str, Any]
 ) -> None:
-    """The parts of one reasoning item become that item again; its last word on the encrypted content counts."""
+    """The parts of one reasoning item form that item again; the last encrypted content counts."""
     item = thoughts.get(native["itemId"])
     if item is None:
         item = {"type": "reasoning", "summary": [], "encrypted_content": None}

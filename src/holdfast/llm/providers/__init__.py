@@ -1,1 +1,1 @@
-"""Who speaks which protocol where."""
+"""Providers: base URL, credential and protocol of each."""

@@ -1,4 +1,4 @@
-"""Amazon Bedrock, by API key or by signature, and what its model families differ in."""
+"""Amazon Bedrock, with an API key or a signature, and the differences between its model families."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from holdfast.llm.model import Capabilities
 from holdfast.llm.protocols.bedrock_converse import BedrockConverse
 from holdfast.llm.route.auth import Auth, KeyAuth
+from holdfast.llm.route.aws_credentials import default_source, suffix
 from holdfast.llm.route.route import Route
-from holdfast.llm.route.sigv4 import CredentialSource, SigV4Auth, default_source, suffix
+from holdfast.llm.route.sigv4 import CredentialSource, SigV4Auth
 from holdfast.llm.route.transport import Timeouts
 from holdfast.schema.pattern import pattern
 
@@ -31,7 +32,7 @@ def bedrock_route(
     headers: Mapping[str, str] | None = None,
     timeouts: Timeouts | None = None,
 ) -> Route:
-    """`key` first, then `source`, then what `environment` says. The region is the one given, else the credentials'."""
+    """The credential is `key`, then `source`, then the environment's. The region defaults to that of the credential."""
     environment = environment or {}
     source = source or default_source(environment)
     region = region or source.region or DEFAULT_REGION
@@ -48,7 +49,7 @@ def bedrock_route(
 
 
 def bedrock_capabilities(model_id: str) -> Capabilities:
-    """What a model's id says. An unknown one gets no cache points: where they are not taken they are refused."""
+    """Capabilities by model id. An unknown model gets no cache points, because they may be refused."""
     if "anthropic.claude" in model_id:
         adaptive = _ADAPTIVE.search(model_id) is not None
         return Capabilities(

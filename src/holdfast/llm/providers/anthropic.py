@@ -1,4 +1,4 @@
-"""Anthropic's own API: where it is, and what a model's name says about it."""
+"""Anthropic's own API, and capabilities by model name."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def anthropic_route(
 
 
 def anthropic_capabilities(model_id: str) -> Capabilities:
-    """A guess from the name; what a catalog says is better."""
+    """A guess from the name; the catalog's facts replace it."""
     adaptive = _ADAPTIVE.match(model_id) is not None
     return Capabilities(
         chronological_system="system" if _CHRONOLOGICAL.fullmatch(model_id) else None,

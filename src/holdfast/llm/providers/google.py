@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 ID = "google"
 BASE_URL = "https://generativelanguage.googleapis.com/v1beta"
 KEY_VARIABLES = ("GOOGLE_GENERATIVE_AI_API_KEY",)
-DEFAULT_MODEL = "gemini-2.5-flash"
 
 
 def google_route(

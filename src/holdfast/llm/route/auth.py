@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 class Auth(Protocol):
     def headers(self, url: str, headers: Mapping[str, str], body: Sequence[bytes]) -> dict[str, str]:
-        """What to add. Raises LLMError when the credential is missing."""
+        """Headers to add. Raises LLMError if the credential is missing."""
 
     def secrets(self) -> tuple[str, ...]:
-        """What must never be shown."""
+        """Strings that must not appear in messages."""
 
 
 class NoAuth(Frozen):
@@ -29,7 +29,7 @@ class NoAuth(Frozen):
 
 
 class KeyAuth(Frozen):
-    """A key in a header; `scheme` stands before it. `source` names where a missing one would have come from."""
+    """A key in a header, after `scheme`. `source` is the environment variable that error messages name."""
 
     key: str | None
     header: str = "authorization"
@@ -54,16 +54,16 @@ class KeyAuth(Frozen):
 
     @property
     def _clean(self) -> str:
-        """Without the line break that files and shells put after it."""
+        """The key without the line break that files and shells add."""
         return (self.key or "").strip()
 
 
 class BoundAuth(Frozen):
-    """A credential that leaves for one origin only, whatever address a request was given in the meantime."""
+    """A credential that is sent to one origin only, even if the URL of a request was changed."""
 
     inner: Auth
     origin: str
-    """As `origin_of` writes it."""
+    """In the form of `origin_of`."""
 
     def headers(self, url: str, headers: Mapping[str, str], body: Sequence[bytes]) -> dict[str, str]:
         if (found := origin_of(url)) != self.origin:
@@ -78,7 +78,7 @@ class BoundAuth(Frozen):
 
 
 def origin_of(url: str) -> str:
-    """Scheme, host and port; a socket counts as the request that it begins with."""
+    """Scheme, host and port; `ws` counts as `http`, `wss` as `https`."""
     from urllib.parse import urlsplit
 
     parts = urlsplit(url)
@@ -87,24 +87,7 @@ def origin_of(url: str) -> str:
     return f"{scheme}://{(parts.hostname or '').lower()}:{port}"
 
 
-class BothAuth(Frozen):
-    """Two credentials: a gateway's own and the one of what is behind it."""
-
-    first: Auth
-    second: Auth
-
-    def headers(self, url: str, headers: Mapping[str, str], body: Sequence[bytes]) -> dict[str, str]:
-        return {**self.first.headers(url, headers, body), **self.second.headers(url, headers, body)}
-
-    def secrets(self) -> tuple[str, ...]:
-        return (*self.first.secrets(), *self.second.secrets())
-
-    async def refresh(self) -> None:
-        await refresh(self.first)
-        await refresh(self.second)
-
-
 async def refresh(auth: Auth) -> None:
-    # Asked by name: looking at a protocol's members costs more than the rest of this.
+    # By name: isinstance on a runtime protocol would cost more than the rest.
     if (renew := getattr(auth, "refresh", None)) is not None:
         await renew()

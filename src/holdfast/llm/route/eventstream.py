@@ -1,7 +1,7 @@
 """AWS event-stream frames (`application/vnd.amazon.eventstream`) from bytes, both checksums checked.
 
-A frame comes out as one JSON document `{"kind", "type", "payload"}`, so that decoders see text as elsewhere. The
-payload is a string inside it: whatever it holds, it cannot change the other two."""
+A frame is returned as one JSON document `{"kind", "type", "payload"}`, so that decoders get text as elsewhere. The
+payload is a string in it and cannot change the other fields."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _NAMED_BY = {"event": ":event-type", "exception": ":exception-type", "error": ":
 
 
 class AwsFrames:
-    """Feed chunks, get complete frames. Cost is linear in the bytes fed. What is wrong with a frame is said after those
-    before it were handed out, so that it does not matter how they arrived."""
+    """Feed chunks, get complete frames. Cost is linear in the bytes fed. An invalid frame raises after the frames
+    before it were returned, so the result does not depend on chunking."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -32,7 +32,7 @@ class AwsFrames:
         return self._frames()
 
     def finish(self) -> list[bytes]:
-        self._frames()  # raises what could not be said before
+        self._frames()  # raises the delayed error
         if self._buffer:
             raise LLMError("Transport", "the stream was truncated: it ended inside a frame", kind="truncated")
         return []
@@ -51,7 +51,7 @@ class AwsFrames:
         return frames
 
     def _frame_length(self, start: int) -> int | None:
-        """None while the frame has not arrived whole."""
+        """None until the frame is complete."""
         held = len(self._buffer) - start
         if held < _PRELUDE.size:
             return None
@@ -79,7 +79,7 @@ def _read(frame: bytes) -> list[bytes]:
 
 
 def _headers(data: bytes) -> dict[str, str]:
-    """The string headers; the others are only stepped over."""
+    """The string headers; others are skipped."""
     found: dict[str, str] = {}
     position = 0
     try:

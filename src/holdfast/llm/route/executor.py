@@ -1,5 +1,4 @@
-"""Sends a compiled request once. Its errors have everything needed to understand them and nothing that must stay
-secret."""
+"""Sends a compiled request once. Its errors carry diagnostics without secrets."""
 
 from __future__ import annotations
 
@@ -13,6 +12,7 @@ import msgspec
 from holdfast.llm.errors import (
     BODY_LIMIT,
     EXCERPT,
+    Answered,
     Diagnostics,
     LLMError,
     classify,
@@ -34,7 +34,7 @@ REQUEST_IDS = ("x-request-id", "request-id", "x-amzn-requestid", "x-amz-request-
 MARGIN = 4096
 CODE_LIMIT = 100
 EPOCH_SECONDS = 1e9
-"""Larger numbers of seconds are moments, not durations: this one is in 2001."""
+"""Larger numbers are timestamps, not durations: this one is in 2001."""
 EPOCH_MILLIS = 1e11
 LATEST_MILLIS = 1e14
 _DURATION = (
@@ -59,7 +59,7 @@ async def exchange(
 
 async def _failure(request: HttpRequest, response: HttpResponse, secrets: tuple[str, ...], now: float) -> LLMError:
     try:
-        # A little more than is shown, so that no secret is cut in two before it is found.
+        # Slightly more than is shown, so that no secret is cut before redaction.
         raw, truncated = await read_bounded(response, BODY_LIMIT + MARGIN)
     finally:
         await response.close()
@@ -89,17 +89,19 @@ async def _failure(request: HttpRequest, response: HttpResponse, secrets: tuple[
         kind=verdict.kind,
         classification=verdict.classification,
         retryable=verdict.retryable,
-        retry_after_ms=retry_after(response.headers, body, now, limited=verdict.reason == "RateLimit"),
-        status=response.status,
-        code=code,
         tokens=verdict.tokens,
-        diagnostics=diagnostics,
-        said=excerpt(spoken(body), secrets) or detail,
+        answered=Answered(
+            status=response.status,
+            code=code,
+            retry_after_ms=retry_after(response.headers, body, now, limited=verdict.reason == "RateLimit"),
+            diagnostics=diagnostics,
+            said=excerpt(spoken(body), secrets) or detail,
+        ),
     )
 
 
 async def read_bounded(response: HttpResponse, limit: int = BODY_LIMIT) -> tuple[str, bool]:
-    """The body, and whether there was more of it. One that breaks off counts for what arrived."""
+    """The body up to a limit, and whether it is incomplete."""
     body = b""
     try:
         async with aclosing(response.chunks()) as chunks:  # type: ignore[type-var]
@@ -113,7 +115,7 @@ async def read_bounded(response: HttpResponse, limit: int = BODY_LIMIT) -> tuple
 
 
 def _limits(headers: Mapping[str, str], secrets: tuple[str, ...]) -> dict[str, dict[str, str]]:
-    # Their names speak of tokens, so they are read before names decide what is shown.
+    # Read before redaction, which removes headers with `token` in their names.
     return {
         kind: {key: redact(value, secrets) for key, value in found.items()}
         for kind, found in rate_limits(headers).items()
@@ -125,8 +127,8 @@ def _shown(headers: Mapping[str, str], secrets: tuple[str, ...]) -> dict[str, st
 
 
 def retry_after(headers: Mapping[str, str], body: object, now: float, *, limited: bool = False) -> int | None:
-    """Milliseconds; negative values count as zero. `limited`: the answer says that a rate limit is exhausted, so the
-    time of its reset counts where nothing else is said."""
+    """Milliseconds; negative values count as zero. `limited`: a rate limit is exhausted, so its
+    reset time counts if the server gives no other."""
     if (value := _number(headers.get("retry-after-ms"))) is not None:
         return max(0, int(value))
     given = headers.get("retry-after")
@@ -140,7 +142,7 @@ def retry_after(headers: Mapping[str, str], body: object, now: float, *, limited
 
 
 def limit_reset(headers: Mapping[str, str], now: float) -> int | None:
-    """Milliseconds until every exhausted limit is reset. Limits of which something remains do not count."""
+    """Milliseconds until every exhausted limit is reset. Limits with something remaining do not count."""
     found = rate_limits(headers)
     remaining = {"": headers.get("x-ratelimit-remaining"), **found.get("remaining", {})}
     given = {"": headers.get("x-ratelimit-reset", ""), **found.get("reset", {})}
@@ -153,7 +155,7 @@ def limit_reset(headers: Mapping[str, str], now: float) -> int | None:
 
 
 def _reset(text: str, now: float) -> int | None:
-    """A number of seconds, a moment in seconds or milliseconds since 1970, an ISO date, or a duration like `6m0.5s`."""
+    """A number of seconds, a timestamp in seconds or milliseconds, an ISO date, or a duration like `6m0.5s`."""
     text = text.strip()
     if (value := _number(text, LATEST_MILLIS)) is not None:
         if value > EPOCH_MILLIS:
@@ -172,7 +174,7 @@ def _reset(text: str, now: float) -> int | None:
 
 
 def _moment(date: str) -> float | None:
-    """Seconds since 1970 of an HTTP date, which is Greenwich's time also where it does not say so."""
+    """Seconds since 1970 of an HTTP date, in UTC if it names no zone."""
     from datetime import UTC
     from email.utils import parsedate_to_datetime
 

@@ -1,4 +1,4 @@
-"""When a request is sent again: only before any output, and only for failures that may pass.
+"""Retries: only before any output, and only for temporary failures.
 
 Invariants
 - One policy for HTTP errors, errors inside a stream and broken connections. Each wait is reported before it begins.
@@ -21,24 +21,24 @@ if TYPE_CHECKING:
     from holdfast.llm.errors import LLMError
 
 SHORTEST_MS = 1_000
-"""The wait where a server asks for less, or the back-off while that is shorter: never none at all."""
+"""Shortest wait if the server asks for less, unless the back-off is shorter."""
 BROKEN = ("read", "truncated")
-"""Kinds of Transport errors that say that an answer broke off; it is asked for again as long as nothing of it came."""
+"""Kinds of Transport errors for a response that broke off; retried if it had no output."""
 
 
 class RetryLimits(Frozen):
     """Set in `holdfast.retry`."""
 
     total_seconds: int = 300
-    """From the first attempt to the beginning of the last one. 0: one attempt."""
+    """From the start of the first attempt to the start of the last. 0 means one attempt."""
     delay_seconds: int = 30
-    """The longest wait between two attempts where the server asks for none."""
+    """Longest wait between two attempts, unless the server asks for another."""
 
 
 class Retry(Frozen):
     limits: RetryLimits = RetryLimits()
     base_ms: int = 500
-    """The first wait; each following one is twice as long, give or take a fifth."""
+    """The first wait; each following one is twice as long, plus or minus 20 %."""
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     chance: Callable[[], float] = random.random
     now: Callable[[], float] = time.time
@@ -62,7 +62,7 @@ class Attempts:
         self._failed = 0
 
     async def again(self, error: LLMError) -> bool:
-        """Whether another attempt may follow; returns when it is due. If none may, the error's message says why."""
+        """Wait for the next attempt and return True; or return False, with the reason in the error's message."""
         self._failed += 1
         if not may_pass(error):
             return False
@@ -82,7 +82,7 @@ class Attempts:
     def _delay(self, error: LLMError) -> int:
         jitter = 0.8 + 0.4 * self._retry.chance()
         longest = self._retry.limits.delay_seconds * 1000
-        # The exponent is bounded: what it gives is over any limit by then.
+        # The exponent is bounded; the result exceeds every limit by then.
         backoff = min(longest, int(self._retry.base_ms * 2 ** min(self._failed - 1, 30) * jitter))
         if error.retry_after_ms is None:
             return backoff

@@ -1,4 +1,4 @@
-"""The seam to the outside: one exchange with a streamed answer. Real, scripted and recorded ones look alike."""
+"""The transport interface: one POST with a streamed response. Implementations: network, offline, scripted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Timeouts(Frozen):
-    """Seconds; None is no limit. There is no universal one: provider and model configuration decide."""
+    """Seconds; None is no limit. Provider and model configuration decide."""
 
     connect: float | None = 30.0
     first_byte: float | None = None
@@ -22,7 +22,7 @@ class Timeouts(Frozen):
 
 
 class HttpRequest(Frozen):
-    """`body` is in pieces and can be sent again; `length` is their sum."""
+    """`body` is in pieces and can be sent again."""
 
     url: str
     headers: Mapping[str, str]
@@ -46,10 +46,10 @@ class HttpResponse(Protocol):
         """The body as it arrives. Raises LLMError when reading fails."""
 
     def release(self) -> None:
-        """Everything that matters was read: the connection may serve again, once the answer is over."""
+        """The rest of the body does not matter; the connection may be reused when it ends."""
 
     async def close(self) -> None:
-        """Let go of the connection, whatever was read, unless it was released."""
+        """Close the connection, unless the response is complete or was released."""
 
 
 class Transport(Protocol):
@@ -60,7 +60,7 @@ class Transport(Protocol):
 
 
 class SchemeTransport:
-    """Chooses by URL scheme, so that an offline model travels the same road as a real one."""
+    """Chooses a transport by URL scheme, so that offline models use the same code as real ones."""
 
     def __init__(self, schemes: Mapping[str, Transport]) -> None:
         self._schemes = schemes

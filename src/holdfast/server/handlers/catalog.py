@@ -56,10 +56,10 @@ async def commands(call: ApiCall) -> Sequence[CommandInfo]:
 async def skills(call: ApiCall) -> Sequence[SkillInfo]:
     async with call.services as services:
         await services.catalog.ready()
-        return await services.surface.skills.list()
+        return await services.context.skills.list()
 
 
 async def references(call: ApiCall) -> Sequence[ReferenceInfo]:
     async with call.services as services:
         await services.catalog.ready()
-        return services.surface.known_references()
+        return services.context.references.list()

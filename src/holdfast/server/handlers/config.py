@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from holdfast.core.config.document import Document
 from holdfast.core.config.merge import redacted
@@ -29,6 +29,11 @@ async def get(call: ApiCall) -> Sequence[ConfigDocument | ConfigDirectory]:
 async def report(call: ApiCall) -> ConfigReport:
     async with call.services as services:
         return await report_of(services)
+
+
+async def effective(call: ApiCall) -> dict[str, Any]:
+    async with call.services as services:
+        return services.config.current.effective()
 
 
 async def reload(call: ApiCall) -> ConfigReport:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.context.view import request_context as view
+from holdfast.core.project.directory import canonical_directory
 from holdfast.server.locations import existing_location
 
 if TYPE_CHECKING:
@@ -51,7 +52,17 @@ async def waits(call: ApiCall) -> Sequence[WaitInfo]:
 
 
 async def interrupted(call: ApiCall) -> Sequence[InterruptedActivity]:
-    return await call.runtime.sessions.interrupted()
+    query: protocol.InterruptedQuery = call.query
+    found = await call.runtime.sessions.interrupted()
+    if query.directory is None:
+        return found
+    directory = canonical_directory(query.directory)
+    sessions = [await call.runtime.store.find(activity.session_id) for activity in found]
+    return [
+        activity
+        for activity, session in zip(found, sessions, strict=True)
+        if session is not None and session.location.directory == directory
+    ]
 
 
 async def recover(call: ApiCall) -> None:

@@ -20,6 +20,7 @@ from holdfast.schema.session import SessionActive
 from holdfast.server.cursor import ListCursor, MessageCursor, read_cursor, write_cursor
 from holdfast.server.errors import PublicFailure
 from holdfast.server.locations import existing_location
+from holdfast.server.sse import HEARTBEAT
 from holdfast.server.types import ApiCall, Frames, HistoryOf, PageOf
 
 if TYPE_CHECKING:
@@ -166,7 +167,10 @@ async def events(call: ApiCall) -> Frames:
     after = call.query.after
     if after is None:
         resumed = call.headers.get("last-event-id", "")
-        after = min(int(resumed[:20]), LAST_SEQUENCE) if resumed.isascii() and resumed.isdecimal() else -1
+        if resumed.isascii() and resumed.isdecimal():
+            after = min(int(resumed[:20]), LAST_SEQUENCE)
+        else:
+            after = await call.runtime.log.latest(call.params.session_id) if call.query.replay is False else -1
     return _live_frames(call, after) if call.query.live else _frames(call, after)
 
 
@@ -210,7 +214,7 @@ async def _frames(call: ApiCall, after: int) -> Frames:
 async def _live_frames(call: ApiCall, after: int) -> Frames:
     async with aclosing(call.runtime.sessions.live_events(call.params.session_id, after=after)) as batches:  # type: ignore[type-var]
         async for batch in batches:
-            yield b"".join([b"data: %s\n\n" % event for event in batch])
+            yield b"".join([b"data: %s\n\n" % event for event in batch]) or HEARTBEAT  # live events begin here
 
 
 def _raw(message: StoredMessage) -> msgspec.Raw:

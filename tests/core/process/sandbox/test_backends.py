@@ -91,7 +91,7 @@ async def test_the_first_that_really_confines_is_used() -> None:
     assert useless.launched == 1
 
 
-async def test_one_can_be_named() -> None:
+async def test_an_unknown_back_end_is_refused_by_name() -> None:
     """TOL-377."""
     with pytest.raises(SandboxUnavailable, match="there is no back end named other here"):
         await Backends({"HOLDFAST_SANDBOX_BACKEND": "other"}, {"useless": Useless}).choose()
@@ -127,7 +127,7 @@ async def test_without_a_sandbox_nothing_runs(tmp_path: Path) -> None:
     assert not (tmp_path / "ran").exists()
 
 
-async def test_codes_signals_and_input(backend: Backend, tmp_path: Path) -> None:
+async def test_exit_codes_signals_and_input_pass_through_the_launcher(backend: Backend, tmp_path: Path) -> None:
     """TOL-374: the launcher in between cannot be seen."""
     assert (await run(backend, tmp_path, "exit 7"))[0] == Ended(7, None, "exit")
     assert (await run(backend, tmp_path, "kill -TERM $$"))[0] == Ended(143, "SIGTERM", "exit")
@@ -138,7 +138,7 @@ async def test_codes_signals_and_input(backend: Backend, tmp_path: Path) -> None
     assert (ended.signal, ended.cause) == ("SIGTERM", "timeout")
 
 
-async def test_the_environment_inside(backend: Backend, tmp_path: Path) -> None:
+async def test_the_sandbox_environment_has_no_way_to_host_services(backend: Backend, tmp_path: Path) -> None:
     """TOL-371, TOL-374: what was given, without ways to services of the host, and a temporary directory."""
     _, out = await run(backend, tmp_path, "env")
     found = dict(line.split("=", 1) for line in out.splitlines())
@@ -230,7 +230,7 @@ async def test_a_link_that_appears_in_a_path_stops_the_launch(tmp_path: Path) ->
     assert "symbolic links" in ended.stderr
 
 
-def test_arguments_for_bubblewrap(tmp_path: Path) -> None:
+def test_bubblewrap_gets_these_arguments_for_a_confinement(tmp_path: Path) -> None:
     """TOL-374."""
     (tmp_path / "t").mkdir()
     (tmp_path / "secret").mkdir()

@@ -18,7 +18,7 @@ def test_a_missing_name_is_taken_while_a_command_runs(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-def test_what_exists_is_left_alone(tmp_path: Path) -> None:
+def test_an_existing_path_gets_no_placeholder(tmp_path: Path) -> None:
     """TOL-373."""
     file, folder, empty = tmp_path / ".envrc", tmp_path / ".opencode", tmp_path / "hooks"
     file.write_text("x", encoding="utf-8")
@@ -40,7 +40,7 @@ def test_one_that_was_left_behind_is_removed(tmp_path: Path) -> None:
     assert not (tmp_path / "opencode.jsonc").exists()
 
 
-def test_what_git_would_not_accept_as_a_directory_is_removed_afterwards(tmp_path: Path) -> None:
+def test_a_placeholder_that_git_would_not_accept_is_removed_afterwards(tmp_path: Path) -> None:
     """TOL-373: if it was not there before."""
     there, new = tmp_path / "config.worktree", tmp_path / "commondir"
     there.write_text("x", encoding="utf-8")
@@ -50,7 +50,7 @@ def test_what_git_would_not_accept_as_a_directory_is_removed_afterwards(tmp_path
     assert not new.exists()
 
 
-def test_what_was_put_in_its_place_is_not_removed(tmp_path: Path) -> None:
+def test_a_file_put_in_place_of_a_placeholder_is_kept(tmp_path: Path) -> None:
     """TOL-373: by the user, meanwhile, outside."""
     path = tmp_path / ".opencode"
     with placeholders([path]):

@@ -102,7 +102,7 @@ def test_start_up_files_are_protected_when_the_project_is_the_home_directory(roo
     assert root / ".bashrc" in found.protected
 
 
-def test_further_writable_directories(root: Path) -> None:
+def test_further_writable_directories_must_exist_and_never_be_the_whole_disk(root: Path) -> None:
     """TOL-375: that exist, with `~/`, and never the whole disk."""
     (root.parent / "home" / "cache").mkdir(parents=True)
     found = workspace(root, writable=("~/cache", "~/absent", "/"))

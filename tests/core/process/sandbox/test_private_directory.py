@@ -10,7 +10,7 @@ from holdfast.core.process.sandbox import private_directory
 from holdfast.core.process.sandbox.private_directory import MOST_REMOVED, PREFIX, make, remove
 
 
-def test_what_a_killed_process_left_behind_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_private_directories_of_killed_processes_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """TOL-370: what is in use, too young or not a directory of ours is not; at most so many at a time."""
     used = make(tmp_path)
     (tmp_path / f"{PREFIX}abandoned").mkdir()

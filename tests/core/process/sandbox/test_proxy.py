@@ -88,7 +88,7 @@ async def test_plain_requests_are_forwarded_without_what_was_for_the_proxy(origi
     ]
 
 
-async def test_tunnels(origin: Origin) -> None:
+async def test_the_proxy_tunnels_to_allowed_hosts(origin: Origin) -> None:
     """TOL-378."""
     async with proxy(f"*.named.test:{origin.port}") as path:
         request = f"CONNECT a.named.test:{origin.port} HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\n\r\n"
@@ -138,13 +138,13 @@ async def test_the_runtime_itself_cannot_be_reached(origin: Origin) -> None:
         "nonsense",
     ],
 )
-async def test_what_is_no_request_to_a_proxy(request_line: str) -> None:
+async def test_a_malformed_proxy_request_is_refused(request_line: str) -> None:
     """TOL-378."""
     async with proxy("*") as path:
         assert (await ask(path, f"{request_line}\r\n\r\n".encode())).startswith(b"HTTP/1.1 400 ")
 
 
-async def test_bounds(origin: Origin) -> None:
+async def test_the_proxy_bounds_heads_waits_and_connections(origin: Origin) -> None:
     """TOL-378: of heads, of waiting, of silence and of connections."""
     async with proxy("*", head=0.05) as path:
         assert b" 431 " in await ask(path, b"GET " + b"x" * (2 * HEAD_BYTES), end=False)

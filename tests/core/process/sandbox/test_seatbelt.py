@@ -8,7 +8,7 @@ from holdfast.core.process.sandbox.confinement import Confinement
 from holdfast.core.process.sandbox.seatbelt import profile
 
 
-def test_the_profile() -> None:
+def test_the_seatbelt_profile_denies_after_it_allows() -> None:
     """TOL-374: the last rule that matches counts, so what is protected and hidden comes after what is allowed."""
     project = Path('/Users/me/pro"ject')
     found = profile(

@@ -60,7 +60,7 @@ def test_numbers_are_those_of_the_kernel(machine: str) -> None:
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-def test_what_is_refused(machine: str) -> None:
+def test_dangerous_system_calls_are_refused(machine: str) -> None:
     """TOL-372."""
     code = made(machine)
     for name in ("ptrace", "mount", "keyctl", "bpf", "io_uring_setup", "init_module", "setns", "process_vm_readv"):
@@ -86,7 +86,7 @@ def test_what_is_refused(machine: str) -> None:
 @pytest.mark.parametrize(
     ("sockets", "allowed"), [("all", {1, 2, 10, 16}), ("internet", {2, 10, 16}), ("none", set[int]())]
 )
-def test_socket_families(machine: str, sockets: Sockets, allowed: set[int]) -> None:
+def test_only_ordinary_socket_families_are_allowed(machine: str, sockets: Sockets, allowed: set[int]) -> None:
     """TOL-371, TOL-372: no packet, Bluetooth or hypervisor sockets in any case, and netlink only for routes."""
     code = made(machine, sockets)
     assert {family for family in range(50) if outcome(code, machine, "socket", family) == 0} == allowed
@@ -94,7 +94,7 @@ def test_socket_families(machine: str, sockets: Sockets, allowed: set[int]) -> N
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-def test_what_is_shared_with_the_host_is_closed(machine: str) -> None:
+def test_shared_memory_and_limits_of_the_host_are_closed(machine: str) -> None:
     """TOL-372: without namespaces of its own, a command gets no System V memory and no limits of others."""
     code = made(machine, "none", shared=True)
     assert outcome(code, machine, "shmget") == errno.EPERM
@@ -102,7 +102,7 @@ def test_what_is_shared_with_the_host_is_closed(machine: str) -> None:
     assert outcome(code, machine, "prlimit64", 0) == 0
 
 
-def test_other_architectures_get_nothing() -> None:
+def test_calls_of_another_architecture_are_refused() -> None:
     """TOL-372."""
     code = made("x86_64")
     assert outcome(code, "x86_64", 0x40000000 | 39) == errno.ENOSYS

@@ -15,7 +15,8 @@ from holdfast.core.tool.builtin.authorize import Authorizer
 from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure
 from holdfast.core.web.charset import decode
 from holdfast.core.web.errors import FetchFailed
-from holdfast.core.web.fetch import Budget, Fetcher, Response, parse_url
+from holdfast.core.web.fetch import Budget, Fetcher, Response
+from holdfast.core.web.url import parse_url
 from holdfast.schema.pattern import pattern
 from holdfast.schema.permission import Rule
 from holdfast.schema.record import Record
@@ -59,7 +60,7 @@ def webfetch_tool(
 
     async def execute(given: WebfetchInput, context: ToolContext) -> Fetched:
         async def allow(url: str) -> None:
-            origin = str(parse_url(url).origin())
+            origin = parse_url(url).origin
             save = () if "*" in origin else (f"{origin}/*",)
             await authorizer.allow(context, ACTION, (url,), save=save, metadata=msgspec.to_builtins(given))
 
@@ -67,12 +68,12 @@ def webfetch_tool(
             return names_host(rules_of(context.agent), url)
 
         try:
-            parse_url(given.url)
-            await allow(given.url)
+            url = parse_url(given.url).text  # rules match what is requested, however it was written
+            await allow(url)
             budget = Budget(given.timeout)
             for agent in (BROWSER, PLAIN_AGENT):
                 async with fetcher.open(
-                    given.url, headers=_headers(agent, given.format), budget=budget, exempt=exempt, crossing=allow
+                    url, headers=_headers(agent, given.format), budget=budget, exempt=exempt, crossing=allow
                 ) as response:
                     if agent is BROWSER and _challenged(response):
                         continue

@@ -1,0 +1,49 @@
+"""What `holdfast run` says before it sends a prompt: sandbox, trust, configuration problems, unfinished sessions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.cli.trust import configuration_notes
+from holdfast.client.errors import ApiError, ClientError
+
+if TYPE_CHECKING:
+    from holdfast.cli.attendance import Attendance
+    from holdfast.cli.opening import Opened
+    from holdfast.cli.run import Ask
+    from holdfast.client.generated.async_client import AsyncClient
+    from holdfast.schema.configuration import SandboxInfo
+    from holdfast.schema.location import Location
+
+
+async def opening_notes(opened: Opened, ask: Ask, location: Location, attendance: Attendance) -> list[str]:
+    """One line each. An untrusted project's settings are offered to the person, unless a server was named: its trust is
+    decided where it runs."""
+    client = opened.client
+    sandbox = sandbox_note(await client.sandbox.get(location=location)) if opened.host is not None else None
+    configuration = await configuration_notes(client, location, None if ask.attach else attendance.terminal)
+    unfinished = await _unfinished_note(client, ask, location)
+    return [note for note in (sandbox, *configuration, unfinished) if note is not None]
+
+
+def sandbox_note(info: SandboxInfo) -> str | None:
+    """How commands are confined; None if the sandbox is off."""
+    if info.mode == "off":
+        return None
+    if info.in_force:
+        return f"sandbox {info.in_force}" + (f"; {info.problem}" if info.problem else "")
+    outcome = "commands are refused" if info.required else "commands run without one"
+    return f"sandbox {info.mode} is not in force, {outcome}: {info.problem}"
+
+
+async def _unfinished_note(client: AsyncClient, ask: Ask, location: Location) -> str | None:
+    """How many other Sessions of the directory have work that no process continues."""
+    try:
+        found = await client.sessions.interrupted(directory=location.directory)
+    except (ApiError, ClientError):
+        return None  # a server of another version
+    count = sum(activity.session_id != ask.session_id for activity in found)
+    if not count:
+        return None
+    subject = "1 session of this directory has" if count == 1 else f"{count} sessions of this directory have"
+    return f"{subject} unfinished work that no process continues; `holdfast sessions --interrupted` lists them"

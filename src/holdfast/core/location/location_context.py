@@ -1,0 +1,154 @@
+"""The System Context of one Location: environment, date, instructions, skills, references, plan mode.
+
+The registry holds what is the same for every Session; what depends on the Session or its agent is composed after it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from holdfast.core.config.environment import config_home, home_directory
+from holdfast.core.context import configured, remote
+from holdfast.core.context.instructions import InstructionFiles
+from holdfast.core.context.model import model
+from holdfast.core.context.nested import NestedInstructions
+from holdfast.core.context.plan_mode import plan_mode
+from holdfast.core.context.system_context import combine
+from holdfast.core.context.turn_context import TurnContext
+from holdfast.core.location.context_settings import ContextSettings
+from holdfast.core.location.settings import remembered
+from holdfast.core.reference.checkouts import Checkouts
+from holdfast.core.reference.location_references import LocationReferences
+from holdfast.core.skill.builtin import CUSTOMIZE
+from holdfast.core.skill.guidance import SkillGuidance
+from holdfast.core.skill.skill import SkillSources
+from holdfast.core.skill.skills import Skills
+from holdfast.core.state import Phase, State
+from holdfast.core.tool.tool_events import record_with_call
+from holdfast.schema.live_event import ReferenceUpdated
+
+if TYPE_CHECKING:
+    from holdfast.core.catalog.catalog import ResolvedModel
+    from holdfast.core.config.reload import LiveConfig
+    from holdfast.core.context.registry import SystemContextRegistry
+    from holdfast.core.event.log import EventLog
+    from holdfast.core.location.process_services import ProcessServices
+    from holdfast.core.process.process import Processes
+    from holdfast.core.project.project import Project
+    from holdfast.core.scope import Scope
+    from holdfast.core.state import Batches
+    from holdfast.core.tool.tool import ToolContext
+    from holdfast.schema.agent import Agent
+    from holdfast.schema.location import Location
+    from holdfast.schema.session import Session
+
+
+class LocationContext:
+    def __init__(
+        self,
+        location: Location,
+        registry: SystemContextRegistry,
+        application: SystemContextRegistry,
+        skill_sources: State[SkillSources],
+        skills: Skills,
+        references: LocationReferences,
+        nested: NestedInstructions,
+        log: EventLog,
+    ) -> None:
+        self._location = location
+        self._registry = registry
+        self._application = application
+        self.skill_sources = skill_sources
+        self.skills = skills
+        self.references = references
+        self._nested = nested
+        self._log = log
+
+    def compose(self, session: Session, agent: Agent, resolved: ResolvedModel) -> TurnContext:
+        """The sources for one turn of a Session, in the order in which the model reads them."""
+        skills = SkillGuidance(self.skills, agent.permissions, agent.fences)
+        system = combine(
+            (
+                self._registry.compose(),
+                self._application.compose(),
+                model(resolved.ref),
+                skills.context(),
+                self.references.context(),
+                self._nested.context(session.id),
+                plan_mode(agent),
+            )
+        )
+        return TurnContext(system, skills.hidden_tools)
+
+    def invalidate(self, session_id: str) -> None:
+        """Forget what is cached for a Session. Call when a drain begins: another process may have executed it."""
+        self._nested.invalidate(session_id)
+
+    async def note_read(self, context: ToolContext, path: Path) -> None:
+        """Record the nested instructions that a successful read discovers. The next boundary tells them."""
+        discovered = await self._nested.discover(context.session_id, path)
+        if discovered is not None and not record_with_call(discovered):
+            await self._log.publish(discovered, location=self._location)
+
+    async def close(self) -> None:
+        await self.references.close()
+
+
+def open_location_context(
+    process: ProcessServices,
+    location: Location,
+    project: Project,
+    config: LiveConfig,
+    registry: SystemContextRegistry,
+    processes: Processes,
+    scope: Scope,
+    batches: Batches,
+) -> LocationContext:
+    """Build a Location's context and register its contributions. Everything follows the configuration."""
+    host, shared, sessions = process.host, process.context, process.sessions
+    files = InstructionFiles(
+        Path(location.directory),
+        project.directory,
+        config_home(host.environment),
+        shared.files,
+        host.environment,
+        host.owners,
+    )
+    home = home_directory(host.environment)
+    settings = remembered(
+        config, lambda current: ContextSettings(current, location, project, home, sessions.clock, files, shared.files)
+    )
+    checkouts = Checkouts(
+        host.directories.repos,
+        processes,
+        host.environment,
+        updated=lambda: sessions.log.announce(ReferenceUpdated(), location=location),
+    )
+    references = LocationReferences(host.directories.repos, checkouts, batches)
+    skill_sources = State(lambda: SkillSources([CUSTOMIZE]), batches)
+    references.declared.transform(lambda draft: settings().declare_references(draft), scope, phase=Phase.CONFIG)
+    skill_sources.transform(lambda draft: settings().add_skill_sources(draft), scope, phase=Phase.CONFIG)
+
+    def reload() -> None:
+        references.declared.reload()
+        skill_sources.reload()
+
+    config.follow(lambda new: reload, scope)
+    ambient = files.ambient()
+    registry.register("core/builtins", lambda: settings().builtins, scope)
+    registry.register("core/instructions", lambda: ambient, scope)
+    registry.register(configured.CONTRIBUTION, lambda: settings().instructions.context(), scope)
+    registry.register(remote.CONTRIBUTION, lambda: shared.remote.context(settings().instructions.urls()), scope)
+    nested = NestedInstructions(
+        process.database, location, files, sessions.clock, lambda: settings().instructions.find()
+    )
+    return LocationContext(
+        location,
+        registry,
+        shared.application,
+        skill_sources,
+        Skills(lambda: skill_sources.value.list(), shared.skills),
+        references,
+        nested,
+        sessions.log,
+    )

@@ -1,0 +1,106 @@
+"""`.ci/rules.py`: the index leads from a rule to its modules and tests, and is checked for drift."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+# Ids stand outside the test functions, or the index would list these tests.
+SPEC = """# Sessions
+
+## 1. Inbox
+
+- **SES-001** [ref] An input is admitted once,
+  whoever sends it.
+- **SES-002** [beyond] A fork has its own inbox. *Not built: forks.*
+- **SES-003** [beyond] Nobody has tested this.
+
+## 2. Runner
+
+Code: `core/runner.py`.
+
+- **SES-004** [design] A turn ends.
+"""
+INBOX = '''
+from holdfast.core.inbox import admit
+
+def helper():
+    return admit
+
+# SES-004
+def test_a_turn_ends():
+    """Through the runtime."""
+
+def test_an_input_is_admitted_once():
+    """SES-001..001: twice the same."""
+    helper()
+'''
+ROWS = [
+    "| [SES-001](sessions.md#ses-001) | [core/inbox.py] | [core/test_inboxes.py]::test_an_input_is_admitted_once |",
+    "| [SES-004](sessions.md#ses-004) | [core/runner.py] | [core/test_inboxes.py]::test_a_turn_ends |",
+    "| [SES-002](sessions.md#ses-002) | Not built: forks. |",
+    "| [SES-003](sessions.md#ses-003) | No test cites it. |",
+    "[core/inbox.py]: ../../src/holdfast/core/inbox.py",
+    "[core/runner.py]: ../../src/holdfast/core/runner.py",
+    "[core/test_inboxes.py]: ../../tests/core/test_inboxes.py",
+]
+ANCHORED = '- **SES-001**<a id="ses-001"></a> [ref]'
+UNKNOWN = "SES-009"
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A project of two modules with a specification of four rules."""
+    files = {
+        "docs/spec/sessions.md": SPEC,
+        "src/holdfast/core/inbox.py": "",
+        "src/holdfast/core/runner.py": "",
+        "tests/core/test_inboxes.py": INBOX,
+    }
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    (tmp_path / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci" / "rules.py", tmp_path / ".ci")
+    return tmp_path
+
+
+def rules(tree: Path, *arguments: str) -> tuple[int, str]:
+    command = [sys.executable, str(tree / ".ci" / "rules.py"), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.returncode, done.stderr
+
+
+def test_a_rule_leads_to_its_modules_and_tests(tree: Path) -> None:
+    assert rules(tree) == (0, "")
+    index = (tree / "docs/spec/index.md").read_text(encoding="utf-8").splitlines()
+    rows = [line for line in index if line.startswith(("| [SES", "[core"))]
+    assert rows == ROWS
+    assert ANCHORED in (tree / "docs/spec/sessions.md").read_text(encoding="utf-8")
+
+
+def test_a_renamed_test_makes_the_index_out_of_date(tree: Path) -> None:
+    rules(tree)
+    assert rules(tree, "--check") == (0, "")
+    renamed = INBOX.replace("test_a_turn_ends", "test_every_turn_ends")
+    (tree / "tests/core/test_inboxes.py").write_text(renamed, encoding="utf-8")
+    assert rules(tree, "--check") == (1, "rules: docs/spec/index.md is out of date; run `make generate`\n")
+
+
+def test_citing_an_unknown_rule_fails(tree: Path) -> None:
+    (tree / "tests/core/test_more.py").write_text(f"def test_more():\n    '{UNKNOWN}'\n", encoding="utf-8")
+    assert rules(tree) == (1, f"rules: tests cite what is not in docs/spec: {UNKNOWN}\n")
+
+
+def test_a_code_line_that_names_no_module_fails(tree: Path) -> None:
+    (tree / "src/holdfast/core/runner.py").rename(tree / "src/holdfast/core/drain.py")
+    code, message = rules(tree)
+    assert code == 1
+    assert "Code: `core/runner.py`." in message
