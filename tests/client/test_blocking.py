@@ -62,7 +62,7 @@ def test_a_failure_is_declared_or_has_a_reason(answer: FakeResponse | ClientErro
         Client(transport).sessions.get("ses_1")
 
     error: Any = caught.value
-    assert (error.tag if isinstance(error, ApiError) else error.reason) == expected
+    assert (error.code if isinstance(error, ApiError) else error.reason) == expected
     assert all(response.closed for response in transport.responses)
 
 
@@ -116,7 +116,7 @@ def test_a_stream_fails_while_it_is_read(answer: FakeResponse, reason: str) -> N
         numbers(Client(transport))
 
     error: Any = caught.value
-    assert (error.tag if isinstance(error, ApiError) else error.reason) == reason
+    assert (error.code if isinstance(error, ApiError) else error.reason) == reason
     assert len(transport.requests) == 1
     assert transport.responses[0].closed
 

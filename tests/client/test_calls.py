@@ -124,7 +124,7 @@ async def test_a_declared_failure_is_an_api_error() -> None:
         await client.sessions.get("ses_1")
 
     error = caught.value
-    assert (error.tag, error.status, str(error)) == ("SessionNotFoundError", 404, "SessionNotFoundError!")
+    assert (error.code, error.status, str(error)) == ("SessionNotFoundError", 404, "SessionNotFoundError!")
     assert error.body == {"_tag": "SessionNotFoundError", "message": "SessionNotFoundError!", "sessionID": "ses_1"}
 
 

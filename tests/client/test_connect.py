@@ -74,7 +74,7 @@ async def test_a_client_finds_address_and_password(
                 with pytest.raises(ApiError) as refused:
                     await client.health.get()
 
-    assert refused.value.tag == "UnauthorizedError"
+    assert refused.value.code == "UnauthorizedError"
     assert running_servers(environment) == []
     assert list(servers_folder(environment).iterdir()) == []
 

@@ -157,7 +157,7 @@ async def test_a_permission_is_asked_for_and_answered(client: AsyncClient, creat
 
     assert (asked.effect, asked.id, pending.action) == ("ask", pending.id, "external_directory")
     assert [request.id for request in everywhere.data] == [pending.id]
-    assert (answered.value.tag, answered.value.status) == ("PermissionNotFoundError", 404)
+    assert (answered.value.code, answered.value.status) == ("PermissionNotFoundError", 404)
     assert await client.permissions.list(created.id) == []
 
 
@@ -185,11 +185,11 @@ async def test_declared_errors_keep_tag_status_and_body(client: AsyncClient, cre
 
     assert is_session_not_found(unknown.value)
     assert not is_conflict(unknown.value)
-    assert (unknown.value.tag, unknown.value.status) == ("SessionNotFoundError", 404)
+    assert (unknown.value.code, unknown.value.status) == ("SessionNotFoundError", 404)
     assert unknown.value.body["sessionID"] == "ses_unknown"
-    assert (conflicting.value.tag, conflicting.value.status) == ("ConflictError", 409)
+    assert (conflicting.value.code, conflicting.value.status) == ("ConflictError", 409)
     assert conflicting.value.body["resource"] == "msg_1"
-    assert (invalid.value.tag, invalid.value.body["kind"]) == ("InvalidRequestError", "Query")
+    assert (invalid.value.code, invalid.value.body["kind"]) == ("InvalidRequestError", "Query")
 
 
 async def test_an_id_with_any_characters_reaches_the_server(client: AsyncClient) -> None:
@@ -372,5 +372,5 @@ async def test_the_network_transport_carries_credentials(runtime: Runtime, passw
         else:
             with pytest.raises(ApiError) as caught:
                 await client.health.get()
-            assert (caught.value.status, caught.value.tag) == (status, "UnauthorizedError")
+            assert (caught.value.status, caught.value.code) == (status, "UnauthorizedError")
         await transport.close()

@@ -267,10 +267,10 @@ def test_groups_have_their_consumer_names() -> None:
 
 
 def test_every_declared_failure_has_a_guard() -> None:
-    """API-310: by tag; the class does not count."""
+    """API-310: by code; the class does not count."""
 
     class Foreign(Exception):
-        tag = "SessionNotFoundError"
+        code = "SessionNotFoundError"
 
     named = {failure.tag for failure in generate.contract().failures}
     assert named >= {"SessionNotFoundError", "ProjectCopyError", "UnauthorizedError"}

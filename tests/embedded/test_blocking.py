@@ -57,7 +57,7 @@ def test_ordinary_code_gets_an_answer(project: Path) -> None:
         session_id = exchange(hf)
         with pytest.raises(ApiError) as unknown:
             hf.sessions.get("ses_unknown")
-        assert unknown.value.tag == "SessionNotFoundError"
+        assert unknown.value.code == "SessionNotFoundError"
         assert hf.verify() == []
     with host(project) as hf:
         assert len(hf.sessions.context(session_id)) == 2

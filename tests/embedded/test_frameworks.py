@@ -126,7 +126,7 @@ async def test_the_application_works_wherever_it_is_mounted(
         assert [item.id for item in (await hf.sessions.list(limit=1)).items] == ["ses_a/b"]
         with pytest.raises(ApiError) as unknown:
             await client.sessions.get("ses_unknown")
-        assert unknown.value.tag == "SessionNotFoundError"
+        assert unknown.value.code == "SessionNotFoundError"
     with pytest.raises((ApiError, ClientError)):
         await hf.sessions.list()
 

@@ -48,7 +48,7 @@ async def test_a_prompt_is_answered_from_a_file(project: Path, data: Path) -> No
         assert text.startswith("The file begins: ")
         with pytest.raises(ApiError) as unknown:
             await hf.sessions.get("ses_unknown")
-        assert unknown.value.tag == "SessionNotFoundError"
+        assert unknown.value.code == "SessionNotFoundError"
 
 
 async def test_an_admission_survives_its_cancelled_caller(project: Path, data: Path, model: ScriptedTransport) -> None:

@@ -94,7 +94,7 @@ async def test_a_failure_is_the_servers_or_the_ways(elsewhere: Elsewhere) -> Non
         elsewhere.says(body, status=404)
         with pytest.raises(ApiError, match="No such session") as declared:
             await client.sessions.get("ses_1")
-        assert (declared.value.tag, declared.value.status, declared.value.body) == ("SessionNotFoundError", 404, body)
+        assert (declared.value.code, declared.value.status, declared.value.body) == ("SessionNotFoundError", 404, body)
         for answer, status, kind, reason in (
             (b"oops", 500, "text/plain", "UnexpectedStatus"),
             (b"<html>", 200, "text/html", "UnsupportedContentType"),

@@ -90,7 +90,7 @@ async def test_a_file_is_read_as_bytes(client: AsyncClient, holdfast: Machine) -
     assert await client.files.read("a dir/ü#?.bin", location=here) == data
     with pytest.raises(ApiError) as missing:
         await client.files.read("nothing/here", location=here)
-    assert missing.value.tag == "NotFoundError"
+    assert missing.value.code == "NotFoundError"
     for path in ("", "/etc/passwd", "../secret", "a/./b", "a//b"):
         with pytest.raises(ValueError, match="path"):
             await client.files.read(path, location=here)
@@ -128,7 +128,7 @@ async def test_a_terminal_that_is_not_there_is_a_declared_failure(client: AsyncC
         await client.ptys.connect(terminal.id, location=here, ticket=ticket)
     await client.ptys.remove(terminal.id, location=here)
 
-    assert (missing.value.tag, used.value.tag) == ("PtyNotFoundError", "ForbiddenError")
+    assert (missing.value.code, used.value.code) == ("PtyNotFoundError", "ForbiddenError")
 
 
 async def test_the_document_of_the_api_is_an_operation(client: AsyncClient) -> None:

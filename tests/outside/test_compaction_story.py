@@ -188,7 +188,7 @@ async def test_a_checkpoint_can_be_inspected_and_undone(world: World) -> None:
         await ask(hf, session, "three")
         with pytest.raises(ApiError) as late:
             await hf.sessions.undo_compaction(session.id)
-        assert late.value.tag == "ConflictError"
+        assert late.value.code == "ConflictError"
 
 
 @pytest.mark.parametrize("turn", [Turn(status=400), Turn(text="  ")], ids=["refused", "blank"])

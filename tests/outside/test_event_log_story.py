@@ -68,7 +68,7 @@ async def test_history_pages_are_exact(world: World) -> None:
         for limit, after in ((0, None), (101, None), (1, -1)):
             with pytest.raises(ApiError) as refused:
                 await hf.sessions.history(session.id, limit=limit, after=after)
-            assert refused.value.tag == "InvalidRequestError"
+            assert refused.value.code == "InvalidRequestError"
 
 
 async def test_durable_and_live_events_can_be_told_apart(world: World) -> None:
@@ -245,7 +245,7 @@ async def test_an_unknown_session_has_no_stream(world: World) -> None:
         stream = hf.sessions.events("ses_nobody")
         with pytest.raises(ApiError) as unknown:
             await anext(aiter(stream))
-        assert unknown.value.tag == "SessionNotFoundError"
+        assert unknown.value.code == "SessionNotFoundError"
 
 
 async def test_a_stream_that_is_left_takes_nothing_with_it(world: World) -> None:

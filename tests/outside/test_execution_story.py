@@ -241,5 +241,5 @@ async def test_an_unknown_session_is_not_found_by_any_operation(world: World) ->
         for call in calls:
             with pytest.raises(ApiError) as unknown:
                 await call
-            assert (unknown.value.status, unknown.value.tag) == (404, "SessionNotFoundError")
+            assert (unknown.value.status, unknown.value.code) == (404, "SessionNotFoundError")
             assert unknown.value.body["sessionID"] == nobody

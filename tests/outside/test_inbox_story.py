@@ -37,7 +37,7 @@ async def test_admission_is_recorded_apart_from_execution(world: World) -> None:
         assert await hf.sessions.active() == {}
         with pytest.raises(ApiError) as absent:
             await hf.sessions.message(session.id, message_id=receipt.id)
-        assert absent.value.tag == "MessageNotFoundError"
+        assert absent.value.code == "MessageNotFoundError"
     assert world.model.requests == []
 
 
@@ -116,7 +116,7 @@ async def test_an_id_used_for_something_else_is_a_conflict(world: World) -> None
         ):
             with pytest.raises(ApiError) as conflict:
                 await hf.sessions.prompt(target.id, id=id, prompt=PromptInput(text=text), delivery=delivery)  # type: ignore[arg-type]
-            assert (conflict.value.status, conflict.value.tag) == (409, "ConflictError")
+            assert (conflict.value.status, conflict.value.code) == (409, "ConflictError")
             assert conflict.value.body["resource"] == id
         await hf.sessions.wait(other.id)
         assert await types(hf, session) == ["prompt.admitted"]
@@ -243,7 +243,7 @@ async def test_pending_input_can_be_listed_and_withdrawn(world: World) -> None:
         for id, status, tag in (("msg_two", 409, "ConflictError"), ("msg_never", 404, "MessageNotFoundError")):
             with pytest.raises(ApiError) as refused:
                 await hf.sessions.withdraw(session.id, message_id=id)
-            assert (refused.value.status, refused.value.tag) == (status, tag)
+            assert (refused.value.status, refused.value.code) == (status, tag)
         assert await hf.verify() == []
 
 

@@ -67,7 +67,7 @@ async def test_a_yes_lets_the_call_happen_and_a_second_answer_is_too_late(world:
         assert (world.project / "new.txt").read_text() == "x\n"
         with pytest.raises(ApiError) as late:
             await hf.permissions.reply(session.id, request_id=request.id, reply="once")
-        assert late.value.tag == "PermissionNotFoundError"
+        assert late.value.code == "PermissionNotFoundError"
         assert await hf.permissions.list_saved() == []
 
 
@@ -127,7 +127,7 @@ async def test_always_holds_for_what_was_shown_and_releases_what_it_covers(world
         first, _ = await asked(hf, session, count=2)
         with pytest.raises(ApiError) as foreign:
             await hf.permissions.reply(session.id, request_id=first.id, reply="always", save=["/**"])
-        assert foreign.value.tag == "InvalidRequestError"
+        assert foreign.value.code == "InvalidRequestError"
         await hf.permissions.reply(session.id, request_id=first.id, reply="always", save=["*"])
         await hf.sessions.wait(session.id)
         assert {"b", "c"} <= {path.name for path in world.project.iterdir()}
@@ -167,7 +167,7 @@ async def test_an_interruption_takes_its_request_away(world: World) -> None:
         assert await hf.permissions.list(session.id) == []
         with pytest.raises(ApiError) as gone:
             await hf.permissions.reply(session.id, request_id=request.id, reply="once")
-        assert gone.value.tag == "PermissionNotFoundError"
+        assert gone.value.code == "PermissionNotFoundError"
 
 
 async def test_rules_are_read_in_order_and_the_last_that_matches_decides(world: World) -> None:
@@ -309,7 +309,7 @@ async def test_a_model_asks_and_a_person_answers(world: World) -> None:
         ):
             with pytest.raises(ApiError) as refused:
                 await hf.questions.reply(target.id, request_id=request.id, answers=answers_given)
-            assert refused.value.tag == tag
+            assert refused.value.code == tag
         await hf.questions.reply(session.id, request_id=request.id, answers=[["red"], []])
         await hf.sessions.wait(session.id)
         assert await hf.questions.list(session.id) == []
@@ -334,6 +334,6 @@ async def test_a_dismissed_question_stops_the_turn(world: World) -> None:
         assert isinstance(state, ToolError)
         with pytest.raises(ApiError) as gone:
             await hf.questions.reject(session.id, request_id=request.id)
-        assert gone.value.tag == "QuestionNotFoundError"
+        assert gone.value.code == "QuestionNotFoundError"
         use = await hands(world, hf)
         assert (await use.fails("question", questions=QUESTIONS * 5)).startswith("Invalid tool input: ")

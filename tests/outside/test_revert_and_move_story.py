@@ -128,7 +128,7 @@ async def test_a_move_stays_in_its_project(world: World) -> None:
         for directory, said in ((stranger, session.project_id), (world.home / "absent", str(world.home / "absent"))):
             with pytest.raises(ApiError, match=said) as refused:
                 await hf.sessions.move(session.id, directory=str(directory))
-            assert (refused.value.status, refused.value.tag) == (400, "InvalidRequestError")
+            assert (refused.value.status, refused.value.code) == (400, "InvalidRequestError")
         assert (await hf.sessions.get(session.id)).location == session.location
 
 

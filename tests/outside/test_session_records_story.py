@@ -34,7 +34,7 @@ async def test_ids_say_what_they_are_and_sort_by_time(world: World) -> None:
         assert (await hf.sessions.get("ses-of-mine")).id == own.id
         with pytest.raises(ApiError) as refused:
             await hf.sessions.create(id="mine")
-        assert refused.value.tag == "InvalidRequestError"
+        assert refused.value.code == "InvalidRequestError"
     ids = [session.id for session in sessions]
     assert all(re.fullmatch(f"ses_[0-9a-f]{{12}}{ALPHABET}", id) for id in ids)
     assert ids == sorted(ids, reverse=True)
@@ -119,7 +119,7 @@ async def test_a_list_is_filtered_and_paged_in_both_directions(world: World) -> 
         for broken in ("nonsense", first.next[:-4], ""):
             with pytest.raises(ApiError) as refused:
                 await hf.sessions.list(cursor=broken)
-            assert (refused.value.status, refused.value.tag) == (400, "InvalidCursorError")
+            assert (refused.value.status, refused.value.code) == (400, "InvalidCursorError")
 
 
 async def test_messages_are_paged_in_the_order_in_which_they_came(world: World) -> None:
@@ -142,11 +142,11 @@ async def test_messages_are_paged_in_the_order_in_which_they_came(world: World) 
         for target, options in ((other, {}), (session, {"order": "asc"})):
             with pytest.raises(ApiError) as refused:
                 await hf.sessions.messages(target.id, cursor=newest.next, **options)  # type: ignore[arg-type]
-            assert refused.value.tag == "InvalidCursorError"
+            assert refused.value.code == "InvalidCursorError"
         for limit in (0, 201):
             with pytest.raises(ApiError) as beyond:
                 await hf.sessions.messages(session.id, limit=limit)
-            assert beyond.value.tag == "InvalidRequestError"
+            assert beyond.value.code == "InvalidRequestError"
 
 
 async def test_a_message_of_another_session_is_as_unknown_as_none(world: World) -> None:
@@ -159,7 +159,7 @@ async def test_a_message_of_another_session_is_as_unknown_as_none(world: World) 
         for id in ("msg_theirs", "msg_absent"):
             with pytest.raises(ApiError) as unknown:
                 await hf.sessions.message(mine.id, message_id=id)
-            assert (unknown.value.status, unknown.value.tag) == (404, "MessageNotFoundError")
+            assert (unknown.value.status, unknown.value.code) == (404, "MessageNotFoundError")
             bodies.append(str(unknown.value.body).replace(id, "ID"))
     assert bodies[0] == bodies[1]
 
@@ -184,7 +184,7 @@ async def test_a_session_is_renamed_archived_and_deleted(world: World) -> None:
         for call in (hf.sessions.get(session.id), hf.sessions.context(session.id), hf.sessions.history(session.id)):
             with pytest.raises(ApiError) as gone:
                 await call
-            assert gone.value.tag == "SessionNotFoundError"
+            assert gone.value.code == "SessionNotFoundError"
         assert [item.id for item in (await hf.sessions.list()).items] == [kept.id]
         assert await hf.verify() == []
 

@@ -41,7 +41,7 @@ async def test_a_withdrawn_prompt_id_cannot_be_reused(client: AsyncClient) -> No
     for resume in (False, True, None):
         with pytest.raises(ApiError) as refused:
             await client.sessions.prompt(session.id, id="msg_gone", prompt=HELLO, resume=resume)
-        assert (refused.value.status, refused.value.tag) == (409, "ConflictError")
+        assert (refused.value.status, refused.value.code) == (409, "ConflictError")
         assert "msg_gone was withdrawn" in str(refused.value)
     await client.sessions.withdraw(session.id, message_id="msg_gone")
     assert await client.sessions.pending(session.id) == []
@@ -61,7 +61,7 @@ def test_a_withdrawn_prompt_id_cannot_be_reused_by_the_blocking_client(blocking:
     with pytest.raises(ApiError) as refused:
         blocking.sessions.prompt(session.id, id="msg_gone", prompt=HELLO)
 
-    assert (refused.value.status, refused.value.tag) == (409, "ConflictError")
+    assert (refused.value.status, refused.value.code) == (409, "ConflictError")
 
 
 async def test_a_retry_of_a_prompt_that_was_not_withdrawn_still_gets_its_receipt(client: AsyncClient) -> None:
@@ -101,7 +101,7 @@ async def test_a_deleted_session_id_cannot_be_created_again(client: AsyncClient)
     for _ in range(2):
         with pytest.raises(ApiError) as refused:
             await client.sessions.create(id="ses_once", model=ECHO)
-        assert (refused.value.status, refused.value.tag) == (409, "ConflictError")
+        assert (refused.value.status, refused.value.code) == (409, "ConflictError")
         assert "ses_once was deleted" in str(refused.value)
     for read in (client.sessions.history, client.sessions.messages, client.sessions.get):
         with pytest.raises(ApiError) as missing:
@@ -121,7 +121,7 @@ def test_a_deleted_session_id_cannot_be_created_again_by_the_blocking_client(blo
     with pytest.raises(ApiError) as refused:
         blocking.sessions.create(id="ses_once", model=ECHO)
 
-    assert (refused.value.status, refused.value.tag) == (409, "ConflictError")
+    assert (refused.value.status, refused.value.code) == (409, "ConflictError")
 
 
 async def test_creating_one_id_at_once_gives_one_session(client: AsyncClient) -> None:

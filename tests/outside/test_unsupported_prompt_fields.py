@@ -83,7 +83,7 @@ async def test_clients_and_hosts_refuse_unsupported_fields(client: AsyncClient) 
     with pytest.raises(ApiError) as refused:
         await untyped(session.id, prompt={"text": "hi", "tools": {"bash": False}})
 
-    assert (refused.value.status, refused.value.tag) == (400, "InvalidRequestError")
+    assert (refused.value.status, refused.value.code) == (400, "InvalidRequestError")
     assert "`prompt.tools`" in str(refused.value)
     assert await client.sessions.pending(session.id) == []
 

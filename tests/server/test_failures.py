@@ -30,8 +30,8 @@ pytestmark = pytest.mark.anyio
 CASES: list[tuple[Exception, str, dict[str, object]]] = [
     (domain.SessionNotFound("ses_1"), "SessionNotFoundError", {"session_id": "ses_1"}),
     (domain.MessageNotFound("ses_1", "msg_1"), "MessageNotFoundError", {"session_id": "ses_1", "message_id": "msg_1"}),
-    (domain.InputNotPending("ses_1", "msg_1", known=False), "MessageNotFoundError", {"message_id": "msg_1"}),
-    (domain.InputNotPending("ses_1", "msg_1", known=True), "ConflictError", {"resource": "msg_1"}),
+    (domain.InputNotFound("ses_1", "msg_1"), "MessageNotFoundError", {"message_id": "msg_1"}),
+    (domain.InputNotPending("ses_1", "msg_1"), "ConflictError", {"resource": "msg_1"}),
     (domain.PromptConflict("ses_1", "msg_1"), "ConflictError", {"resource": "msg_1"}),
     (domain.InboxFull("ses_1", 10), "ConflictError", {"resource": "ses_1"}),
     (domain.NothingToCompact("ses_1"), "ConflictError", {"resource": "ses_1"}),

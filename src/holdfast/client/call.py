@@ -9,10 +9,11 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from holdfast.client.errors import ApiError, ClientError
+from holdfast.client.errors import ClientError
 from holdfast.client.transport import Request
 from holdfast.schema.codec import decoder, encode
 from holdfast.schema.event import EventEnvelope
+from holdfast.schema.exceptions import received
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.location import Location, LocationInfo
 from holdfast.schema.sse import FrameTooLarge, SSEFrames
@@ -174,7 +175,7 @@ def response_error(operation: Operation[Any], status: int, content_type: str, bo
         return ClientError("UnsupportedContentType", f"the server answered {status}: {shown}", status=status)
     try:
         parsed = decoder(dict[str, Any]).decode(body)
-        return ApiError(str(parsed["_tag"] if "_tag" in parsed else parsed["name"]), status, parsed)
+        return received(str(parsed["_tag"] if "_tag" in parsed else parsed["name"]), status, parsed)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError):
         return ClientError("MalformedResponse", f"the server answered {status}: {shown}", status=status)
 

@@ -1,14 +1,16 @@
-"""How a call can fail.
+"""How a call can fail. The whole tree is drawn in schema/exceptions.py.
 
-ApiError      the server declared this failure; look at `tag`, not at the class
-ClientError   anything else between here and there; `reason` says what
-
-ActivityFailed is no failure of a call: it says that a Session did not come to a good end, see `check_outcome`.
+ApiError          the server declared this failure; its subclass tells which
+ClientError       the way to the server and back failed; `reason` tells how
+ActivityFailed    no call failed, but a Session's work did not complete; see `check_outcome`
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
+
+from holdfast.schema.exceptions import ApiError as ApiError
+from holdfast.schema.exceptions import HoldfastError
 
 if TYPE_CHECKING:
     from holdfast.schema.insight import Outcome
@@ -16,18 +18,8 @@ if TYPE_CHECKING:
 Reason = Literal["Transport", "UnexpectedStatus", "UnsupportedContentType", "MalformedResponse"]
 
 
-class ApiError(Exception):
-    """A failure that the operation declares."""
-
-    def __init__(self, tag: str, status: int, body: dict[str, Any]) -> None:
-        super().__init__(str(body.get("message", tag)))
-        self.tag = tag
-        self.status = status
-        self.body = body
-
-
-class ClientError(Exception):
-    """A failure of the way there or back."""
+class ClientError(HoldfastError):
+    """The way to the server and back failed."""
 
     def __init__(self, reason: Reason, message: str, *, status: int | None = None) -> None:
         super().__init__(message)
@@ -35,7 +27,7 @@ class ClientError(Exception):
         self.status = status
 
 
-class ActivityFailed(Exception):
+class ActivityFailed(HoldfastError):
     """A Session's last activity did not complete; `outcome` says how it ended, or why it has not."""
 
     def __init__(self, outcome: Outcome) -> None:

@@ -8,11 +8,13 @@ import stat
 import struct
 from pathlib import Path
 
+from holdfast.schema.exceptions import HoldfastError
+
 PROBE_SECONDS = 2.0
 OWNER_ONLY = 0o077
 
 
-class UntrustedSocket(Exception):
+class UntrustedSocket(HoldfastError):
     """No process of this user listens at this path."""
 
     def __init__(self, path: str, reason: str) -> None:

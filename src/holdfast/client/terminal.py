@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 
 from holdfast.client.call import response_error
-from holdfast.client.errors import ApiError, ClientError
+from holdfast.client.errors import ClientError
 from holdfast.client.transport import SocketClosed
 from holdfast.schema.codec import decoder
+from holdfast.schema.exceptions import received
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -129,8 +130,8 @@ class SyncPtySocket(_Reader):
 def refusal(operation: Operation[Any], refused: SocketRefused) -> Exception:
     """The error for a refused WebSocket. Some refusals have no body."""
     if not refused.body and refused.status in REFUSALS:
-        tag, message = REFUSALS[refused.status]
-        return ApiError(tag, refused.status, {"_tag": tag, "message": message})
+        code, message = REFUSALS[refused.status]
+        return received(code, refused.status, {"_tag": code, "message": message})
     return response_error(operation, refused.status, refused.content_type, refused.body)
 
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
 
 import msgspec
 
+from holdfast.schema.exceptions import HoldfastError
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class Draft(Protocol):
 D = TypeVar("D", bound=Draft)
 
 
-class ReentrantChange(RuntimeError):
+class ReentrantChange(HoldfastError, RuntimeError):
     """A transform tried to change the state that is being rebuilt with it."""
 
 

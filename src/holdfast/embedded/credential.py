@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.client.credential import credential_file, kept_password
+from holdfast.schema.exceptions import HoldfastError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -25,7 +26,7 @@ LOCK_SECONDS = 5.0
 POLL_SECONDS = 0.01
 
 
-class PasswordUnavailable(Exception):
+class PasswordUnavailable(HoldfastError):
     """Another server has been writing the password for too long."""
 
     def __init__(self, path: Path) -> None:

@@ -22,6 +22,7 @@ from holdfast.client.discovery import (
 )
 from holdfast.core.runtime.runtime import default_paths
 from holdfast.schema.codec import encode
+from holdfast.schema.exceptions import HoldfastError
 from holdfast.schema.version import __version__
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ BACKLOG = 128
 ATTEMPTS = 100
 
 
-class NotRegistered(Exception):
+class NotRegistered(HoldfastError):
     """The files of this server disappear as soon as they are made."""
 
     def __init__(self, folder: Path) -> None:

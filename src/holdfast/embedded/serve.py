@@ -26,6 +26,7 @@ from holdfast.embedded.credential import generated_password
 from holdfast.embedded.peers import Peers
 from holdfast.embedded.registration import registered
 from holdfast.embedded.unauthenticated import LIMIT, MOST, UnauthenticatedConnections
+from holdfast.schema.exceptions import HoldfastError
 from holdfast.schema.frozen import Frozen
 from holdfast.server.app import App
 from holdfast.server.auth import LOOPBACK_HOSTS, Credentials, Hosts
@@ -329,7 +330,7 @@ def _bind(hostname: str, port: int) -> socket.socket:
     return listener
 
 
-class AddressUnavailable(Exception):
+class AddressUnavailable(HoldfastError):
     """The address cannot be listened on."""
 
     def __init__(self, hostname: str, port: int, reason: str, *, taken: bool) -> None:

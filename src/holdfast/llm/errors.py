@@ -20,6 +20,7 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from holdfast.llm.event import Usage
+from holdfast.schema.exceptions import HoldfastError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -70,7 +71,7 @@ class Answered(msgspec.Struct, frozen=True):
     """The provider's own words, in short; not kept with the error."""
 
 
-class LLMError(Exception):
+class LLMError(HoldfastError):
     def __init__(
         self,
         reason: Reason,

@@ -3,10 +3,12 @@ clients."""
 
 from __future__ import annotations
 
+from holdfast.schema.exceptions import HoldfastError
+
 _BOM = b"\xef\xbb\xbf"
 
 
-class FrameTooLarge(Exception):
+class FrameTooLarge(HoldfastError):
     """More than the limit arrived without the end of a frame."""
 
     def __init__(self, limit: int) -> None:

@@ -15,13 +15,13 @@ from holdfast.core.lazy import Lazy
 from holdfast.core.session.errors import SessionNotFound
 from holdfast.protocol.api import API
 from holdfast.protocol.endpoint import EndpointScope, Envelope
-from holdfast.schema import errors as public
+from holdfast.schema.exceptions import ApiError, InvalidRequest
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.ids import is_session_id
 from holdfast.schema.live_event import GlobalDisposed
 from holdfast.server.auth import Access, Credentials, Hosts
 from holdfast.server.decoding import BODY_LIMIT, BODY_SECONDS, decode_params, decode_payload, decode_query
-from holdfast.server.errors import PublicFailure, to_public
+from holdfast.server.errors import to_public
 from holdfast.server.head import read_head
 from holdfast.server.locations import existing_location
 from holdfast.server.reply import cors, enclose, error_reply, preflight, send_content
@@ -114,8 +114,8 @@ class App:
         try:
             head = read_head(scope)
             self._access.check_host(head.headers)
-        except PublicFailure as failure:
-            await send_content(send, error_reply(failure.error), cors(None))
+        except ApiError as failure:
+            await send_content(send, error_reply(failure.public()), cors(None))
             return
         cross_origin = cors(self._readable_by(head))
         if scope["method"] == "OPTIONS":
@@ -186,9 +186,7 @@ class App:
 
     async def _session(self, session_id: str) -> Session:
         if not is_session_id(session_id):
-            raise PublicFailure(
-                public.InvalidRequestError(message=f"Not a session id: {session_id[:100]}", field="sessionID")
-            )
+            raise InvalidRequest(f"Not a session id: {session_id[:100]}", field="sessionID")
         session = await self._runtime.store.find(session_id)
         if session is None:
             raise SessionNotFound(session_id)
@@ -198,9 +196,7 @@ class App:
         directory = query.get("location[directory]") or _decoded(headers.get("x-opencode-directory", ""))
         workspace = query.get("location[workspace]") or headers.get("x-opencode-workspace") or None
         if workspace is not None and not workspace.startswith("wrk"):
-            raise PublicFailure(
-                public.InvalidRequestError(message="Not a workspace id", kind="Query", field="location")
-            )
+            raise InvalidRequest("Not a workspace id", kind="Query", field="location")
         return existing_location(directory or self._runtime.location.directory, workspace, kind="Query")
 
 

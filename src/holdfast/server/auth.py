@@ -15,9 +15,8 @@ import hmac
 import re
 from typing import TYPE_CHECKING
 
-from holdfast.schema.errors import ForbiddenError, UnauthorizedError
+from holdfast.schema.exceptions import ApiError, Forbidden, Unauthorized
 from holdfast.schema.frozen import Frozen
-from holdfast.server.errors import PublicFailure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -84,7 +83,7 @@ class Access(Frozen):
 
     def check_credentials(self, query: Mapping[str, str], headers: Mapping[str, str]) -> None:
         if not self.authorizes(query, headers):
-            raise PublicFailure(UnauthorizedError(message="Credentials are missing or wrong"))
+            raise Unauthorized("Credentials are missing or wrong")
 
     def check_page(self, headers: Mapping[str, str]) -> None:
         if not self.trusts_page(headers):
@@ -137,8 +136,8 @@ def _is_address(name: str) -> bool:
     return True
 
 
-def _forbidden(message: str) -> PublicFailure:
-    return PublicFailure(ForbiddenError(message=message))
+def _forbidden(message: str) -> ApiError:
+    return Forbidden(message)
 
 
 def _decode(token: str) -> bytes:

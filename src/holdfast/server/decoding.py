@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast.protocol.unsupported import INSTEAD
-from holdfast.schema import errors as public
 from holdfast.schema.codec import decoder
+from holdfast.schema.exceptions import ApiError, InvalidRequest, UnsupportedMediaType
 from holdfast.schema.record import Record
-from holdfast.server.errors import PublicFailure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,7 +47,7 @@ async def decode_payload(
         raise _refused(f"The body did not arrive within {seconds:.0f} s") from None
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if body and kind not in ("application/json", ""):
-        raise PublicFailure(public.UnsupportedMediaTypeError(message=f"Expected application/json, got {kind[:100]}"))
+        raise UnsupportedMediaType(f"Expected application/json, got {kind[:100]}")
     try:
         payload = decoder(endpoint.payload).decode(body or b"{}")
         if endpoint.unsupported is not None:
@@ -89,7 +88,7 @@ def _refuse_unsupported(found: Record, path: str = "") -> None:
         elif bytes(value).strip() not in EMPTY_VALUES:
             reason = INSTEAD.get(field.encode_name, "this server cannot honour it")
             message = f"`{name}` is not supported: {reason}. The prompt was not admitted."
-            raise PublicFailure(public.InvalidRequestError(message=message, kind="Payload", field=name))
+            raise InvalidRequest(message, kind="Payload", field=name)
 
 
 def _decode_strings(kind: Any, values: Mapping[str, Any], where: str) -> Any:
@@ -102,17 +101,15 @@ def _decode_strings(kind: Any, values: Mapping[str, Any], where: str) -> Any:
     for field in msgspec.structs.fields(kind):
         if field.encode_name in values and getattr(decoded, field.name) is None:
             # A query has no null: the word is an invalid value.
-            raise PublicFailure(
-                public.InvalidRequestError(message=f'Expected a value\n  at ["{field.name}"]', kind=where)
-            )
+            raise InvalidRequest(f'Expected a value\n  at ["{field.name}"]', kind=where)
     return decoded
 
 
-def _refused(message: str) -> PublicFailure:
-    return PublicFailure(public.InvalidRequestError(message=message, kind="Payload"))
+def _refused(message: str) -> ApiError:
+    return InvalidRequest(message, kind="Payload")
 
 
-def _invalid(error: Exception, kind: str) -> PublicFailure:
+def _invalid(error: Exception, kind: str) -> ApiError:
     """Converts msgspec's `reason - at $.a.b` into the contract's reason and `at ["a"]["b"]`."""
     reason, _, path = str(error).partition(" - at ")
     if missing := re.match(r"Object missing required field `([^`]+)`", reason):
@@ -121,4 +118,4 @@ def _invalid(error: Exception, kind: str) -> PublicFailure:
     message = f"{reason}\n  at {keys}" if keys else reason
     if len(message) > MESSAGE_LIMIT:
         message = f"{message[:MESSAGE_LIMIT]}... ({len(message) - MESSAGE_LIMIT} more chars)"
-    return PublicFailure(public.InvalidRequestError(message=message, kind=kind))
+    return InvalidRequest(message, kind=kind)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
-from holdfast.schema.errors import InvalidRequestError
+from holdfast.schema.exceptions import InvalidRequest
 from holdfast.schema.frozen import Frozen
-from holdfast.server.errors import PublicFailure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,11 +24,11 @@ class Head(Frozen):
 
 
 def read_head(scope: Scope) -> Head:
-    """Raises PublicFailure for two Host headers: a proxy and this server might each use a different one."""
+    """Raises ApiError for two Host headers: a proxy and this server might each use a different one."""
     pairs = scope["headers"]
     headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in pairs}
     if len(headers) < len(pairs) and sum(name.lower() == b"host" for name, _ in pairs) > 1:
-        raise PublicFailure(InvalidRequestError(message=TWO_HOSTS))
+        raise InvalidRequest(TWO_HOSTS)
     return Head(headers, _fields(scope["query_string"]))
 
 
@@ -39,4 +38,4 @@ def _fields(query: bytes) -> dict[str, str]:
     try:
         return dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True, max_num_fields=QUERY_FIELDS))
     except ValueError:
-        raise PublicFailure(InvalidRequestError(message=LONG_QUERY, kind="Query")) from None
+        raise InvalidRequest(LONG_QUERY, kind="Query") from None

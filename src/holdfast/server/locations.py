@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from holdfast.core.project.directory import canonical_directory
-from holdfast.schema.errors import InvalidRequestError
+from holdfast.schema.exceptions import InvalidRequest
 from holdfast.schema.location import Location
-from holdfast.server.errors import PublicFailure
 
 PATH_LIMIT = 4096
 
@@ -20,7 +19,5 @@ def existing_location(directory: str, workspace_id: str | None, *, kind: str) ->
         usable = False
     if not usable:
         shown = directory[:200].replace("\0", "\\0")
-        raise PublicFailure(
-            InvalidRequestError(message=f"{shown} is not an existing directory", kind=kind, field="location")
-        )
+        raise InvalidRequest(f"{shown} is not an existing directory", kind=kind, field="location")
     return Location(directory=canonical_directory(directory), workspace_id=workspace_id)

@@ -17,15 +17,14 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote
 
-from holdfast.core.pty.errors import PtyError, PtyExited, PtyNotFound, TooManyPtys
+from holdfast.core.pty.errors import PtyExited, PtyNotFound
 from holdfast.core.pty.output import pieces
 from holdfast.core.pty.terminal import Behind, End, Replay
 from holdfast.core.pty.variables import check_variables
-from holdfast.schema import errors as public
 from holdfast.schema.codec import encode
+from holdfast.schema.exceptions import ApiError, Forbidden, InvalidRequest
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.pty import PtyTicket
-from holdfast.server.errors import PublicFailure
 from holdfast.server.head import read_head
 from holdfast.server.pty_environment import no_overlay
 from holdfast.server.reply import error_reply
@@ -133,7 +132,7 @@ class PtyServer:
 
     async def connect_token(self, call: ApiCall) -> PtyTicket:
         if call.headers.get("x-opencode-ticket") != "1" or not self._access.trusts_page(call.headers):
-            raise PublicFailure(public.ForbiddenError(message=NO_TICKET))
+            raise Forbidden(NO_TICKET)
         async with self._ptys(call) as ptys:
             ptys.get(call.params.pty_id)
         assert call.location is not None
@@ -142,18 +141,18 @@ class PtyServer:
 
     async def connect(self, call: ApiCall) -> bool:
         """Refuses a request without an upgrade."""
-        raise PublicFailure(public.InvalidRequestError(message=WEBSOCKET_ONLY))
+        raise InvalidRequest(WEBSOCKET_ONLY)
 
     async def upgrade(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one WebSocket, or refuse the upgrade."""
         await receive()
         try:
             request = self._upgrade_request(scope)
-        except _Refused:
+        except _Unauthorized:
             await _refuse(scope, send, HttpReply(403, b""))
             return
-        except PublicFailure as failure:
-            await _refuse(scope, send, error_reply(failure.error))
+        except ApiError as failure:
+            await _refuse(scope, send, error_reply(failure.public()))
             return
         # A terminal keeps its Location open, so a closed Location has none; an unauthorized request must not open one.
         if request is None or request.location not in self._locations:
@@ -190,7 +189,7 @@ class PtyServer:
             del self._sockets[task]
 
     def _upgrade_request(self, scope: Scope) -> _UpgradeRequest | None:
-        """The parsed request, or None if the path is not a terminal's. Raises PublicFailure, and _Refused before
+        """The parsed request, or None if the path is not a terminal's. Raises ApiError, and _Unauthorized before
         anything is looked up for a caller who may not know whether it exists."""
         head = read_head(scope)
         headers, query = head.headers, head.query
@@ -203,9 +202,9 @@ class PtyServer:
             return None
         pty_id = unquote(match[1])
         if not self._access.authorizes(query, headers) and not self._tickets.holds(ticket, pty_id):
-            raise _Refused
+            raise _Unauthorized
         if self._access.credentials is None and not self._access.trusts_page(headers):
-            raise _Refused
+            raise _Unauthorized
         return _UpgradeRequest(pty_id, self._locate(query, headers), ticket, _cursor(query.get("cursor")), headers)
 
     def _admits(self, request: _UpgradeRequest) -> bool:
@@ -230,17 +229,10 @@ class PtyServer:
 
     @asynccontextmanager
     async def _services(self, call: ApiCall) -> AsyncIterator[HasTerminals]:
-        """The services of the request's Location; errors of terminals become public errors."""
+        """The services of the request's Location."""
         assert call.location is not None
         async with self._locations.use(call.location) as services:
-            try:
-                yield services
-            except PtyNotFound as error:
-                raise PublicFailure(public.PtyNotFoundError(message=str(error), pty_id=error.pty_id)) from error
-            except TooManyPtys as error:
-                raise PublicFailure(public.ServiceUnavailableError(message=str(error), service="pty")) from error
-            except PtyError as error:
-                raise PublicFailure(public.InvalidRequestError(message=str(error), kind="Payload")) from error
+            yield services
 
 
 class _UpgradeRequest(Frozen):
@@ -251,8 +243,8 @@ class _UpgradeRequest(Frozen):
     headers: Mapping[str, str]
 
 
-class _Refused(Exception):
-    """The upgrade is refused without a word about what it asked for."""
+class _Unauthorized(Exception):
+    """The upgrade is rejected. The answer does not tell whether the terminal exists."""
 
 
 class _Close(Frozen):

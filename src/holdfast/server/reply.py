@@ -11,8 +11,8 @@ from holdfast.server.types import HistoryOf, HttpReply, PageOf, RawBody
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from holdfast.schema.errors import ProjectCopyError, PublicError
     from holdfast.schema.location import LocationInfo
-    from holdfast.server.errors import PublicAnswer
     from holdfast.server.types import Headers, Send
 
 JSON = "application/json"
@@ -44,7 +44,7 @@ def enclose(envelope: Envelope, result: Any, location: LocationInfo | None) -> H
             return HttpReply(200, encode(result))
 
 
-def error_reply(error: PublicAnswer) -> HttpReply:
+def error_reply(error: PublicError | ProjectCopyError) -> HttpReply:
     challenge: Headers = [(b"www-authenticate", b'Basic realm="Secure Area"')] if error.status == 401 else []
     return HttpReply(error.status, encode(error), JSON, challenge)
 

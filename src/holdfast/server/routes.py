@@ -9,8 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
-from holdfast.schema.errors import MethodNotAllowedError, NotFoundError
-from holdfast.server.errors import PublicFailure
+from holdfast.schema.exceptions import MethodNotAllowed, NotFound
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -43,7 +42,7 @@ class Routes:
         self._handlers: dict[str, Handler] = {}
 
     def find(self, method: str, raw_path: bytes) -> Routed:
-        """Raises PublicFailure. Segments are decoded after splitting, so that an escaped slash stays in its segment."""
+        """Raises ApiError. Segments are decoded after splitting, so that an escaped slash stays in its segment."""
         shown = unquote(raw_path.decode("latin-1"))[:SHOWN]
         found: dict[str, str] = {}
         node = self._root
@@ -59,16 +58,16 @@ class Routes:
                 break
             parameter = next((key for key in node if key.startswith("{")), None)
             if parameter is None or not segment:
-                raise PublicFailure(NotFoundError(message=f"No operation at {shown}"))
+                raise NotFound(f"No operation at {shown}")
             found[parameter[1:-1]] = segment
             node = node[parameter]
         methods = node.get("")
         if methods is None:
-            raise PublicFailure(NotFoundError(message=f"No operation at {shown}"))
+            raise NotFound(f"No operation at {shown}")
         endpoint = methods.get("GET" if method == "HEAD" else method)
         if endpoint is None:
             takes = ", ".join(sorted(methods))
-            raise PublicFailure(MethodNotAllowedError(message=f"{shown} takes {takes}, not {method}"))
+            raise MethodNotAllowed(f"{shown} takes {takes}, not {method}")
         return Routed(endpoint, partial(self._handler, endpoint), found)
 
     def _handler(self, endpoint: Endpoint) -> Handler:

@@ -6,9 +6,8 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from holdfast.schema.errors import ServiceUnavailableError
+from holdfast.schema.exceptions import ServiceUnavailable
 from holdfast.schema.frozen import Frozen
-from holdfast.server.errors import PublicFailure
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -56,7 +55,7 @@ class ApiCall(Frozen):
         try:
             await asyncio.wait({running, leaving}, return_when=asyncio.FIRST_COMPLETED)
             if not running.done():
-                raise PublicFailure(ServiceUnavailableError(message=ABANDONED))
+                raise ServiceUnavailable(ABANDONED)
             return running.result()
         finally:
             running.cancel()

@@ -139,7 +139,7 @@ def test_a_variant_other_than_default_and_none_must_exist(make_catalog: MakeCata
     assert catalog.resolve("s", ref("p/odd")).variant is None
     with pytest.raises(VariantUnavailable) as refused:
         catalog.resolve("s", ref("p/v2", "max"))
-    assert refused.value.tag == "SessionRunnerModel.VariantUnavailableError"
+    assert refused.value.code == "SessionRunnerModel.VariantUnavailableError"
     assert str(refused.value) == "Variant max is not available for p/v2: it has low, high"
 
 

@@ -54,7 +54,7 @@ def test_a_missing_model_or_variant_is_refused_with_a_reason(make_catalog: MakeC
     with pytest.raises(ModelUnavailable) as refused:
         catalog.resolve("ses_1", ref(chosen))
     assert f"{refused.value.provider_id}/{refused.value.model_id}" == chosen
-    assert refused.value.tag == "SessionRunnerModel.ModelUnavailableError"
+    assert refused.value.code == "SessionRunnerModel.ModelUnavailableError"
     assert why in str(refused.value)
 
 
@@ -76,7 +76,7 @@ def test_a_protocol_that_nobody_here_speaks(
     catalog = make_catalog({"providers": {"p": {"api": api, "models": {"m": {}}}}})
     with pytest.raises(UnsupportedApi) as refused:
         catalog.resolve("ses_1", ref("p/m"))
-    assert (refused.value.api, refused.value.tag) == (named, "SessionRunnerModel.UnsupportedApiError")
+    assert (refused.value.api, refused.value.code) == (named, "SessionRunnerModel.UnsupportedApiError")
     assert why in str(refused.value)
 
 
@@ -208,7 +208,7 @@ def test_without_any_model_the_error_names_the_session(make_catalog: MakeCatalog
     """SES-095, CAT-118: names the Session and what to do."""
     with pytest.raises(ModelNotSelected) as refused:
         make_catalog(data={"x": {"npm": "@ai-sdk/nobody", "models": {"m": {}}}}).resolve("ses_1", None)
-    assert (refused.value.session_id, refused.value.tag) == ("ses_1", "SessionRunnerModel.ModelNotSelectedError")
+    assert (refused.value.session_id, refused.value.code) == ("ses_1", "SessionRunnerModel.ModelNotSelectedError")
 
 
 def test_a_bad_default_is_an_error_not_another_model(make_catalog: MakeCatalog) -> None:

@@ -9,12 +9,13 @@ from tests.core.config.conftest import Place
 
 from holdfast.core.command.builtin import builtin_commands
 from holdfast.core.command.command import Command, CommandDraft
-from holdfast.core.command.commands import CommandNotFound, Commands
+from holdfast.core.command.commands import Commands
 from holdfast.core.config.reload import LiveConfig
 from holdfast.core.scope import Scope
 from holdfast.core.skill.skill import Skill
 from holdfast.core.state import Batches, Phase
 from holdfast.schema.codec import encode
+from holdfast.schema.exceptions import CommandNotFound
 from holdfast.schema.model import ModelRef
 
 
@@ -107,7 +108,7 @@ async def test_a_call_is_expanded_once(place: Place) -> None:
     assert str(place.root) in (await found.invoke("init", "", no_shell)).text
     with pytest.raises(CommandNotFound) as caught:
         await found.invoke("nope", "", no_shell)
-    assert caught.value.name == "nope"
+    assert caught.value.command == "nope"
 
 
 @pytest.mark.anyio

@@ -338,7 +338,7 @@ async def test_a_damaged_envelope_is_typed_and_can_be_begun_anew(drained: Draine
     drained.rows("""update session_context_epoch set snapshot = '{"date":{"value":"secret"}}'""")
     with pytest.raises(ContextSnapshotDecodeError) as damaged:
         await drained.epochs.load(SES)
-    assert (damaged.value.session_id, damaged.value.tag) == (SES, "Session.ContextSnapshotDecodeError")
+    assert (damaged.value.session_id, damaged.value.code) == (SES, "Session.ContextSnapshotDecodeError")
     assert "secret" not in str(damaged.value)
     with pytest.raises(InitializationBlocked):
         await drained.epochs.recover(SES, of(Fact("core/a", UNAVAILABLE)), drained.lease, HERE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
@@ -87,7 +88,7 @@ async def test_finding_a_row_reads_no_neighbouring_row(disk: FaultyDisk, tmp_pat
             "inbox.next": {"session_id": session, "delivery": "steer", "cutoff": 9, "limit": 9},
             "inbox.overfull": {"session_id": session, "limit": 100},
             "attachment.list": {"session_id": session},
-            "request.open_of_session": {"session_id": session},
+            "request.surplus": {"session_id": session, "kind": "question", "most": 100},
             "context.get": {"session_id": session},
             "todo.list": {"session_id": session},
         }
@@ -106,9 +107,9 @@ async def test_a_large_value_is_read_outside_the_loop(
     threads: list[str] = []
     far = database._reader._fetch_far
 
-    def noted(name: str, params: dict[str, str]) -> object:
+    def noted(name: str, params: dict[str, str], into: Any) -> object:
         threads.append(threading.current_thread().name)
-        return far(name, params)
+        return far(name, params, into)
 
     monkeypatch.setattr(database._reader, "_fetch_far", noted)
     overhead = len('{"pad":""}')

@@ -25,7 +25,7 @@ def log_of(database: SqliteDatabase) -> Path:
 
 async def roomy(database: SqliteDatabase) -> None:
     async with asyncio.timeout(30):
-        while log_of(database).stat().st_size < writer.ROOM_PAGES * wal.FRAME:  # noqa: ASYNC110 - only the file tells
+        while log_of(database).stat().st_size < writer.PREALLOCATED_PAGES * wal.FRAME:  # noqa: ASYNC110 - only the file tells
             await asyncio.sleep(0.02)
 
 
@@ -69,10 +69,10 @@ def test_room_is_made_only_where_nobody_writes(tmp_path: Path) -> None:
     mine, theirs = connect(path, BusyWait(0)), connect(path, BusyWait(0))
     theirs.execute("begin immediate")
     before = os.stat(f"{path}-wal").st_size
-    wal.make_room(mine, path, 100)
+    wal.preallocate(mine, path, 100)
     assert os.stat(f"{path}-wal").st_size == before
     theirs.execute("commit")
-    wal.make_room(mine, path, 100)
+    wal.preallocate(mine, path, 100)
     assert os.stat(f"{path}-wal").st_size == 100 * wal.FRAME
     for connection in (mine, theirs):
         connection.close()
@@ -95,7 +95,7 @@ def test_a_full_disk_gets_its_room_back(tmp_path: Path, monkeypatch: pytest.Monk
         return write(handle, data, offset)
 
     monkeypatch.setattr(os, "pwrite", full)
-    wal.make_room(connection, path, 1_000)
+    wal.preallocate(connection, path, 1_000)
     assert os.stat(f"{path}-wal").st_size == before
     connection.execute("insert into note values ('still here')")
     connection.close()

@@ -12,11 +12,17 @@ from tests.core.database.units import AGGREGATE, event_ids, in_one_batch, projec
 from holdfast.core.database.database import SqliteDatabase
 from holdfast.core.database.errors import Fenced, Refused, StorageClosed, StorageError
 from holdfast.core.database.unit import Committed, Fence, NewEvent, Statement, Unit, Value
+from holdfast.schema.exceptions import HoldfastError
 
 pytestmark = pytest.mark.anyio
 
+
+class NoProject(HoldfastError):
+    """What a statement says when its condition does not hold."""
+
+
 TAKE: dict[str, Value] = {"session_id": AGGREGATE, "owner_id": "own_a", "token": 1, "seen_token": -1}
-NO_SUCH_PROJECT = Statement("project.of_worktree", {"worktree": "/elsewhere"}, found=True, refusal="no project")
+NO_SUCH_PROJECT = Statement("project.of_worktree", {"worktree": "/elsewhere"}, found=True, error=NoProject)
 
 
 async def test_waiting_units_share_one_transaction_and_one_sync(disk: FaultyDisk, tmp_path: Path) -> None:
@@ -62,8 +68,7 @@ async def test_a_refused_unit_takes_nobody_with_it(database: SqliteDatabase) -> 
         Committed(2, 2),
     ]
     refused = outcomes[2]
-    assert isinstance(refused, Refused)
-    assert refused.reason == "no project"
+    assert isinstance(refused, NoProject)
     assert isinstance(outcomes[3], Refused)
     assert event_ids(database.path) == ["evt_1", "evt_2", "evt_5"]
     assert rows(database.path, "select id from project order by id") == [("p1",), ("p2",), ("p5",)]
@@ -95,13 +100,17 @@ async def test_the_writer_survives_a_unit_that_cannot_run(
 
 
 async def test_checks_before_the_events_decide(database: SqliteDatabase) -> None:
-    """EVT-010: a check that fails refuses the whole unit; one that holds lets it through."""
-    absent = Statement("project.of_worktree", {"worktree": "/w"}, found=False, refusal="taken")
+    """EVT-010, API-473: a check that fails refuses the whole unit; one that holds lets it through."""
+    absent = Statement("project.of_worktree", {"worktree": "/w"}, found=False, error=NoProject)
     first = await database.submit(unit("evt_1", before=(absent, project_row("p1"))))
     assert first == Committed(0, 0)
-    with pytest.raises(Refused) as refused:
-        await database.submit(unit("evt_2", before=(absent, project_row("p2"))))
-    assert refused.value.reason == "taken"
+    raised = set()
+    for _ in range(2):
+        with pytest.raises(NoProject) as refused:
+            await database.submit(unit("evt_2", before=(absent, project_row("p2"))))
+        assert str(refused.value.__cause__) == "project.of_worktree: something found"
+        raised.add(refused.value)
+    assert len(raised) == 2, "each caller gets an exception of its own"
     assert event_ids(database.path) == ["evt_1"]
     assert rows(database.path, "select id from project") == [("p1",)]
 
@@ -109,7 +118,7 @@ async def test_checks_before_the_events_decide(database: SqliteDatabase) -> None
 async def test_a_fence_is_checked_inside_the_commit(database: SqliteDatabase) -> None:
     """EVT-042: the lease that travels in the same unit counts; once a newer owner has it, nothing is written."""
     mine = Fence(AGGREGATE, "own_a", 1)
-    take = Statement("lease.take", TAKE, changes=1, refusal="lost")
+    take = Statement("lease.take", TAKE, changes=1)
     assert await database.submit(unit("evt_1", before=(take,)).replace(fence=mine)) == Committed(0, 0)
     assert await database.submit(unit("evt_2").replace(fence=mine)) == Committed(1, 1)
     newer: dict[str, Value] = {"session_id": AGGREGATE, "owner_id": "own_b", "token": 2, "seen_token": 1}

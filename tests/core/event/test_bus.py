@@ -158,7 +158,7 @@ async def test_a_slow_subscriber_gets_its_buffer_and_then_fails(story: Story, ca
         with pytest.raises(SubscriberOverflow) as overflow:
             await slow.next()
         assert overflow.value.capacity == capacity
-        assert overflow.value.tag == "EventV2.SubscriberOverflow"
+        assert overflow.value.code == "EventV2.SubscriberOverflow"
     else:
         await story.note(sent + 1)
         assert [_text(item) for item in await slow.next()] == [str(sent + 1)]

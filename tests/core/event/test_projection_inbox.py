@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.core.event.samples import SES, Story, raw
 
-from holdfast.core.database.errors import Refused, StorageError
+from holdfast.core.session.errors import LifecycleConflict, MessageIdInUse
 from holdfast.schema.prompt import AgentAttachment, FileAttachment, Prompt, Source
 from holdfast.schema.session_event import PromptAdmitted, Prompted, RevertCommitted
 from holdfast.schema.session_message import Time, UserMessage
@@ -66,9 +66,8 @@ async def test_a_promotion_that_differs_from_its_admission_is_refused(story: Sto
     """EVT-010, EVT-046: the input stays pending and no message appears."""
     await _admit(story, 1)
     fields: dict[str, Any] = {"at": 1, "message_id": "msg_1", "prompt": PROMPT, "delivery": "steer"} | difference
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(LifecycleConflict):
         await story.tell(Prompted, **fields)
-    assert refused.value.reason == "lifecycle conflict"
     assert await story.message_ids() == []
     assert await story.store.waiting(SES) == {"steer"}
 
@@ -77,7 +76,7 @@ async def test_an_input_is_promoted_once(story: Story) -> None:
     """EVT-010, EVT-046: a second promotion is refused and changes nothing."""
     await _admit(story, 1)
     await story.tell(Prompted, at=1, message_id="msg_1", prompt=PROMPT, delivery="steer")
-    with pytest.raises(Refused):
+    with pytest.raises(LifecycleConflict):
         await story.tell(Prompted, at=1, message_id="msg_1", prompt=PROMPT, delivery="steer")
     receipt = await story.store.admission("msg_1")
     assert receipt is not None
@@ -90,9 +89,9 @@ async def test_an_input_of_another_session_is_not_promoted_here(story: Story) ->
     other = Story(story.database, story.log, "ses_two")
     await other.begin()
     await _admit(other, 1)
-    with pytest.raises(StorageError):
+    with pytest.raises(LifecycleConflict):
         await story.tell(Prompted, at=1, message_id="msg_1", prompt=PROMPT, delivery="steer")
-    with pytest.raises(Refused):
+    with pytest.raises(MessageIdInUse):
         await _admit(story, 1)
     assert await story.log.latest(SES) == 0
     assert await story.store.waiting(SES) == frozenset()
@@ -110,9 +109,8 @@ async def test_a_promotion_without_an_admission_makes_both(story: Story) -> None
 async def test_an_id_of_a_visible_message_cannot_be_admitted(story: Story) -> None:
     """EVT-010, EVT-046: no inbox row appears."""
     await story.note(1)
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(MessageIdInUse):
         await story.tell(PromptAdmitted, message_id="msg_ses_one_1", prompt=PROMPT, delivery="steer")
-    assert refused.value.reason == "message exists"
     assert await story.store.admission("msg_ses_one_1") is None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from tests.core.event.samples import SES, Story, raw, record
@@ -123,8 +124,8 @@ async def test_a_commit_after_the_log_was_read_is_not_lost_in_a_rebuild(busy: St
     read = busy.database.fetch_large
     meanwhile = iter([1, 2])
 
-    async def then_commit(name: str, params: Mapping[str, Value]) -> list[Row]:
-        rows = await read(name, params)
+    async def then_commit(name: str, params: Mapping[str, Value], into: Any = None) -> list[Any]:
+        rows = await read(name, params, into)
         if name == "event.page" and not rows and (number := next(meanwhile, None)) is not None:
             await busy.note(number)
         return rows

@@ -113,9 +113,9 @@ async def test_nothing_is_read_while_nobody_observes(
     asked: list[str] = []
     fetch = story.database.fetch
 
-    async def counting(name: str, params: Any) -> Any:
+    async def counting(name: str, params: Any, into: Any) -> Any:
         asked.append(name)
-        return await fetch(name, params)
+        return await fetch(name, params, into)
 
     monkeypatch.setattr(story.log.relay._database, "fetch", counting)
     await story.log.publish(note(2))

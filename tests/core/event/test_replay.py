@@ -225,7 +225,7 @@ async def test_replaying_an_event_that_cannot_be_decoded_is_refused(other: Opene
     event = SerializedEvent(id="evt_1", type=type_, seq=0, aggregate_id=SES, data=msgspec.Raw(content))
     with pytest.raises(InvalidDurableEvent) as refused:
         await other.log.replay(event)
-    assert refused.value.tag == "EventV2.InvalidDurableEvent"
+    assert refused.value.code == "EventV2.InvalidDurableEvent"
     assert await other.log.latest(SES) == -1
 
 

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any
 
 import pytest
 from tests.core.event.samples import SES, Story, data, follow, opened, record, seqs, without_polling
@@ -302,8 +303,8 @@ class Watched:
     def submit(self, unit: Unit, on_commit: Callable[[Committed], None] | None = None) -> asyncio.Future[Committed]:
         return self._database.submit(unit, on_commit)
 
-    async def fetch(self, name: str, params: Mapping[str, Value]) -> list[Row]:
-        rows = await self._database.fetch(name, params)
+    async def fetch(self, name: str, params: Mapping[str, Value], into: Any = None) -> list[Any]:
+        rows: list[Any] = await self._database.fetch(name, params, into)
         if name == "event.page":
             self.pages.append((int(str(params["after"])), len(rows)))
             if self.after_page is not None:

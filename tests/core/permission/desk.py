@@ -77,7 +77,6 @@ class Desk:
         location: Location = HERE,
         project: str = PROJECT,
         unattended: Unattended = "wait",
-        saved_beats_narrower_ask: bool = False,
     ) -> None:
         self.rules: dict[str, list[Rule]] = {"build": []}
         self.log = log
@@ -92,7 +91,6 @@ class Desk:
             project=project_at(Path(str(database.path)).parent / project, project),
             authority_of=self._authority,
             unattended=unattended,
-            saved_beats_narrower_ask=saved_beats_narrower_ask,
         )
         self._waiting: list[asyncio.Task[None]] = []
 

@@ -17,11 +17,11 @@ from holdfast.core.permission.errors import (
     FEEDBACK_CHARACTERS,
     NOBODY_TO_ASK,
     TOO_MANY_WAIT,
-    Blocked,
-    Corrected,
-    Declined,
+    DeniedByPerson,
+    DeniedByRule,
+    DeniedWithFeedback,
+    PermissionDenied,
     PermissionNotFound,
-    Refusal,
 )
 from holdfast.core.permission.permission import Asked, Unattended
 from holdfast.core.permission.requests import MOST_PENDING, DuplicateRequest
@@ -45,10 +45,10 @@ async def test_a_denied_action_is_blocked_with_its_rules(desk: Desk) -> None:
     """TOL-086, TOL-095: the rules with a say come along; the model reads what was denied and nothing else."""
     rules = [rule("allow"), rule("deny", "edit", "secret/*"), rule("ask", "read")]
     desk.rules["build"] = rules
-    with pytest.raises(Blocked) as caught:
+    with pytest.raises(DeniedByRule) as caught:
         await desk.permissions.assert_allowed(want("edit", "public/a", "secret/b"))
     assert caught.value.rules == tuple(rules[:2])
-    assert caught.value.for_model() == "Permission denied: edit secret/b"
+    assert str(caught.value) == "Permission denied: edit secret/b"
     assert await _events(desk) == []
 
 
@@ -56,7 +56,7 @@ async def test_saved_approvals_are_among_the_rules_of_a_block(desk: Desk) -> Non
     """TOL-086: all effective rules, approvals last."""
     await _save(desk, "edit", "b")
     desk.rules["build"] = [rule("deny", "edit", "a")]
-    with pytest.raises(Blocked) as caught:
+    with pytest.raises(DeniedByRule) as caught:
         await desk.permissions.assert_allowed(want("edit", "a"))
     assert caught.value.rules == (rule("deny", "edit", "a"), rule("allow", "edit", "b"))
 
@@ -108,7 +108,7 @@ async def test_an_unknown_session_is_not_found_before_any_rule(desk: Desk) -> No
 
 async def test_an_unknown_agent_is_denied_everything(desk: Desk) -> None:
     """TOL-081: never an empty list, which would ask."""
-    with pytest.raises(Blocked) as caught:
+    with pytest.raises(DeniedByRule) as caught:
         await desk.permissions.assert_allowed(want(agent="nobody"))
     assert caught.value.rules == (rule("deny"),)
 
@@ -146,9 +146,9 @@ async def test_a_reject_without_a_message_declines_the_call(desk: Desk) -> None:
     """TOL-092, TOL-334: it is no refusal that a tool could turn into a result."""
     task, request = await desk.wait(want())
     await desk.permissions.reply(SES, request.id, "reject", message="  ")
-    with pytest.raises(Declined) as caught:
+    with pytest.raises(DeniedByPerson) as caught:
         await soon(task)
-    assert not isinstance(caught.value, Refusal)
+    assert not isinstance(caught.value, PermissionDenied)
     assert caught.value.request_id == request.id
 
 
@@ -157,11 +157,11 @@ async def test_a_reject_with_words_corrects(desk: Desk) -> None:
     task, request = await desk.wait(want())
     words = "use the other file " + "x" * FEEDBACK_CHARACTERS
     await desk.permissions.reply(SES, request.id, "reject", message=words)
-    with pytest.raises(Corrected) as caught:
+    with pytest.raises(DeniedWithFeedback) as caught:
         await soon(task)
     assert caught.value.feedback == words
-    assert caught.value.for_model().startswith("The user rejected this action and said: use the other file xx")
-    assert len(caught.value.for_model()) < FEEDBACK_CHARACTERS + 100
+    assert str(caught.value).startswith("The user rejected this action and said: use the other file xx")
+    assert len(str(caught.value)) < FEEDBACK_CHARACTERS + 100
 
 
 @pytest.mark.parametrize("message", [None, " \n", "no"])
@@ -175,7 +175,7 @@ async def test_a_reject_declines_whatever_else_the_session_waits_for(
     other, stranger = await desk.wait(want(session="ses_two"))
     await desk.permissions.reply(SES, request.id, "reject", message=message)
     for waiting in (first, second):
-        with pytest.raises(Corrected if message == "no" else Declined):
+        with pytest.raises(DeniedWithFeedback if message == "no" else DeniedByPerson):
             await soon(waiting)
     replies = [(item["requestID"], item["reply"]) for item in await desk.ear.count(REPLIED, 2)]
     assert replies == [(request.id, "reject"), (sibling.id, "reject")]
@@ -301,7 +301,7 @@ async def test_a_replier_that_goes_away_does_not_stop_its_reply(desk: Desk) -> N
     await asyncio.sleep(0)
     reply.cancel()
     for task in (first, second):
-        with pytest.raises(Declined):
+        with pytest.raises(DeniedByPerson):
             await soon(task)
 
 
@@ -311,11 +311,11 @@ async def test_closing_declines_every_waiting_request(desk: Desk) -> None:
     await desk.permissions.ask(want("edit", "d"))
     await soon(desk.permissions.close())
     for task, _ in waiting:
-        with pytest.raises(Declined):
+        with pytest.raises(DeniedByPerson):
             await soon(task)
     assert len(await desk.ear.count(REPLIED, 4)) == 4
     assert await desk.permissions.list() == ()
-    with pytest.raises(Declined):
+    with pytest.raises(DeniedByPerson):
         await soon(desk.permissions.assert_allowed(want()))
 
 
@@ -324,7 +324,7 @@ async def test_closing_declines_also_when_the_log_was_closed_before(desk: Desk) 
     task, _ = await desk.wait(want())
     await desk.log.close()
     await soon(desk.permissions.close())
-    with pytest.raises(Declined):
+    with pytest.raises(DeniedByPerson):
         await soon(task)
 
 
@@ -332,9 +332,9 @@ async def test_a_session_that_leaves_ends_its_requests(desk: Desk, story: Story)
     """TOL-103, TOL-322: what was asked here cannot be approved there."""
     task, request = await desk.wait(want())
     await story.tell(Moved, location=Location(directory="/w/there"))
-    with pytest.raises(Declined):
+    with pytest.raises(DeniedByPerson):
         await soon(task)
-    with pytest.raises(Declined):
+    with pytest.raises(DeniedByPerson):
         await soon(desk.permissions.assert_allowed(want()))
     assert (await _events(desk))[-1] | {"timestamp": 0} == {
         "timestamp": 0,
@@ -349,7 +349,7 @@ async def test_a_deleted_session_ends_its_requests(desk: Desk, story: Story) -> 
     """TOL-089, TOL-090: there is no row left to answer."""
     task, _ = await desk.wait(want())
     await story.log.publish(SessionDeleted(session_id=SES, info=record()))
-    with pytest.raises(Declined):
+    with pytest.raises(DeniedByPerson):
         await soon(task)
     assert len(await desk.ear.count(REPLIED, 1)) == 1
 
@@ -359,9 +359,9 @@ async def test_a_session_has_a_bounded_number_of_requests(desk: Desk, story: Sto
     await Story(story.database, story.log, "ses_two").begin()
     requests = [(await desk.permissions.ask(want("edit", str(number)))).id for number in range(MOST_PENDING)]
     assert (await desk.permissions.ask(want())).effect == "deny"
-    with pytest.raises(Blocked) as caught:
+    with pytest.raises(DeniedByRule) as caught:
         await desk.permissions.assert_allowed(want())
-    assert TOO_MANY_WAIT in caught.value.for_model()
+    assert TOO_MANY_WAIT in str(caught.value)
     assert (await desk.permissions.ask(want(session="ses_two"))).effect == "ask"
     await desk.permissions.reply(SES, requests[0], "once")
     assert (await desk.permissions.ask(want())).effect == "ask"
@@ -371,7 +371,7 @@ async def test_the_log_keeps_request_and_reply(desk: Desk) -> None:
     """TOL-087, TOL-101: with the agent, which only the log knows; all of it private."""
     task, request = await desk.wait(want(save=("*",)))
     await desk.permissions.reply(SES, request.id, "reject", message="no")
-    with pytest.raises(Corrected):
+    with pytest.raises(DeniedWithFeedback):
         await soon(task)
     asked, replied = await _events(desk)
     assert asked["agent"] == "build"
@@ -406,7 +406,7 @@ async def test_rules_are_read_anew_and_the_agent_is_not(desk: Desk, story: Story
     assert not task.done()
     desk.rules["build"] = [rule("deny", "edit")]
     await desk.permissions.reply(SES, request.id, "once")
-    with pytest.raises(Blocked) as caught:
+    with pytest.raises(DeniedByRule) as caught:
         await soon(task)
     assert caught.value.rules == (rule("deny", "edit"),)
     desk.rules["build"] = [rule("allow")]
@@ -430,14 +430,14 @@ async def test_the_policy_answers_where_nobody_can(
     """TOL-354: at once, with a reason to read, and on record; what the rules deny stays denied, what waits waits."""
     alone = Desk(desk.log, desk.database, ids, clock, unattended=policy)
     alone.rules["build"] = [rule("deny", "bash")]
-    with pytest.raises(Blocked):
+    with pytest.raises(DeniedByRule):
         await soon(alone.permissions.assert_allowed(want("bash", "ls")))
     if policy == "allow":
         await soon(alone.permissions.assert_allowed(want()))
     else:
-        with pytest.raises(Blocked) as caught:
+        with pytest.raises(DeniedByRule) as caught:
             await soon(alone.permissions.assert_allowed(want()))
-        assert caught.value.for_model() == f"Permission denied: edit a.txt ({NOBODY_TO_ASK})"
+        assert str(caught.value) == f"Permission denied: edit a.txt ({NOBODY_TO_ASK})"
     assert (await alone.permissions.ask(want())).effect == policy
     assert await alone.permissions.list() == ()
     replies = [event for event in await _events(desk) if "requestID" in event]

@@ -49,10 +49,10 @@ async def test_approvals_of_a_known_worktree_stay_and_the_others_go(
     assert raw(path, "select id, root, owner from permission") == [("psv_1", f"{path.parent}/prj_1/.git", None)]
     desk = Desk(log, database, ids, clock)
     for _ in range(2):
-        assert [item.id for item in await desk.permissions.saved()] == ["psv_1"]
+        assert [item.id for item in await desk.permissions.saved.here()] == ["psv_1"]
     assert raw(path, "select owner from permission") == [(os.getuid(),)]
     elsewhere = Desk(log, database, ids, clock, project="prj_2")
-    assert await elsewhere.permissions.saved() == ()
+    assert await elsewhere.permissions.saved.here() == ()
     await desk.close()
     await elsewhere.close()
     database.close()

@@ -9,7 +9,7 @@ from tests.core.event.samples import SES, Story, raw
 from tests.core.permission.desk import REPLIED, Desk, rule, soon, want
 
 from holdfast.core.clock import Ids
-from holdfast.core.permission.errors import Blocked, InvalidSave
+from holdfast.core.permission.errors import DeniedByRule, InvalidSave
 from holdfast.schema.session_event import AgentSwitched
 
 pytestmark = pytest.mark.anyio
@@ -23,15 +23,15 @@ async def test_always_saves_each_offered_pattern_once(desk: Desk) -> None:
         task, request = await desk.wait(want("edit", "a.txt", save=("*", "src/*")))
         await desk.permissions.reply(SES, request.id, "always")
         await soon(task)
-    saved = await desk.permissions.saved()
+    saved = await desk.permissions.saved.here()
     assert [(item.project_id, item.action, item.resource) for item in saved] == [
         ("prj_1", "edit", "*"),
         ("prj_1", "edit", "src/*"),
     ]
     assert all(item.id.startswith("psv_") for item in saved)
     assert saved[0].id < saved[1].id
-    assert await desk.permissions.saved_of_project("prj_1") == saved
-    assert await desk.permissions.saved_of_project("prj_2") == ()
+    assert await desk.permissions.saved.of_project("prj_1") == saved
+    assert await desk.permissions.saved.of_project("prj_2") == ()
 
 
 async def test_always_without_a_pattern_is_once(desk: Desk) -> None:
@@ -39,7 +39,7 @@ async def test_always_without_a_pattern_is_once(desk: Desk) -> None:
     task, request = await desk.wait(want())
     await desk.permissions.reply(SES, request.id, "always")
     await soon(task)
-    assert await desk.permissions.saved() == ()
+    assert await desk.permissions.saved.here() == ()
     assert (await desk.permissions.ask(want())).effect == "ask"
 
 
@@ -48,7 +48,7 @@ async def test_a_reply_of_once_saves_no_approval(desk: Desk) -> None:
     task, request = await desk.wait(want(save=("*",)))
     await desk.permissions.reply(SES, request.id, "once")
     await soon(task)
-    assert await desk.permissions.saved() == ()
+    assert await desk.permissions.saved.here() == ()
 
 
 async def test_a_saved_approval_holds_until_it_is_removed(desk: Desk) -> None:
@@ -59,13 +59,13 @@ async def test_a_saved_approval_holds_until_it_is_removed(desk: Desk) -> None:
     await soon(desk.permissions.assert_allowed(want("bash", "git status -s")))
     assert (await desk.permissions.ask(want("bash", "git push"))).effect == "ask"
     desk.rules["build"] = [rule("deny", "bash")]
-    with pytest.raises(Blocked):
+    with pytest.raises(DeniedByRule):
         await desk.permissions.assert_allowed(want("bash", "git status -s"))
     desk.rules["build"] = []
-    (approval,) = await desk.permissions.saved()
-    await desk.permissions.remove_saved(approval.id)
-    await desk.permissions.remove_saved("psv_unknown")
-    assert await desk.permissions.saved() == ()
+    (approval,) = await desk.permissions.saved.here()
+    await desk.permissions.saved.remove(approval.id)
+    await desk.permissions.saved.remove("psv_unknown")
+    assert await desk.permissions.saved.here() == ()
     assert (await desk.permissions.ask(want("bash", "git status -s"))).effect == "ask"
 
 
@@ -81,7 +81,7 @@ async def test_a_person_chooses_among_the_offered_patterns(desk: Desk) -> None:
     assert not task.done()
     await desk.permissions.reply(SES, request.id, "always", save=["src/*", "src/*"])
     await soon(task)
-    assert [item.resource for item in await desk.permissions.saved()] == ["src/*"]
+    assert [item.resource for item in await desk.permissions.saved.here()] == ["src/*"]
 
 
 async def test_always_alone_saves_what_was_shown(desk: Desk) -> None:
@@ -89,7 +89,7 @@ async def test_always_alone_saves_what_was_shown(desk: Desk) -> None:
     task, request = await desk.wait(want("edit", "src/a.py", "b", save=("src/a.py", "b", "src/*", "*")))
     await desk.permissions.reply(SES, request.id, "always")
     await soon(task)
-    assert [item.resource for item in await desk.permissions.saved()] == ["src/a.py", "b"]
+    assert [item.resource for item in await desk.permissions.saved.here()] == ["src/a.py", "b"]
 
 
 async def test_a_command_is_approved_as_a_whole(desk: Desk) -> None:
@@ -102,7 +102,7 @@ async def test_a_command_is_approved_as_a_whole(desk: Desk) -> None:
     await desk.permissions.reply(SES, request.id, "always")
     await soon(task)
     await soon(same)
-    assert [item.resource for item in await desk.permissions.saved()] == [whole]
+    assert [item.resource for item in await desk.permissions.saved.here()] == [whole]
     await soon(desk.permissions.assert_allowed(want("bash", *resources, save=(whole, "cd *"))))
     for other in (
         want("bash", "cd b", save=("cd b",)),
@@ -114,7 +114,7 @@ async def test_a_command_is_approved_as_a_whole(desk: Desk) -> None:
     assert part_request in await desk.permissions.list()
     assert not part.done()
     desk.rules["build"] = [rule("deny", "bash", "rm *")]
-    with pytest.raises(Blocked):
+    with pytest.raises(DeniedByRule):
         await desk.permissions.assert_allowed(want("bash", *resources, save=(whole, "cd *")))
 
 
@@ -162,8 +162,8 @@ async def test_approvals_stay_in_their_project(desk: Desk, ids: Ids, clock: Manu
     task, request = await other.wait(want(save=("a.txt",)))
     await other.permissions.reply(SES, request.id, "always")
     await soon(task)
-    assert [item.resource for item in await other.permissions.saved()] == ["a.txt"]
-    assert [item.resource for item in await desk.permissions.saved()] == ["*"]
+    assert [item.resource for item in await other.permissions.saved.here()] == ["a.txt"]
+    assert [item.resource for item in await desk.permissions.saved.here()] == ["*"]
     await other.close()
 
 
@@ -175,14 +175,15 @@ async def test_approvals_go_with_their_project(desk: Desk, story: Story) -> None
     connection = apsw.Connection(str(story.database.path))
     connection.execute("pragma foreign_keys=on; delete from session; delete from project where id = 'prj_1'")
     connection.close()
-    assert await desk.permissions.saved() == ()
+    assert await desk.permissions.saved.here() == ()
 
 
 async def test_the_lenient_setting_lets_a_saved_star_win(desk: Desk, ids: Ids, clock: ManualClock) -> None:
     """TOL-077: strict unless told otherwise."""
     asked = await desk.permissions.ask(want("read", "a", save=("*",)))
     await desk.permissions.reply(SES, asked.id, "always")
-    lenient = Desk(desk.log, desk.database, ids, clock, saved_beats_narrower_ask=True)
+    lenient = Desk(desk.log, desk.database, ids, clock)
+    lenient.permissions.saved_beats_narrower_ask = True
     desk.rules["build"] = lenient.rules["build"] = [rule("ask", "read", "*.env")]
     assert (await desk.permissions.ask(want("read", "x.env"))).effect == "ask"
     assert (await lenient.permissions.ask(want("read", "x.env"))).effect == "allow"
@@ -192,11 +193,11 @@ async def test_the_lenient_setting_lets_a_saved_star_win(desk: Desk, ids: Ids, c
 async def test_nothing_is_saved_for_a_directory_that_is_gone(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
     """TOL-393: the call that was shown may still be made; the log says that the approval was for this one."""
     task, request = await desk.wait(want(save=("*",)))
-    directory = desk.permissions._project.directory
+    directory = desk.permissions.saved._project.directory
     directory.rename(directory.with_name("elsewhere"))
     await desk.permissions.reply(SES, request.id, "always")
     await soon(task)
     assert f"{directory} is not there any more" in caplog.text
-    assert await desk.permissions.saved() == ()
+    assert await desk.permissions.saved.here() == ()
     directory.with_name("elsewhere").rename(directory)
-    assert await desk.permissions.saved() == ()
+    assert await desk.permissions.saved.here() == ()

@@ -14,7 +14,7 @@ from tests.core.permission.desk import REPLIED, Desk, soon, want
 from holdfast.core.clock import Ids
 from holdfast.core.database.errors import Fenced
 from holdfast.core.database.unit import Fence, Statement, Unit
-from holdfast.core.permission.errors import Corrected, Declined, PermissionNotFound
+from holdfast.core.permission.errors import DeniedByPerson, DeniedWithFeedback, PermissionNotFound
 from holdfast.core.session.ownership import Lease
 from holdfast.schema.codec import decode_any
 from holdfast.schema.permission import PermissionRequest
@@ -37,7 +37,7 @@ async def test_another_process_can_answer(desk: Desk, other: Desk) -> None:
     task, request = await desk.wait(want())
     assert await other.permissions.list() == (request,)
     await other.permissions.reply(SES, request.id, "reject", message="not that one")
-    with pytest.raises(Corrected) as caught:
+    with pytest.raises(DeniedWithFeedback) as caught:
         await soon(task)
     assert caught.value.feedback == "not that one"
     expected = [{"sessionID": SES, "requestID": request.id, "reply": "reject"}]
@@ -73,7 +73,7 @@ async def test_consequences_cross_processes_too(desk: Desk, other: Desk) -> None
     fourth, _ = await other.wait(want("bash", "b"))
     await desk.permissions.reply(SES, request.id, "reject")
     for task in (third, fourth):
-        with pytest.raises(Declined):
+        with pytest.raises(DeniedByPerson):
             await soon(task)
 
 

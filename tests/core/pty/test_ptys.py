@@ -184,7 +184,7 @@ async def test_an_unknown_terminal_id_is_refused_by_every_operation(desk: PtyDes
     for ask in (lambda: desk.ptys.get("pty_none"), lambda: desk.ptys.update("pty_none"), attach):
         with pytest.raises(PtyNotFound) as caught:
             ask()
-        assert (caught.value.pty_id, caught.value.tag) == ("pty_none", "Pty.NotFoundError")
+        assert (caught.value.pty_id, caught.value.code) == ("pty_none", "PtyNotFoundError")
     for awaited in (desk.ptys.remove("pty_none"), desk.ptys.write("pty_none", "x")):
         with pytest.raises(PtyNotFound):
             await awaited

@@ -33,12 +33,13 @@ from tests.core.session.support_lab import (
 )
 
 from holdfast.core.catalog.errors import ModelUnavailable
-from holdfast.core.permission.stop import Stopped
+from holdfast.core.permission.errors import TurnEnded
 from holdfast.core.runner.settings import Limits, SessionSettings
 from holdfast.core.session import inbox
 from holdfast.core.session.errors import (
     AgentUnavailable,
     InboxFull,
+    InputNotFound,
     InputNotPending,
     Interrupted,
     RepeatedCalls,
@@ -314,7 +315,7 @@ async def test_an_input_can_be_withdrawn_until_it_is_promoted(tmp_path: Path) ->
         await say(runtime, session.id, "one", id="msg_one", resume=False)
         await say(runtime, session.id, "two", id="msg_two", resume=False)
         assert [item.id for item in await runtime.sessions.pending(session.id)] == ["msg_one", "msg_two"]
-        with pytest.raises(InputNotPending):
+        with pytest.raises(InputNotFound):
             await runtime.sessions.withdraw(other.id, "msg_one")
         await runtime.sessions.withdraw(session.id, "msg_one")
         before = await event_types(runtime, session.id)
@@ -325,7 +326,7 @@ async def test_an_input_can_be_withdrawn_until_it_is_promoted(tmp_path: Path) ->
         assert user_texts(provider.requests[0]) == ["two"]
         with pytest.raises(InputNotPending):
             await runtime.sessions.withdraw(session.id, "msg_two")
-        with pytest.raises(InputNotPending):
+        with pytest.raises(InputNotFound):
             await runtime.sessions.withdraw(session.id, "msg_none")
         assert await runtime.verify() == []
 
@@ -464,7 +465,7 @@ async def test_a_decline_stops_the_turn(tmp_path: Path) -> None:
 
     async def declined(context: object) -> dict[str, Any]:
         await held.started.wait()
-        raise Stopped
+        raise TurnEnded
 
     provider = Provider(calls(("held", {}), ("ask", {})))
     async with Lab(tmp_path, provider, tools={"held": held.tool, "ask": tool(declined)}) as runtime:

@@ -11,8 +11,8 @@ import pytest
 from tests.core.conftest import ToolRuntime, new_session, user_texts
 
 from holdfast.core.runtime import execution
-from holdfast.core.session.errors import SessionError
 from holdfast.llm.offline import ScriptedTransport
+from holdfast.schema.exceptions import ApiError
 from holdfast.schema.model import ModelRef
 from holdfast.schema.prompt import Prompt
 from holdfast.schema.session import Session
@@ -83,7 +83,7 @@ async def test_an_input_that_could_not_start_is_waited_for_once(pair: Pair) -> N
         async with asyncio.timeout(1):
             await pair.a.sessions.wait(pair.session.id)
     assert await pair.a.store.waiting(pair.session.id) == {"steer"}
-    with pytest.raises(SessionError):
+    with pytest.raises(ApiError):
         await pair.a.sessions.run(pair.session.id)
 
 

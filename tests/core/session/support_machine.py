@@ -37,8 +37,7 @@ from holdfast.core.runner.history import Frame, History
 from holdfast.core.runner.lowering import lower
 from holdfast.core.runner.preparation import ReadyTurn
 from holdfast.core.runner.sending import Sending
-from holdfast.core.session.errors import InputNotPending, PromptConflict, SessionError
-from holdfast.llm.errors import LLMError
+from holdfast.core.session.errors import InputNotFound, InputNotPending, PromptConflict
 from holdfast.llm.model import Model
 from holdfast.llm.protocols.bedrock_converse import BedrockConverse
 from holdfast.llm.protocols.gemini import Gemini
@@ -49,6 +48,7 @@ from holdfast.llm.route.route import Route
 from holdfast.llm.route.transport import HttpRequest
 from holdfast.llm.stream import prepare
 from holdfast.schema.codec import decode_any
+from holdfast.schema.exceptions import HoldfastError
 from holdfast.schema.model import ModelRef
 from holdfast.schema.prompt import Admission, Prompt
 from holdfast.schema.session_message import UserMessage
@@ -361,7 +361,7 @@ class SessionMachine(RuleBasedStateMachine):
         known = self._receipt(which)
         try:
             self.do(self.runtime.sessions.withdraw(known.session_id, known.id))
-        except InputNotPending:
+        except (InputNotFound, InputNotPending):
             assert known.id not in self._reading(known.session_id).pending
         else:
             assert known.id not in self._reading(known.session_id).pending
@@ -470,7 +470,8 @@ class SessionMachine(RuleBasedStateMachine):
         outcomes = await asyncio.gather(*self.background, return_exceptions=True)
         self.background.clear()
         for outcome in outcomes:
-            assert outcome is None or isinstance(outcome, (SessionError, LLMError)), repr(outcome)
+            assert outcome is None or isinstance(outcome, HoldfastError), repr(outcome)
+            assert not isinstance(outcome, StorageError), repr(outcome)
 
     # -- what always holds -------------------------------------------------------------------------------------------
 

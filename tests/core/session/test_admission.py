@@ -151,7 +151,7 @@ async def test_an_id_stands_for_one_prompt(
     with pytest.raises(PromptConflict) as conflict:
         await runtime.sessions.prompt(asked, prompt, id="msg_1", delivery=delivery)
     assert (conflict.value.session_id, conflict.value.message_id) == (asked, "msg_1")
-    assert conflict.value.tag == "Session.PromptConflictError"
+    assert conflict.value.code == "Session.PromptConflictError"
     await steps(20)
     assert await runtime.sessions.active() == []
     assert model.requests == []

@@ -197,7 +197,7 @@ async def test_every_operation_asks_first_whether_the_session_exists(runtime: Ru
         with pytest.raises(SessionNotFound) as refused:
             await attempt
         assert refused.value.session_id == missing
-        assert refused.value.tag == "Session.NotFoundError"
+        assert refused.value.code == "SessionNotFoundError"
     await runtime.execution.interrupt(missing)
     with tables(runtime) as sql:
         assert sql("select count(*) from session_input") == [(0,)]

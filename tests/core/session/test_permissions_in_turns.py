@@ -218,7 +218,7 @@ async def test_always_releases_what_it_covers_each_under_its_own_agent(
     assert left == {(target.id, "echo hello") for target in (session, same, strict)}
     replied = [reply for reply in desk.replies if reply["reply"] == "always"]
     assert {reply["sessionID"] for reply in replied} == {session.id, same.id}
-    assert [saved.resource for saved in await desk.services.permissions.saved()] == ["touch done"]
+    assert [saved.resource for saved in await desk.services.permissions.saved.here()] == ["touch done"]
 
     await call_denied(runtime, model, strict, desk)
 

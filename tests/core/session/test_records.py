@@ -9,7 +9,7 @@ import pytest
 from tests.core.conftest import event_types, new_session, tables
 from tests.core.session.support_lab import LAB, Lab, Provider, refuses, says
 
-from holdfast.core.database.errors import Refused
+from holdfast.core.database.errors import Moved
 from holdfast.core.runtime.runtime import Runtime
 from holdfast.core.session.errors import Interrupted, SessionNotFound
 from holdfast.core.session.store import SessionFilter
@@ -103,7 +103,7 @@ async def test_a_rename_that_never_gets_through_says_so(runtime: Runtime, monkey
         return await latest(aggregate_id) - 1
 
     monkeypatch.setattr(runtime.log, "latest", behind)
-    with pytest.raises(Refused):
+    with pytest.raises(Moved):
         await runtime.sessions.rename(session.id, "new")
     assert (await runtime.sessions.get(session.id)).title == session.title
 

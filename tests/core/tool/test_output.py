@@ -24,9 +24,9 @@ from holdfast.core.tool.output import (
     RETENTION_SECONDS,
     SWEEP_SECONDS,
     ManagedFile,
+    OutputNotSaved,
     OutputStore,
     Saved,
-    StorageError,
     bound,
 )
 from holdfast.core.tool.preview import (
@@ -373,7 +373,7 @@ async def test_without_a_file_the_success_stays(
     [record] = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert record.args is not None
     [diagnostic] = record.args
-    assert isinstance(diagnostic, StorageError)
+    assert isinstance(diagnostic, OutputNotSaved)
     assert diagnostic.operation == "write"
     assert str(diagnostic) == f"Failed to write tool output: {diagnostic.cause}"
     assert str(diagnostic.cause) not in shown(bounded)

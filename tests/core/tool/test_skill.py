@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.core.permission.errors import Blocked, Corrected, Declined
+from holdfast.core.permission.errors import DeniedByPerson, DeniedByRule, DeniedWithFeedback
 from holdfast.core.scope import Scope
 from holdfast.core.skill.builtin import CUSTOMIZE
 from holdfast.core.skill.downloads import SkillDownloads
@@ -44,7 +44,7 @@ class Approvals:
         metadata: Mapping[str, Any] | None = None,
     ) -> None:
         self.asked.append((context, action, tuple(resources), tuple(save)))
-        if isinstance(self._refusal, Declined):
+        if isinstance(self._refusal, DeniedByPerson):
             raise self._refusal
         if self._refusal is not None:
             raise Denied(str(self._refusal)) from self._refusal
@@ -130,7 +130,7 @@ async def test_approval_is_for_this_skill_and_comes_after_it_was_found(skills: S
 async def test_denied_and_unknown_look_alike(skills: Skills, root: Path) -> None:
     """TOL-242, CTX-184: a denied agent does not learn that the skill exists."""
     put_skill(root / "a" / "SKILL.md", "a")
-    denied = await failure(skills, "a", Approvals(Blocked("skill", ["a"])))
+    denied = await failure(skills, "a", Approvals(DeniedByRule("skill", ["a"])))
     (root / "a" / "SKILL.md").unlink()
     assert denied == await failure(skills, "a", Approvals()) == "Unable to load skill a"
 
@@ -138,9 +138,9 @@ async def test_denied_and_unknown_look_alike(skills: Skills, root: Path) -> None
 async def test_the_correction_of_a_user_reaches_the_model(skills: Skills, root: Path) -> None:
     """TOL-242: a correction is the user's word; a plain decline passes through and stops the turn."""
     put_skill(root / "a.md", "a")
-    assert "use b instead" in await failure(skills, "a", Approvals(Corrected("use b instead")))
-    with pytest.raises(Declined):
-        await loaded(skills, "a", Approvals(Declined("per_1")))
+    assert "use b instead" in await failure(skills, "a", Approvals(DeniedWithFeedback("use b instead")))
+    with pytest.raises(DeniedByPerson):
+        await loaded(skills, "a", Approvals(DeniedByPerson("per_1")))
 
 
 async def test_a_flat_skill_lists_no_neighbours(skills: Skills, root: Path) -> None:

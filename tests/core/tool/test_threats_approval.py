@@ -83,7 +83,7 @@ async def test_only_what_was_offered_can_be_saved(
         with pytest.raises(InvalidSave):
             await desk.answer(request, "always", save=[pattern])
     assert await desk.services.permissions.list() == (request,)
-    assert (await desk.services.permissions.saved(), (place.project / "done").exists()) == ((), False)
+    assert (await desk.services.permissions.saved.here(), (place.project / "done").exists()) == ((), False)
     await runtime.sessions.interrupt(session.id)
 
 
@@ -124,7 +124,7 @@ async def test_a_session_that_moves_takes_no_approval_along(
     assert await errors(runtime, session.id) == [TOOL_INTERRUPTED]
     assert [reply["reply"] for reply in desk.replies] == ["reject"]
     assert not [path for path in place.project.rglob("done")]
-    assert await desk.services.permissions.saved() == ()
+    assert await desk.services.permissions.saved.here() == ()
 
 
 async def test_a_file_changed_between_approval_and_edit_is_not_overwritten(

@@ -172,7 +172,7 @@ async def remote(url: str) -> Session | None:
         try:
             return await client.sessions.get("ses_x")
         except ApiError as error:
-            print(error.tag, error.status, error.body)
+            print(error.code, error.status, error.body)
         except ClientError as error:
             print(error.reason, error.status)
     return None

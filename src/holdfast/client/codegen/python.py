@@ -174,7 +174,7 @@ class {flavour.client}:
 def emit_guards(failures: tuple[DeclaredFailure, ...]) -> str:
     guards = "".join(
         f"\n\ndef {_guard_name(failure.tag)}(error: object) -> TypeGuard[ApiError]:\n"
-        f'    return getattr(error, "tag", None) == "{failure.tag}"\n'
+        f'    return getattr(error, "code", None) == "{failure.tag}"\n'
         for failure in failures
     )
     return (

@@ -11,64 +11,64 @@ from holdfast.client.errors import ApiError
 
 
 def is_command_not_found(error: object) -> TypeGuard[ApiError]:
-    return getattr(error, "tag", None) == "CommandNotFoundError"
+    return getattr(error, "code", None) == "CommandNotFoundError"
 
 
 def is_conflict(error: object) -> TypeGuard[ApiError]:
-    return getattr(error, "tag", None) == "ConflictError"
+    return getattr(error, "code", None) == "ConflictError"
 
 
 def is_forbidden(error: object) -> TypeGuard[ApiError]:
-    return getattr(error, "tag", None) == "ForbiddenError"
+    return getattr(error, "code", None) == "ForbiddenError"
 
 
 def is_invalid_cursor(error: object) -> TypeGuard[ApiError]:
-    return getattr(error, "tag", None) == "InvalidCursorError"
+    return getattr(error, "code", None) == "InvalidCursorError"
 
 
 def is_invalid_request(error: object) -> TypeGuard[ApiError]:
-    return getattr(error, "tag", None) == "InvalidRequestError"
+    return getattr(error, "code", None) == "InvalidRequestError"
 
 
 def is_message_not_found(error: object) -> TypeGuard[ApiError]:
-    return getattr(error, "tag", None) == "MessageNotFoundError"
+    return getattr(error, "code", None) == "MessageNotFoundError"
 
 
 def is_not_found(error: object) -> TypeGuard[ApiError]:
-    return getattr(error, "tag", None) == "NotFoundError"
+    return getattr(error, "code", None) == "NotFoundError"
 
 
 def is_permission_not_found(error: object) -> TypeGuard[ApiError]:
-    return getattr(error, "tag", None) == "PermissionNotFoundError"
+    return getattr(error, "code", None) == "PermissionNotFoundError"
 
 
 def is_project_copy(error: object) -> TypeGuard[ApiError]:
-    return getattr(error, "tag", None) == "ProjectCopyError"
+    return getattr(error, "code", None) == "ProjectCopyError"
 
 
 def is_provider_not_found(error: object) -> TypeGuard[ApiError]:
-    return getattr(error, "tag", None) == "ProviderNotFoundError"
+    return getattr(error, "code", None) == "ProviderNotFoundError"
 
 
 def is_pty_not_found(error: object) -> TypeGuard[ApiError]:
-    return getattr(error, "tag", None) == "PtyNotFoundError"
+    return getattr(error, "code", None) == "PtyNotFoundError"
 
 
 def is_question_not_found(error: object) -> TypeGuard[ApiError]:
-    return getattr(error, "tag", None) == "QuestionNotFoundError"
+    return getattr(error, "code", None) == "QuestionNotFoundError"
 
 
 def is_service_unavailable(error: object) -> TypeGuard[ApiError]:
-    return getattr(error, "tag", None) == "ServiceUnavailableError"
+    return getattr(error, "code", None) == "ServiceUnavailableError"
 
 
 def is_session_not_found(error: object) -> TypeGuard[ApiError]:
-    return getattr(error, "tag", None) == "SessionNotFoundError"
+    return getattr(error, "code", None) == "SessionNotFoundError"
 
 
 def is_unauthorized(error: object) -> TypeGuard[ApiError]:
-    return getattr(error, "tag", None) == "UnauthorizedError"
+    return getattr(error, "code", None) == "UnauthorizedError"
 
 
 def is_unknown(error: object) -> TypeGuard[ApiError]:
-    return getattr(error, "tag", None) == "UnknownError"
+    return getattr(error, "code", None) == "UnknownError"

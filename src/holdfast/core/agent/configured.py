@@ -28,6 +28,7 @@ from holdfast.core.config.validate import Problem, validate_agent, validate_rule
 from holdfast.core.diagnostic import Diagnostic
 from holdfast.core.permission.rules import expand_home
 from holdfast.schema.agent import Agent, ProviderRequest
+from holdfast.schema.exceptions import HoldfastError
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.permission import Rule
 
@@ -51,7 +52,7 @@ ASK = Rule(action="*", resource="*", effect="ask")
 _KEYS = frozenset(schema.Agent.__struct_encode_fields__)
 
 
-class InvalidEnvironmentRules(Exception):
+class InvalidEnvironmentRules(HoldfastError):
     """OPENCODE_PERMISSION says something that cannot be read; starting without it would be unsafe."""
 
 

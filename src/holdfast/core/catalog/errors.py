@@ -1,62 +1,64 @@
-"""What choosing a model can answer instead of one.
+"""Why no model can be used for a turn.
 
-SessionError (core/refusal.py)
+ServiceUnavailable
 ├── ModelNotSelected     no model was chosen and none is available
 ├── ModelUnavailable     the chosen model is not available here
 ├── VariantUnavailable   the chosen model has no such variant
-└── UnsupportedApi       no protocol here speaks to it
+└── UnsupportedApi       no protocol adapter reaches the chosen model
 """
 
 from __future__ import annotations
 
-from holdfast.core.errors import SessionError
+from holdfast.schema.exceptions import ServiceUnavailable
 
 
-class ModelNotSelected(SessionError):
+class ModelNotSelected(ServiceUnavailable):
     """There is no model to use."""
 
-    tag = "SessionRunnerModel.ModelNotSelectedError"
+    code = "SessionRunnerModel.ModelNotSelectedError"
 
     def __init__(self, session_id: str) -> None:
         super().__init__(
             "No model is available: set a provider key, or `model` and `provider` in opencode.json, "
-            "or choose demo/echo, which needs neither"
+            "or choose demo/echo, which needs neither",
+            service="model",
         )
         self.session_id = session_id
 
 
-class ModelUnavailable(SessionError):
+class ModelUnavailable(ServiceUnavailable):
     """The chosen model cannot be used here."""
 
-    tag = "SessionRunnerModel.ModelUnavailableError"
+    code = "SessionRunnerModel.ModelUnavailableError"
 
     def __init__(self, provider_id: str, model_id: str, reason: str = "") -> None:
-        super().__init__(f"Model {provider_id}/{model_id} is not available{': ' if reason else ''}{reason}")
+        because = f": {reason}" if reason else ""
+        super().__init__(f"Model {provider_id}/{model_id} is not available{because}", service="model")
         self.provider_id = provider_id
         self.model_id = model_id
 
 
-class VariantUnavailable(SessionError):
+class VariantUnavailable(ServiceUnavailable):
     """The chosen model has no such variant."""
 
-    tag = "SessionRunnerModel.VariantUnavailableError"
+    code = "SessionRunnerModel.VariantUnavailableError"
 
     def __init__(self, provider_id: str, model_id: str, variant: str, known: tuple[str, ...]) -> None:
         has = f"it has {', '.join(known)}" if known else "it has none"
-        super().__init__(f"Variant {variant} is not available for {provider_id}/{model_id}: {has}")
+        super().__init__(f"Variant {variant} is not available for {provider_id}/{model_id}: {has}", service="model")
         self.provider_id = provider_id
         self.model_id = model_id
         self.variant = variant
 
 
-class UnsupportedApi(SessionError):
+class UnsupportedApi(ServiceUnavailable):
     """Nothing here speaks that provider's protocol."""
 
-    tag = "SessionRunnerModel.UnsupportedApiError"
+    code = "SessionRunnerModel.UnsupportedApiError"
 
     def __init__(self, provider_id: str, model_id: str, api: str, reason: str = "") -> None:
         detail = reason or "no adapter here speaks its protocol"
-        super().__init__(f"Model {provider_id}/{model_id} cannot be reached by {api}: {detail}")
+        super().__init__(f"Model {provider_id}/{model_id} cannot be reached by {api}: {detail}", service="model")
         self.provider_id = provider_id
         self.model_id = model_id
         self.api = api

@@ -13,6 +13,7 @@ from holdfast.core.command.template import Template
 from holdfast.core.config.reload import refuse_errors
 from holdfast.core.state import Phase, State
 from holdfast.core.tool.tool import ToolFailure
+from holdfast.schema.exceptions import CommandNotFound
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -25,14 +26,6 @@ if TYPE_CHECKING:
     from holdfast.core.scope import Scope
     from holdfast.core.skill.skill import Skill
     from holdfast.core.state import Batches
-
-
-class CommandNotFound(Exception):
-    """No such command; nothing was admitted."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"Command not found: {name}")
-        self.name = name
 
 
 class Invocation(Frozen):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from holdfast.core.config.config import Config, describe
 from holdfast.core.diagnostic import Diagnostic
+from holdfast.schema.exceptions import HoldfastError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -37,7 +38,7 @@ Prepare: TypeAlias = Callable[[Config], Apply]
 log = logging.getLogger(__name__)
 
 
-class ConfigRefused(Exception):
+class ConfigRefused(HoldfastError):
     """The configuration on disk has a fatal problem; the former one stays in force."""
 
     def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:

@@ -17,6 +17,7 @@ from holdfast.core.config.authority import Grant, digest
 from holdfast.core.config.plugin_files import content_digest
 from holdfast.core.config.text_file import Unreadable, read_text
 from holdfast.core.file_lock import wait_for_lock
+from holdfast.schema.exceptions import HoldfastError
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ TRUST_EVERYTHING: Trust = _FixedTrust(True)
 TRUST_NOTHING: Trust = _FixedTrust(False)
 
 
-class TrustUnreadable(Exception):
+class TrustUnreadable(HoldfastError):
     """The file that holds what was trusted cannot be read or written."""
 
     def __init__(self, path: Path, reason: str) -> None:

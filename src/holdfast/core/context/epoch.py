@@ -8,6 +8,7 @@ Invariants
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Literal, assert_never
 
 import msgspec
@@ -25,7 +26,6 @@ from holdfast.core.context.system_context import (
     reconcile,
     replace,
 )
-from holdfast.core.database.errors import Refused
 from holdfast.core.database.unit import Statement
 from holdfast.schema.codec import decoder, encode_text
 from holdfast.schema.frozen import Frozen
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from holdfast.core.database.unit import Row, Value
     from holdfast.core.event.publisher import Publisher
     from holdfast.schema.location import Location
-
-STALE = "context epoch changed"
 
 
 class SourceState(Record):
@@ -199,14 +197,13 @@ class Epochs:
         more: tuple[Statement, ...] = (),
     ) -> None:
         """Raises ContextContention if the epoch is not the one the row was made from."""
-        local = (Statement(statement, {"session_id": session_id, **row}, changes=1, refusal=STALE), *more)
+        contention = partial(ContextContention, session_id)
+        local = (Statement(statement, {"session_id": session_id, **row}, changes=1, error=contention), *more)
         try:
             await publisher.publish(*(() if event is None else (event,)), location=location, local=local)
-        except Refused as refused:
-            if refused.reason != STALE:
-                raise
+        except ContextContention:
             self.metrics.record("context.contention", 1)
-            raise ContextContention(session_id) from refused
+            raise
 
     def _first(self, observation: Observation) -> Generation:
         try:

@@ -13,8 +13,10 @@ ContextError
 
 from __future__ import annotations
 
+from holdfast.schema.exceptions import HoldfastError, ServiceUnavailable
 
-class ContextError(Exception):
+
+class ContextError(HoldfastError):
     """System Context was misused, or cannot be established."""
 
 
@@ -55,20 +57,21 @@ class InvalidPluginSourceError(ContextError):
     """A source that a plugin may not register."""
 
 
-class InitializationBlocked(ContextError):
+class InitializationBlocked(ContextError, ServiceUnavailable):
     """A first baseline would be incomplete: required sources are unavailable."""
 
-    tag = "SystemContext.InitializationBlocked"
+    code = "SystemContext.InitializationBlocked"
 
     def __init__(self, keys: tuple[str, ...]) -> None:
-        super().__init__(f"the system context cannot be established yet, unavailable: {', '.join(keys)}")
+        message = f"the system context cannot be established yet, unavailable: {', '.join(keys)}"
+        super().__init__(message, service="context")
         self.keys = keys
 
 
 class ContextSnapshotDecodeError(ContextError):
     """The stored snapshot is damaged."""
 
-    tag = "Session.ContextSnapshotDecodeError"
+    code = "Session.ContextSnapshotDecodeError"
 
     def __init__(self, session_id: str, details: str) -> None:
         super().__init__(f"the context snapshot of {session_id} cannot be read: {details}")
@@ -76,9 +79,10 @@ class ContextSnapshotDecodeError(ContextError):
         self.details = details
 
 
-class ContextContention(ContextError):
+class ContextContention(ContextError, ServiceUnavailable):
     """The epoch kept changing under a turn."""
 
     def __init__(self, session_id: str) -> None:
-        super().__init__(f"the context epoch of {session_id} was changed by someone else while a turn prepared it")
+        message = f"the context epoch of {session_id} was changed by someone else while a turn prepared it"
+        super().__init__(message, service="context")
         self.session_id = session_id

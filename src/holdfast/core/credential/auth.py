@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING
 
-from holdfast.core.credential.errors import IntegrationError
+from holdfast.core.credential.errors import CredentialsUnreadable, IntegrationError
 from holdfast.core.credential.store import OAuthValue
 from holdfast.llm.errors import LLMError
 
@@ -27,7 +27,7 @@ class OAuthAuth:
     async def refresh(self) -> None:
         try:
             value = await self._integrations.current(self._credential)
-        except IntegrationError as error:
+        except (CredentialsUnreadable, IntegrationError) as error:
             raise LLMError("Authentication", str(error), kind="expired") from error
         if isinstance(value, OAuthValue):
             self._access = value.access

@@ -1,31 +1,38 @@
-"""What connecting an integration can answer instead of a result.
+"""Why an integration cannot be connected.
 
-IntegrationError
+IntegrationError (InvalidRequest)
 ├── IntegrationNotFound     no such integration, or no such method of it
 ├── AttemptNotFound         no such sign-in, or it is over
 ├── CodeRequired            the sign-in waits for a code
-├── AuthorizationFailed     the other side refused, or what it gave has expired for good
-└── CredentialsUnreadable   the file of credentials is damaged; nothing is written over it
+└── AuthorizationFailed     the provider did not authorize, or the authorization has expired for good
+ServiceUnavailable
+└── CredentialsUnreadable   the file of credentials is damaged; it is not overwritten
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from holdfast.schema.exceptions import InvalidRequest, ServiceUnavailable
+
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-class IntegrationError(Exception):
-    """Connecting was refused."""
+class IntegrationError(InvalidRequest):
+    """An integration cannot be connected."""
 
-    kind = "integration"
+    reason = "integration"
+    """The `kind` of the request's failure."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, kind=self.reason)
 
 
 class IntegrationNotFound(IntegrationError):
     """No such integration or method."""
 
-    kind = "integration_not_found"
+    reason = "integration_not_found"
 
     def __init__(self, integration_id: str, method: str | None = None) -> None:
         what = f"no method {method}" if method else "no such integration"
@@ -36,7 +43,7 @@ class IntegrationNotFound(IntegrationError):
 class AttemptNotFound(IntegrationError):
     """No such sign-in."""
 
-    kind = "integration_attempt_not_found"
+    reason = "integration_attempt_not_found"
 
     def __init__(self, attempt_id: str) -> None:
         super().__init__(f"No such sign-in: {attempt_id}")
@@ -46,7 +53,7 @@ class AttemptNotFound(IntegrationError):
 class CodeRequired(IntegrationError):
     """The sign-in needs the code that the provider showed."""
 
-    kind = "integration_code_required"
+    reason = "integration_code_required"
 
     def __init__(self, attempt_id: str) -> None:
         super().__init__("This sign-in is finished with the code that the provider shows")
@@ -56,13 +63,13 @@ class CodeRequired(IntegrationError):
 class AuthorizationFailed(IntegrationError):
     """The provider did not authorize."""
 
-    kind = "integration_authorization"
+    reason = "integration_authorization"
 
 
-class CredentialsUnreadable(IntegrationError):
-    """The file of credentials cannot be understood."""
-
-    kind = "integration_credentials"
+class CredentialsUnreadable(ServiceUnavailable):
+    """The file of credentials cannot be decoded."""
 
     def __init__(self, path: Path, reason: str) -> None:
-        super().__init__(f"{path} is not a file of credentials ({reason}); move it away to start a new one")
+        message = f"{path} is not a file of credentials ({reason}); move it away to start a new one"
+        super().__init__(message, service="credentials")
+        self.path = path

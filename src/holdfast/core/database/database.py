@@ -1,8 +1,8 @@
-"""The seam: what the rest of core may ask of storage. `Database` is the protocol, `SqliteDatabase` today's answer."""
+"""The interface of storage: `Database` is the protocol, `SqliteDatabase` its implementation."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar, overload
 
 import apsw
 
@@ -19,7 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
+    import msgspec
+
     from holdfast.core.database.unit import Committed, Row, Unit, Value
+
+T = TypeVar("T", bound="msgspec.Struct")
 
 PROJECTIONS = (
     *("session", "messages", "parts", "inbox", "todos", "attachments", "instructions"),
@@ -29,29 +33,39 @@ PROJECTIONS = (
 
 class Database(Protocol):
     def submit(self, unit: Unit, on_commit: Callable[[Committed], None] | None = None) -> asyncio.Future[Committed]:
-        """Hand a unit over. Units commit in order; the future resolves once its commit has been synced."""
+        """Queue a unit. Units commit in this order; the future resolves when the commit is synced."""
 
+    @overload
     async def fetch(self, name: str, params: Mapping[str, Value]) -> list[Row]:
-        """A short indexed read by name."""
+        """Run a short indexed query by name."""
 
+    @overload
+    async def fetch(self, name: str, params: Mapping[str, Value], into: type[T]) -> list[T]:
+        """As above, with each row as a struct: columns and fields have the same names, see `rows.py`."""
+
+    @overload
     async def fetch_large(self, name: str, params: Mapping[str, Value]) -> list[Row]:
-        """A read by name that may be long; it does not hold up the loop."""
+        """Run a query by name that may take long, without blocking the loop."""
+
+    @overload
+    async def fetch_large(self, name: str, params: Mapping[str, Value], into: type[T]) -> list[T]:
+        """As above, with each row as a struct."""
 
     def version(self) -> int:
-        """Changes whenever another connection, of any process, has committed."""
+        """A number that changes when another connection, of any process, has committed."""
 
     def waiting_since(self) -> float | None:
-        """Since when writing waits for another process, if it does."""
+        """When the writer began to wait for another process (monotonic seconds), if it waits."""
 
     def rehearse(self, units: Iterable[Unit], aggregate_id: str) -> dict[str, list[Row]]:
-        """What the projections of an aggregate would be if these units alone had run, on a scratch database."""
+        """Run these units on an empty temporary database and return the projections of an aggregate."""
 
     def close(self) -> None:
-        """Commit what was handed over and let go of the file."""
+        """Commit all queued units, then close the file."""
 
 
 class SqliteDatabase:
-    """One file, any number of processes; in each one writer thread and readers."""
+    """One file, shared by any number of processes. Each has one writer thread and two readers."""
 
     def __init__(self, path: Path, *, busy: BusyWait | None = None) -> None:
         self.path = path

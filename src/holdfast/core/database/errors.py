@@ -1,4 +1,4 @@
-"""What can go wrong with storage, as seen by everything above it.
+"""The errors of storage.
 
 StorageError
 ├── StorageBusy          another process kept the write lock for longer than the bound
@@ -7,15 +7,19 @@ StorageError
 ├── StorageCorrupt       the file is not a database, or a damaged one
 ├── StorageTooNew        the file was written by a newer Holdfast
 ├── StorageClosed        the database was closed
-└── Refused              a commit unit's expectation did not hold; nothing of it was written
+└── Refused              a condition of a commit unit did not hold; nothing of it was written
     ├── Fenced           a newer owner holds the lease of this Session
-    └── InvalidDurableEvent   an event that does not fit its definition, aggregate, place or owner
+    ├── Moved            the aggregate has events that the caller has not seen
+    ├── InvalidDurableEvent   an event does not fit its definition, aggregate, position or owner
+    └── …                what the statements of a unit carry (`Statement.error`)
 """
 
 from __future__ import annotations
 
+from holdfast.schema.exceptions import HoldfastError
 
-class StorageError(Exception):
+
+class StorageError(HoldfastError):
     """Storage failed."""
 
 
@@ -27,7 +31,7 @@ class StorageBusy(StorageError):
 
 
 class StorageFull(StorageError):
-    """There is no room left for the database."""
+    """The disk, or the quota, is full."""
 
     def __init__(self, path: str) -> None:
         super().__init__(f"no space left to write {path}; nothing of this change was saved")
@@ -41,7 +45,7 @@ class StorageUnavailable(StorageError):
 
 
 class StorageCorrupt(StorageError):
-    """The database file is damaged, or no database."""
+    """The file is damaged, or not a database."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"{path} is not a healthy Holdfast database ({reason}); it was left as it is")
@@ -64,27 +68,34 @@ class StorageClosed(StorageError):
 
 
 class Refused(StorageError):
-    """An expectation of a commit unit did not hold, so nothing of it was written."""
+    """A condition of a commit unit did not hold; nothing of it was written."""
 
-    def __init__(self, reason: str, detail: str = "") -> None:
-        super().__init__(detail or reason)
-        self.reason = reason
+    def __init__(self, message: str = "") -> None:
+        super().__init__(message or type(self).__doc__)
 
 
 class Fenced(Refused):
     """A newer owner holds this Session's lease."""
 
     def __init__(self, session_id: str) -> None:
-        super().__init__("fenced", f"another owner has taken over {session_id}")
+        super().__init__(f"another owner has taken over {session_id}")
         self.session_id = session_id
+
+
+class Moved(Refused):
+    """The aggregate has events that the caller has not seen. Read again, then try again."""
+
+    def __init__(self, aggregate_id: str) -> None:
+        super().__init__(f"{aggregate_id} has new events")
+        self.aggregate_id = aggregate_id
 
 
 class InvalidDurableEvent(Refused):
     """A durable event that cannot be accepted."""
 
-    tag = "EventV2.InvalidDurableEvent"
+    code = "EventV2.InvalidDurableEvent"
 
     def __init__(self, type: str, message: str) -> None:
-        super().__init__("invalid event", f"{type}: {message}")
+        super().__init__(f"{type}: {message}")
         self.type = type
         self.message = message

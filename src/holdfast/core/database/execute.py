@@ -1,25 +1,26 @@
-"""Runs commit units inside one SQLite transaction: group commit, each unit whole or not at all.
+"""Runs commit units in one SQLite transaction (group commit). Each unit is applied as a whole or not at all.
 
-A batch is first run as it is. Only when a unit of it fails is the batch run again with a savepoint each, which lets
-the others stand; failures are rare and savepoints are not free.
+A batch first runs without savepoints. If a unit fails, the batch runs again with a savepoint for each unit, so that
+the other units are committed. Failures are rare, and savepoints cost time.
 
 Invariants
-- Nobody is told "committed" before COMMIT has returned.
-- A unit that fails takes nobody with it, and leaves nothing behind.
-- When SQLite ends the whole transaction by itself (disk full, I/O error) the batch is void: units that seemed to
-  succeed are run again alone, so exactly the acknowledged ones exist.
-- When the outcome of COMMIT itself is unknown, the log is asked which events are there before anyone is answered.
+- No caller is told "committed" before COMMIT has returned.
+- A unit that fails does not affect other units, and nothing of it is written.
+- When SQLite ends the whole transaction itself (disk full, I/O error), the units of the batch run again one by one,
+  so that exactly the acknowledged ones exist.
+- When the outcome of COMMIT is unknown, the log is read to find which events exist before any caller is answered.
 """
 
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import apsw
 
-from holdfast.core.database.errors import Fenced, InvalidDurableEvent, Refused
+from holdfast.core.database.errors import Fenced, InvalidDurableEvent, Moved, Refused
 from holdfast.core.database.unit import Committed, NewEvent, Replay, Statement, Unit
+from holdfast.schema.exceptions import HoldfastError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +33,7 @@ class Void(Exception):
 
 
 class Executor:
-    """Owns nothing; the writer thread gives it its connection and lends it for tests and rebuilds."""
+    """Runs units on a connection that its caller owns."""
 
     def __init__(self, connection: apsw.Connection, queries: dict[str, str]) -> None:
         self.connection = connection
@@ -45,11 +46,11 @@ class Executor:
             outcomes = [self._run_saved(unit) if guarded else self._run(unit) for unit in units]
             connection.execute("commit")
             return list(outcomes)
-        except Exception as error:  # noqa: BLE001 - whatever happens, the callers are answered and the thread lives
+        except Exception as error:  # noqa: BLE001 - every caller gets an answer and the thread goes on
             if connection.in_transaction:
                 connection.execute("rollback")
             if isinstance(error, apsw.BusyError):
-                return [error] * len(units)  # waiting again for each of them would multiply the bound
+                return [error] * len(units)  # waiting again for each unit would multiply the limit
             if isinstance(error, apsw.IOError):
                 return [self._after_io_error(unit, error, alone=len(units) == 1) for unit in units]
             if len(units) == 1:
@@ -59,7 +60,7 @@ class Executor:
             return [self.run_batch([unit])[0] for unit in units]
 
     def run_rebuild(self, unit: Unit) -> Outcome:
-        """Alone and with foreign keys at rest: a projection row may go and come back under what refers to it."""
+        """Run one unit without foreign keys: a rebuild deletes and inserts rows that others refer to."""
         self.connection.execute("pragma foreign_keys=off")
         try:
             return self.run_batch([unit])[0]
@@ -95,7 +96,7 @@ class Executor:
         first = self._advance(unit)
         try:
             self._append(unit, first)
-        except (Refused, apsw.ConstraintError) as error:
+        except (HoldfastError, apsw.ConstraintError) as error:
             self._reject_reused(unit, first, error)
             raise
         return Committed(first, first + len(unit.events) - 1)
@@ -121,7 +122,7 @@ class Executor:
         self.connection.executemany(self.sql["event.append"], rows)
 
     def _reject_reused(self, unit: Unit, first: int, cause: Exception) -> None:
-        """A reused event id explains whatever else did not fit, so it is what the caller is told."""
+        """Raise for a reused event id, which is the reason for whatever else failed."""
         for event in unit.events:
             for aggregate_id, seq in self._rows("event.place", {"id": event.id}):
                 assert isinstance(seq, int)
@@ -129,7 +130,7 @@ class Executor:
                     raise _invalid(event, f"Event {event.id} already exists at {aggregate_id}:{seq}") from cause
 
     def _advance(self, unit: Unit) -> int:
-        """Takes the next sequences of the aggregate; the first of them."""
+        """Reserve the next sequences of the aggregate and return the first."""
         size = len(unit.events)
         key = {"aggregate_id": unit.aggregate_id, "size": size}
         ((last,),) = self.connection.execute(self.sql["event.advance"], key).fetchall()
@@ -166,11 +167,11 @@ class Executor:
                     self._execute(statement, last)
         latest, _ = self._head(unit.aggregate_id)
         if latest != last:
-            raise Refused("moved", f"{unit.aggregate_id} grew while it was being rebuilt")
+            raise Moved(unit.aggregate_id)
         return Committed(0, last)
 
     def _after_io_error(self, unit: Unit, error: Exception, *, alone: bool) -> Outcome:
-        """The outcome of COMMIT is unknown. What the log has stands; what it has not is tried once more, alone."""
+        """The outcome of COMMIT is unknown. A unit that the log has is committed; any other runs once more, alone."""
         try:
             stored = self._already_stored(unit)
         except apsw.Error:
@@ -180,7 +181,7 @@ class Executor:
         return error if alone else self.run_batch([unit])[0]
 
     def _already_stored(self, unit: Unit) -> Committed | None:
-        """Is this unit in the log?"""
+        """The commit of this unit, if the log has it."""
         if not unit.events or unit.rebuild:
             return None
         place = self._rows("event.place", {"id": unit.events[0].id})
@@ -208,9 +209,16 @@ class Executor:
         # Read to the end: a statement left in the middle would keep this connection's snapshot, and the next write
         # would find that another process has moved on.
         if statement.found is not None and bool(cursor.fetchall()) != statement.found:
-            raise Refused(statement.refusal, f"{statement.name}: {'nothing' if statement.found else 'something'} found")
+            _refuse(statement, "nothing found" if statement.found else "something found")
         if statement.changes is not None and (changed := self.connection.changes()) != statement.changes:
-            raise Refused(statement.refusal, f"{statement.name}: changed {changed} rows, not {statement.changes}")
+            _refuse(statement, f"changed {changed} rows, not {statement.changes}")
+
+
+def _refuse(statement: Statement, found: str) -> NoReturn:
+    refused = Refused(f"{statement.name}: {found}")
+    if statement.error is None:
+        raise refused
+    raise statement.error() from refused
 
 
 def _invalid(event: NewEvent, message: str) -> InvalidDurableEvent:

@@ -8,7 +8,7 @@ SQL = Path(__file__).parent / "sql"
 
 
 def load_queries(folder: Path = SQL) -> dict[str, str]:
-    """`-- name: x` opens a statement; further comment lines describe it and are not sent."""
+    """A line `-- name: x` begins a statement. Other comment lines are left out."""
     found: dict[str, str] = {}
     for path in sorted(folder.glob("*.sql")):
         name, lines = "", list[str]()
@@ -23,7 +23,7 @@ def load_queries(folder: Path = SQL) -> dict[str, str]:
 
 
 def load_migrations(folder: Path = SQL / "migrations") -> list[str]:
-    """In order; the first brings an empty file to schema 1."""
+    """The migrations in order. The first one brings an empty file to schema 1."""
     return [path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.sql"))]
 
 

@@ -1,8 +1,8 @@
-"""Reading: a connection for short reads on the loop, and one named thread for everything else.
+"""Reads: a connection for short reads on the event loop, and a thread with its own connection for all others.
 
 Invariants
-- A read on the loop never waits for a lock: where SQLite would, the same read moves to the thread.
-- A read on the loop copies no large value: where one is met, the same read moves to the thread."""
+- A read on the loop never waits for a lock. If SQLite would wait, the read moves to the thread.
+- A read on the loop copies no large value. If it finds one, it moves to the thread."""
 
 from __future__ import annotations
 
@@ -10,22 +10,26 @@ import asyncio
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import apsw
 
 from holdfast.core.database.errors import StorageClosed
+from holdfast.core.database.rows import row_mapper
 from holdfast.core.database.sqlite import BusyWait, connect, translate
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
+
+    import msgspec
 
     from holdfast.core.database.unit import Row, Value
 
+T = TypeVar("T", bound="msgspec.Struct")
 
 VALUE_BYTES = 256 * 1024
 """The largest value that is read on the loop, which takes about 0.1 ms."""
-# How long after a write SQLite is asked at every look, and how often it is asked in any case.
+# For this long after a write, each call of `version` asks SQLite; otherwise this often.
 RECENT_SECONDS = 1.0
 ASK_SECONDS = 0.15
 
@@ -39,28 +43,41 @@ class Reader:
         self._near.limit(apsw.SQLITE_LIMIT_LENGTH, VALUE_BYTES)
         self._far: apsw.Connection | None = None
         self._closed = False
+        self._mappers: dict[tuple[str, type], Callable[[Iterable[Row]], list[Any]]] = {}
         self._stamp = 0
         self._busy_until = self._asked = 0.0
         self._version = -1
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="holdfast-reader")
 
-    async def fetch(self, name: str, params: Mapping[str, Value]) -> list[Row]:
+    @overload
+    async def fetch(self, name: str, params: Mapping[str, Value]) -> list[Row]: ...
+
+    @overload
+    async def fetch(self, name: str, params: Mapping[str, Value], into: type[T]) -> list[T]: ...
+
+    async def fetch(self, name: str, params: Mapping[str, Value], into: Any = None) -> list[Any]:
         """A short indexed read."""
         try:
-            return self._near.execute(self._sql[name], params).fetchall()
+            return self._read(self._near, name, params, into)
         except (apsw.BusyError, apsw.TooBigError):
-            return await self.fetch_large(name, params)
+            return await self.fetch_large(name, params, into)
         except apsw.Error as error:
             raise translate(error, self.path) from error
 
-    async def fetch_large(self, name: str, params: Mapping[str, Value]) -> list[Row]:
-        """A read whose size or cost is not small; the loop goes on meanwhile."""
+    @overload
+    async def fetch_large(self, name: str, params: Mapping[str, Value]) -> list[Row]: ...
+
+    @overload
+    async def fetch_large(self, name: str, params: Mapping[str, Value], into: type[T]) -> list[T]: ...
+
+    async def fetch_large(self, name: str, params: Mapping[str, Value], into: Any = None) -> list[Any]:
+        """A read whose size or cost is not small. It runs on the reader's thread."""
         if self._closed:
             raise StorageClosed
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._fetch_far, name, params)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._fetch_far, name, params, into)
 
     def version(self) -> int:
-        """Changes whenever any process has committed. Cheap enough to be asked often.
+        """A number that changes when any process has committed. Cheap enough to be called often.
 
         SQLite is asked when the log was written to lately, and otherwise a few times a second: looking at the file's
         time costs a fraction of taking a read lock, but says nothing about when a commit can be read."""
@@ -82,19 +99,32 @@ class Reader:
 
     def _ask_version(self) -> int:
         try:
-            return int(str(self._near.execute("pragma data_version").get))
+            return int(self._near.execute("pragma data_version").get)
         except apsw.BusyError:
             return -1
         except apsw.Error as error:
             raise translate(error, self.path) from error
 
-    def _fetch_far(self, name: str, params: Mapping[str, Value]) -> list[Row]:
+    def _fetch_far(self, name: str, params: Mapping[str, Value], into: Any) -> list[Any]:
         try:
             if self._far is None:
                 self._far = connect(self.path, BusyWait(), readonly=True)
-            return self._far.execute(self._sql[name], params).fetchall()
+            return self._read(self._far, name, params, into)
         except apsw.Error as error:
             raise translate(error, self.path) from error
+
+    def _read(self, connection: apsw.Connection, name: str, params: Mapping[str, Value], into: Any) -> list[Any]:
+        cursor = connection.execute(self._sql[name], params)
+        if into is None:
+            return cursor.fetchall()
+        mapper = self._mappers.get((name, into))
+        if mapper is None:
+            try:
+                columns = [column[0] for column in cursor.get_description()]
+            except apsw.ExecutionCompleteError:  # there are no rows
+                return []
+            mapper = self._mappers[name, into] = row_mapper(into, columns)
+        return mapper(cursor.fetchall())
 
 
 def _modified(path: str) -> int:

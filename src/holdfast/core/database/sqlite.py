@@ -1,4 +1,4 @@
-"""Opening SQLite: settings, the busy handler, the schema, and our names for its errors."""
+"""Opens SQLite: settings, busy handler, schema, and the mapping of its errors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ APPLICATION_ID = 0x484F4C44  # "HOLD"
 BUSY_SECONDS = 10.0
 MEMORY = ":memory:"
 UPGRADE_BYTES = 64 * 1024 * 1024
-"""From this size on, an upgrade is announced: it copies tables, 30 to 100 MB in a second."""
+"""Upgrades of larger files are logged: they copy tables, 30 to 100 MB per second."""
 UPGRADE_SECONDS = 5.0
 PROGRESS_STEPS = 1_000_000
 # Small on purpose: appends touch the same few pages, the operating system keeps the rest, and memory stays flat.
@@ -41,9 +41,9 @@ log = logging.getLogger(__name__)
 
 
 class BusyWait:
-    """Waits for another process's lock in short jittered sleeps: fair where SQLite's own back-off starves.
+    """Waits for another process's lock in short sleeps of random length, which is fairer than SQLite's own back-off.
 
-    `since` says, for anyone who asks, how long this connection has been waiting."""
+    `since` is when the connection began to wait, for a status display."""
 
     def __init__(self, limit: float = BUSY_SECONDS) -> None:
         self.limit = limit
@@ -67,6 +67,8 @@ def connect(path: str, busy: BusyWait, *, readonly: bool = False) -> apsw.Connec
     connection = apsw.Connection(path, flags=flags | apsw.SQLITE_OPEN_NOMUTEX)
     # Before the first statement: after a crash even opening meets a lock while the log is recovered.
     connection.set_busy_handler(busy)
+    # Plans do not depend on bound values; otherwise SQLite prepares some statements again at each execution.
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     for pragma in ("foreign_keys=on", "synchronous=full", CACHE, "wal_autocheckpoint=0", "temp_store=memory"):
         connection.execute(f"pragma {pragma}").fetchall()
     if readonly:
@@ -75,8 +77,8 @@ def connect(path: str, busy: BusyWait, *, readonly: bool = False) -> apsw.Connec
 
 
 def prepare(path: Path) -> None:
-    """Bring the file into being and up to date. Only one process at a time does this: two that switch a new file to
-    WAL at once can fail even with a busy handler."""
+    """Create the file if necessary and upgrade its schema. A file lock admits one process at a time: two that switch a
+    new file to WAL at once can fail even with a busy handler."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with _exclusive(path.with_name(path.name + ".lock")):
@@ -111,7 +113,7 @@ def migrate(connection: apsw.Connection, path: str) -> None:
     # Off while tables are replaced: dropping one would delete what refers to it. Not possible inside a transaction.
     connection.execute("pragma foreign_keys=off").fetchall()
     try:
-        with _announced(connection, path, found, len(migrations)):
+        with _logged_upgrade(connection, path, found, len(migrations)):
             _run(connection, migrations, found, path)
             if found:  # as long as people are told: closing would do it too
                 connection.execute("pragma wal_checkpoint(truncate)").fetchall()
@@ -123,7 +125,7 @@ def _run(connection: apsw.Connection, migrations: list[str], found: int, path: s
     connection.execute("begin immediate")
     try:
         for script in migrations[found:]:
-            for row in connection.execute(script).fetchall():  # what a migration has to say
+            for row in connection.execute(script).fetchall():  # rows of a migration are messages for the log
                 log.warning("%s: %s", path, row[0])
         connection.execute(f"pragma application_id={APPLICATION_ID}").fetchall()
         connection.execute(f"pragma user_version={len(migrations)}").fetchall()
@@ -135,8 +137,8 @@ def _run(connection: apsw.Connection, migrations: list[str], found: int, path: s
 
 
 @contextmanager
-def _announced(connection: apsw.Connection, path: str, found: int, known: int) -> Iterator[None]:
-    """Tell whoever reads the log that a large file is being upgraded, and that it is still going on."""
+def _logged_upgrade(connection: apsw.Connection, path: str, found: int, known: int) -> Iterator[None]:
+    """Log the upgrade of a large file, and its progress."""
     size = int(connection.pragma("page_count")) * int(connection.pragma("page_size"))
     if not found or size < UPGRADE_BYTES:
         yield

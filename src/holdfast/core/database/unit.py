@@ -1,7 +1,7 @@
 """A commit unit: events of one aggregate with their projections and local writes, as data.
 
-Every statement is named, so that each back end brings its own SQL; a unit holds no callable and may run twice.
-While it runs, `:seq` is bound to the sequence of the event that a statement belongs to."""
+Every statement is named, so that each back end brings its own SQL. A unit may run twice, and on another thread. While
+it runs, `:seq` is bound to the sequence of the event that a statement belongs to."""
 
 from __future__ import annotations
 
@@ -10,22 +10,26 @@ from typing import TYPE_CHECKING, NamedTuple
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+
+    from holdfast.schema.exceptions import HoldfastError
 
 Value = str | int | float | bytes | None
 Row = tuple[Value, ...]
 
 
 class Statement(Frozen):
-    """A write must change `changes` rows, a check must find something or nothing; else the unit is refused."""
+    """A write that must change `changes` rows, or a check that must find something or nothing. Otherwise nothing of the
+    unit is written, and its caller gets `error()`, or a Refused without it."""
 
     name: str
     params: Mapping[str, Value]
     changes: int | None = None
     found: bool | None = None
-    refusal: str = "expectation"
+    error: Callable[[], HoldfastError] | None = None
+    """Makes a new exception each time, so that no two callers share a traceback."""
     operational: bool = False
-    """Touches state that is no projection; a rebuild leaves it alone."""
+    """Changes state that is not a projection; a rebuild skips it."""
 
 
 class NewEvent(Frozen):
@@ -36,7 +40,7 @@ class NewEvent(Frozen):
     metadata: str | None
     projections: tuple[Statement, ...]
     seq: int | None = None
-    """Only in a rebuild, where the sequence is already known."""
+    """Set only in a rebuild, where the sequence is known."""
 
 
 class Fence(NamedTuple):
@@ -48,7 +52,7 @@ class Fence(NamedTuple):
 
 
 class Replay(NamedTuple):
-    """How a foreign event must fit: exactly next, or already there with the same content."""
+    """Conditions for an event from another log: it is the next one, or stored with the same content."""
 
     seq: int
     owner_id: str | None
@@ -65,11 +69,11 @@ class Unit(Frozen):
     fence: Fence | None = None
     replay: Replay | None = None
     rebuild: bool = False
-    """Reproject stored events (`NewEvent.seq` is set): foreign keys rest and nothing is appended."""
+    """Project stored events again (`NewEvent.seq` is set): without foreign keys, and nothing is appended."""
 
     @property
     def size(self) -> int:
-        """Of the events' data, which is about half of what is written."""
+        """Characters of the events' data, about half of what is written."""
         return sum(len(event.data) for event in self.events)
 
 

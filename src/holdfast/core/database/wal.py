@@ -1,5 +1,5 @@
-"""Room in the write-ahead log. Syncing a file that grows costs its file system a journal entry each time; syncing bytes
-that were written before does not, and takes half as long."""
+"""Preallocates the write-ahead log. Syncing a file that grows costs the file system a journal entry each time; syncing
+bytes that exist does not, and takes half as long."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ FRAME = 4096 + 24
 BLOCK = 64 * 1024
 
 
-def make_room(connection: apsw.Connection, path: str, frames: int) -> None:
-    """Let the log have its usual size before anyone needs it. What lies after the last valid frame is ignored by every
-    reader and by recovery, and whoever writes frames holds the lock that is taken here."""
+def preallocate(connection: apsw.Connection, path: str, frames: int) -> None:
+    """Extend the log to its usual size. Readers and recovery ignore what follows the last valid frame. This holds the
+    write lock, so that no process writes frames meanwhile."""
     with suppress(apsw.Error, OSError), _writing(connection):
         log = os.open(f"{path}-wal", os.O_RDWR | os.O_CLOEXEC)
         try:
@@ -42,5 +42,5 @@ def _extend(log: int, size: int, wanted: int) -> None:
             os.pwrite(log, bytes(min(BLOCK, wanted - offset)), offset)
         os.fsync(log)
     except OSError:
-        os.ftruncate(log, size)  # the disk is full: this room is the last thing it is needed for
+        os.ftruncate(log, size)  # disk full: release the preallocated space
         raise

@@ -1,6 +1,6 @@
-"""The one thread that writes: it takes every waiting unit, commits them together, and answers all of them at once.
+"""The writer thread: commits all waiting units together, then answers all their callers.
 
-`submit` keeps order: units are committed in the order they were handed over, so awaiting one covers all before it."""
+Units commit in the order of `submit`, so awaiting one also covers all units before it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from holdfast.core.database.errors import StorageClosed
 from holdfast.core.database.execute import Executor, Outcome
 from holdfast.core.database.sqlite import BusyWait, connect, translate
 from holdfast.core.database.unit import Committed, Unit
-from holdfast.core.database.wal import make_room
+from holdfast.core.database.wal import preallocate
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 BATCH_LIMIT = 256
 BATCH_BYTES = 1024 * 1024
-"""Of the events of one commit. A larger unit is committed alone, so that no others wait for its pages to be synced."""
+"""Limit on the events of one commit. A larger unit is committed alone, so that no other waits for its sync."""
 CHECKPOINT_PAGES = 1_000
 TRUNCATE_PAGES = 16_000
-ROOM_PAGES = CHECKPOINT_PAGES + 100
-"""How far the log usually grows before it is folded back."""
+PREALLOCATED_PAGES = CHECKPOINT_PAGES + 100
+"""The size to which the log usually grows before a checkpoint."""
 IDLE_SECONDS = 0.25
-"""After which there is time to make room for it."""
+"""After this long without work, the log is preallocated."""
 
 log = logging.getLogger(__name__)
 
@@ -45,8 +45,8 @@ class Job(Frozen):
 
 
 class Writer:
-    """`on_commit` of a job runs on its loop before the caller is answered, in commit order, whatever happens to
-    the caller meanwhile."""
+    """`on_commit` of a job runs on its loop before the caller is answered, in commit order, even if the caller was
+    cancelled."""
 
     def __init__(self, path: str, queries: dict[str, str], *, busy: BusyWait | None = None) -> None:
         self.path = path
@@ -54,12 +54,12 @@ class Writer:
         self._connection = connect(path, self._busy)
         self._executor = Executor(self._connection, queries)
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-        self._wal_pages = _left_behind(path)
+        self._wal_pages = _existing_pages(path)
         self._connection.set_wal_hook(self._note_wal)
         self._closed = False
         self._postponed: Job | None = None
-        """Taken from the queue, and first in the next batch."""
-        self._roomy = False
+        """The first job of the next batch, already taken from the queue."""
+        self._preallocated = False
         self._thread = threading.Thread(target=self._work, name="holdfast-writer", daemon=True)
         self._thread.start()
 
@@ -68,17 +68,17 @@ class Writer:
         future: asyncio.Future[Committed] = loop.create_future()
         if self._closed:
             future.set_exception(StorageClosed())
-            future.exception()  # seen: whoever submitted without awaiting looks at it later
+            future.exception()  # marks the exception as retrieved: the caller may await it later, or never
         else:
             self._jobs.put(Job(unit, loop, future, on_commit))
         return future
 
     def waiting_since(self) -> float | None:
-        """Since when (monotonic seconds) the thread waits for another process, for a status display."""
+        """When the thread began to wait for another process (monotonic seconds), for a status display."""
         return self._busy.since
 
     def close(self) -> None:
-        """Commit what was handed over, then stop. Blocks for at most the work that is waiting."""
+        """Commit all queued units, then stop. Blocks until they are committed."""
         if self._closed:
             return
         self._closed = True
@@ -121,20 +121,20 @@ class Writer:
         if self._postponed is not None:
             job, self._postponed = self._postponed, None
             return job
-        if not self._roomy:
+        if not self._preallocated:
             try:
                 return self._jobs.get(timeout=IDLE_SECONDS)
             except queue.Empty:
-                self._roomy = True
-                with self._hardly_waiting():
-                    make_room(self._connection, self.path, ROOM_PAGES)
+                self._preallocated = True
+                with self._short_busy_wait():
+                    preallocate(self._connection, self.path, PREALLOCATED_PAGES)
         return self._jobs.get()
 
     def _commit(self, batch: Sequence[Job]) -> None:
         try:
             outcomes = self._outcomes(batch)
         except Exception as error:
-            # A writer thread that dies is a silent hang: everyone is told, and the thread goes on.
+            # If the thread ended here, all later commits would hang: every caller gets the error, and it goes on.
             log.exception("a batch of %d units failed", len(batch))
             outcomes = [error] * len(batch)
         self._busy.since = None
@@ -144,7 +144,7 @@ class Writer:
             try:
                 loop.call_soon_threadsafe(_answer, mine)
             except RuntimeError:
-                # The loop is gone and nobody can be told; the commits stand.
+                # The loop is closed, so nobody can be answered; the commits are valid.
                 log.debug("a loop closed before %d commits were answered", len(mine))
 
     def _outcomes(self, batch: Sequence[Job]) -> list[Outcome]:
@@ -158,19 +158,19 @@ class Writer:
         return translate(outcome, self.path, self._busy.limit) if isinstance(outcome, apsw.Error) else outcome
 
     def _checkpoint(self) -> None:
-        # Passive first: it never waits for readers. Above a size the log is also cut, which may wait a little.
+        # A passive checkpoint never waits for readers. A large log is also truncated, which may wait briefly.
         mode = apsw.SQLITE_CHECKPOINT_TRUNCATE if self._wal_pages > TRUNCATE_PAGES else apsw.SQLITE_CHECKPOINT_PASSIVE
-        with self._hardly_waiting():
+        with self._short_busy_wait():
             try:
                 self._connection.wal_checkpoint(mode=mode)
-                self._roomy = self._roomy and mode == apsw.SQLITE_CHECKPOINT_PASSIVE
+                self._preallocated = self._preallocated and mode == apsw.SQLITE_CHECKPOINT_PASSIVE
             except apsw.Error as error:
                 log.debug("checkpoint postponed: %s", error)
         self._wal_pages = 0
 
     @contextmanager
-    def _hardly_waiting(self) -> Iterator[None]:
-        """For what can be done another time."""
+    def _short_busy_wait(self) -> Iterator[None]:
+        """Wait at most 50 ms for other processes: this is optional maintenance."""
         limit, self._busy.limit = self._busy.limit, 0.05
         try:
             yield
@@ -183,8 +183,8 @@ class Writer:
         return apsw.SQLITE_OK
 
 
-def _left_behind(path: str) -> int:
-    """Pages of a log that an earlier process could not fold back; the first idle moment will."""
+def _existing_pages(path: str) -> int:
+    """Pages of a log that an earlier process left. They are checkpointed when the writer is idle."""
     try:
         return os.stat(f"{path}-wal").st_size // 4096
     except OSError:
@@ -204,4 +204,4 @@ def _answer(answers: Sequence[tuple[Job, Outcome]]) -> None:
             job.future.set_result(outcome)
         else:
             job.future.set_exception(outcome)
-            job.future.exception()  # seen: whoever submitted without awaiting looks at it later
+            job.future.exception()  # marks the exception as retrieved: the caller may await it later, or never

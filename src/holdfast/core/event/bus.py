@@ -1,6 +1,6 @@
 """The live bus: every event is encoded once and the same bytes go to every subscriber.
 
-A subscriber has a bounded buffer. One that falls behind still gets what it had, then fails; nobody waits for it."""
+A subscriber has a bounded buffer. One that falls behind gets what is buffered, then an error; nobody waits for it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from holdfast.schema.frozen import Frozen
 
 CAPACITY = 256
 BUFFER_BYTES = 32 * 1024 * 1024
-"""Of what waits in one buffer; a single event may be larger, because it is never refused for its size alone."""
+"""Limit of one buffer. A single event may be larger: an event is never dropped for its size alone."""
 
 log = logging.getLogger(__name__)
 
@@ -25,12 +25,12 @@ class Announcement(Frozen):
     id: str
     type: str
     aggregate_id: str | None
-    """Of a live event the Session that it is about, if it is about one."""
+    """For a live event: its Session, if it has one."""
     wire: bytes
     seq: int | None = None
-    """Of durable events only."""
+    """Only durable events have it."""
     relayed: bool = False
-    """Whether it happened in another process."""
+    """Whether another process announced it first."""
 
 
 Listener = Callable[[Announcement], None]
@@ -62,7 +62,7 @@ class Subscription:
         self._ready.set()
 
     async def next(self) -> list[Announcement]:
-        """Everything that has arrived, at least one; empty once the bus was closed."""
+        """Wait for events and return all that arrived; empty when the bus is closed."""
         while not self._buffer:
             if self._overflowed:
                 raise SubscriberOverflow(self._capacity)
@@ -81,7 +81,7 @@ class Subscription:
                 yield announcement
 
     def finish(self) -> None:
-        """No more will come; what is buffered is still delivered."""
+        """End the subscription. Buffered events are still delivered."""
         self._closed = True
         self._ready.set()
 
@@ -110,14 +110,14 @@ class Bus:
         return bool(self._listeners or self._typed or self._all)
 
     def listen(self, listener: Listener) -> Callable[[], None]:
-        """Call `listener` for each event, on the loop, before subscribers see it. Returns how to stop it."""
+        """Call `listener` for each event, on the loop, before subscribers get it. Returns a function that stops it."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     def subscribe(
         self, types: frozenset[str] | None = None, *, capacity: int = CAPACITY, aggregate_id: str | None = None
     ) -> Subscription:
-        """To events of these types and of this aggregate, or to all."""
+        """Subscribe to events of these types and of this aggregate, or to all."""
         subscription = Subscription(self, types, capacity, aggregate_id)
         (self._all if types is None else self._typed).append(subscription)
         return subscription

@@ -1,15 +1,14 @@
-"""The event log: the one append path, replay, bounded reads, tails, and the rebuild of projections.
+"""The event log: the one append path, bounded reads, tails, replay.
 
 Invariants
 - An event, its projections and its local writes are one transaction, or none of it happened.
 - Sequences of an aggregate are contiguous from 0; a tail delivers each once, in order.
-- Observers hear of an event only after its commit, in commit order, and always: cancelling a publisher cannot
-  separate the commit from the announcement, because that runs on the loop when the writer answers.
+- Observers get each event after its commit, in commit order. Cancelling a publisher does not prevent this: the
+  announcement runs on the loop when the writer answers.
 - A live event that is submitted between durable ones is announced between them."""
 
 from __future__ import annotations
 
-import asyncio
 import functools
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -17,27 +16,34 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.core.database.database import PROJECTIONS, Database
-from holdfast.core.database.errors import Refused
-from holdfast.core.database.unit import Committed, Fence, NewEvent, Replay, Row, Statement, Unit
+from holdfast.core.database.unit import Committed, Fence, Replay, Statement, Unit
 from holdfast.core.event.block import block_of_delta, block_of_end
 from holdfast.core.event.bus import Announcement, Bus
 from holdfast.core.event.errors import InvalidDurableEvent
-from holdfast.core.event.projection import Projected, Projectors
+from holdfast.core.event.preparation import Preparation
+from holdfast.core.event.rebuild import Mismatch as Mismatch
+from holdfast.core.event.rebuild import Rebuild
 from holdfast.core.event.relay import Relay
 from holdfast.core.event.signal import Signals
+from holdfast.core.event.stored_event import EventRow, Head
 from holdfast.schema.codec import decoder, encode
-from holdfast.schema.event import Definition, DurablePosition, EventEnvelope, SerializedEvent
+from holdfast.schema.event import DurablePosition, EventEnvelope
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.location import Location
-from holdfast.schema.record import Record
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
     from holdfast.core.clock import Ids
+    from holdfast.core.database.database import Database
+    from holdfast.core.database.unit import Value
     from holdfast.core.event.block import Block
+    from holdfast.core.event.preparation import Prepared
+    from holdfast.core.event.projection import Projectors
+    from holdfast.schema.event import SerializedEvent
     from holdfast.schema.manifest import Manifest
+    from holdfast.schema.record import Record
 
 PAGE = 200
 NOTHING_BETWEEN: Mapping[int, Sequence[Record]] = MappingProxyType({})
@@ -46,40 +52,27 @@ LIVE_MARK = b'{"live":true,'
 
 
 class Page(Frozen):
-    """Events in order, and the last sequence that was looked at, filtered rows included."""
+    """Events in order, and the last sequence that was read, including rows that were filtered out."""
 
     events: list[EventEnvelope]
     reached: int
     exhausted: bool
 
 
-class Mismatch(Frozen):
-    """A projection row that a rebuild would write differently."""
-
-    aggregate_id: str
-    table: str
-    stored: Row | None
-    rebuilt: Row | None
-
-
-class _Prepared(Frozen):
-    definition: Definition
-    aggregate_id: str
-    row: NewEvent
-    data: bytes
-
-
 class EventLog:
     def __init__(self, database: Database, manifest: Manifest, projectors: Projectors, ids: Ids) -> None:
         self._database = database
         self._manifest = manifest
-        self._projectors = projectors
         self._ids = ids
+        self._preparation = Preparation(manifest, projectors, ids)
         self._public_types = _json_list(manifest.public_types)
         self.bus = Bus()
         self.signals = Signals(database)
         self.relay = Relay(database, self.bus, self.signals, self._announcements)
         self._observable = frozenset(item.type for item in manifest.latest.values() if item.public)
+        rebuild = Rebuild(database, manifest, self._preparation, self.latest, self._page_for_rebuild)
+        self.rebuild = rebuild.rebuild
+        self.verify = rebuild.verify
 
     # -- append ------------------------------------------------------------------------------------------------
 
@@ -93,12 +86,12 @@ class EventLog:
         local: Sequence[Statement] = (),
         fence: Fence | None = None,
     ) -> Committed:
-        """Append durable events of one aggregate as one commit and return once it is on disk, or announce one
-        live-only event."""
-        if len(payloads) == 1 and not self._definition(payloads[0]).durable:
+        """Append durable events of one aggregate in one commit and return when it is synced, or announce one live-only
+        event."""
+        if len(payloads) == 1 and not self._preparation.definition(payloads[0]).durable:
             if local or before:
                 raise InvalidDurableEvent(
-                    self._definition(payloads[0]).type, "Local commit hooks require a durable event"
+                    self._preparation.definition(payloads[0]).type, "Local commit hooks require a durable event"
                 )
             self.announce(payloads[0], location=location)
             return Committed(-1, -1)
@@ -116,15 +109,14 @@ class EventLog:
         local: Sequence[Statement] = (),
         fence: Fence | None = None,
     ) -> asyncio.Future[Committed]:
-        """Hand durable events over without waiting. Commits keep this order; awaiting a later one covers earlier
-        ones, but a failure shows only on its own future. Live events among them are announced in their place once the
-        commit has been made, and stored nowhere."""
-        durable = [payload for payload in payloads if self._definition(payload).durable]
+        """Queue durable events without waiting. They commit in this order, so awaiting a later future also covers
+        earlier ones; a failure is raised only by its own future. Live events among them are announced in their places
+        after the commit, and not stored."""
+        durable = [payload for payload in payloads if self._preparation.definition(payload).durable]
         if not durable:
             raise InvalidDurableEvent("event", "a commit needs at least one durable event")
-        prepared = [
-            self._prepare(payload, id if index == 0 else None, metadata) for index, payload in enumerate(durable)
-        ]
+        new = self._preparation.new
+        prepared = [new(payload, id if index == 0 else None, metadata) for index, payload in enumerate(durable)]
         aggregates = {item.aggregate_id for item in prepared}
         if len(aggregates) != 1:
             raise InvalidDurableEvent(prepared[0].definition.type, "one commit holds events of one aggregate")
@@ -139,7 +131,7 @@ class EventLog:
         if len(durable) < len(payloads):
             count = 0
             for payload in payloads:
-                if self._definition(payload).durable:
+                if self._preparation.definition(payload).durable:
                     count += 1
                 else:
                     between.setdefault(count, []).append(payload)
@@ -149,11 +141,11 @@ class EventLog:
     def write(
         self, aggregate_id: str, before: Sequence[Statement], local: Sequence[Statement], fence: Fence | None = None
     ) -> asyncio.Future[Committed]:
-        """Operational writes of an aggregate without an event. They keep the order of `submit`."""
+        """Queue operational writes of an aggregate without an event, in the order of `submit`."""
         return self._database.submit(Unit(aggregate_id, before=tuple(before), local=tuple(local), fence=fence))
 
     def announce(self, payload: Record, *, location: Location | None = None) -> None:
-        """Tell whoever listens now. Nothing is stored and no cursor moves."""
+        """Announce a live event to present observers. Nothing is stored."""
         if not self.bus.observed:
             return
         self.relay.live(self._live(payload, location))
@@ -161,22 +153,25 @@ class EventLog:
     # -- read --------------------------------------------------------------------------------------------------
 
     async def latest(self, aggregate_id: str) -> int:
-        rows = await self._database.fetch("event.head", {"aggregate_id": aggregate_id})
-        return int(str(rows[0][0])) if rows else -1
+        """The last sequence of an aggregate; -1 without any event."""
+        rows = await self._database.fetch("event.head", {"aggregate_id": aggregate_id}, into=Head)
+        return rows[0].seq if rows else -1
 
     async def page(self, aggregate_id: str, *, after: int = -1, limit: int = PAGE) -> Page:
-        """Public events after a sequence. Types this build does not know are passed over, never an error."""
-        rows = await self._database.fetch("event.page", {"aggregate_id": aggregate_id, "after": after, "limit": limit})
-        events = [self._restore(aggregate_id, row) for row in rows if row[2] in self._manifest.public_types]
-        return Page(events, _seq(rows[-1]) if rows else after, len(rows) < limit)
+        """Public events after a sequence. Events of unknown types are skipped."""
+        key: dict[str, Value] = {"aggregate_id": aggregate_id, "after": after, "limit": limit}
+        rows = await self._database.fetch("event.page", key, into=EventRow)
+        events = [row.envelope(aggregate_id) for row in rows if row.type in self._manifest.public_types]
+        return Page(events, rows[-1].seq if rows else after, len(rows) < limit)
 
     async def history(self, aggregate_id: str, *, after: int = -1, limit: int = 50) -> tuple[list[EventEnvelope], bool]:
-        """A finite page of public events, filtered before paging, and whether more exist right now."""
+        """A page of public events, filtered before paging, and whether there are more."""
         rows = await self._database.fetch(
             "event.page_of_types",
             {"aggregate_id": aggregate_id, "after": after, "limit": limit + 1, "types": self._public_types},
+            into=EventRow,
         )
-        return [self._restore(aggregate_id, row) for row in rows[:limit]], len(rows) > limit
+        return [row.envelope(aggregate_id) for row in rows[:limit]], len(rows) > limit
 
     async def tail(self, aggregate_id: str, *, after: int = -1) -> AsyncIterator[list[EventEnvelope]]:
         """Replay public events after a sequence, then follow new ones, until the iterator is closed or the log is.
@@ -230,30 +225,18 @@ class EventLog:
 
     async def serialized(self, aggregate_id: str, *, after: int = -1, limit: int = PAGE) -> list[SerializedEvent]:
         """Stored events, private ones included, in the form that `replay` takes."""
-        rows = await self._database.fetch_large(
-            "event.page", {"aggregate_id": aggregate_id, "after": after, "limit": limit}
-        )
-        return [
-            SerializedEvent(
-                id=str(id),
-                type=str(kind),
-                seq=_seq(row),
-                aggregate_id=aggregate_id,
-                data=msgspec.Raw(_bytes(data)),
-                metadata=_metadata(metadata),
-            )
-            for row in rows
-            for _, id, kind, data, metadata in (row,)
-        ]
+        key: dict[str, Value] = {"aggregate_id": aggregate_id, "after": after, "limit": limit}
+        rows = await self._database.fetch_large("event.page", key, into=EventRow)
+        return [row.serialized(aggregate_id) for row in rows]
 
     # -- replay and ownership ----------------------------------------------------------------------------------
 
     async def replay(
         self, event: SerializedEvent, *, owner: str | None = None, strict: bool = False, publish: bool = False
     ) -> bool:
-        """Apply an event from elsewhere through the same projectors. False when it was there already or skipped.
-        Replay schedules nothing and runs no local writes."""
-        prepared = self._reprepare(event)
+        """Apply an event of another log with the same projectors. False if it was already stored, or skipped. Replay
+        runs no local writes and wakes nobody."""
+        prepared = self._preparation.known(event)
         unit = Unit(aggregate_id=event.aggregate_id, events=(prepared.row,), replay=Replay(event.seq, owner, strict))
         observe = functools.partial(self._announce_committed, [prepared], None, event.metadata, quietly=not publish)
         committed = await self._database.submit(unit, observe)
@@ -267,7 +250,7 @@ class EventLog:
         strict: bool = False,
         publish: bool = False,
     ) -> str | None:
-        """Replay a contiguous run of one aggregate's events, each its own commit; the aggregate's id, if any."""
+        """Replay contiguous events of one aggregate, one commit each. Returns the aggregate's id, or None."""
         if not events:
             return None
         first = events[0]
@@ -283,52 +266,15 @@ class EventLog:
         return first.aggregate_id
 
     async def claim(self, aggregate_id: str, owner: str) -> None:
-        """Who may replay into this aggregate. Local publishing does not ask."""
+        """Set the owner that may replay into this aggregate. It does not restrict local publishing."""
         claim = Statement("event.claim", {"aggregate_id": aggregate_id, "owner_id": owner})
         await self._database.submit(Unit(aggregate_id, local=(claim,)))
 
     async def remove(self, aggregate_id: str) -> None:
-        """Forget an aggregate's events and sequence. Projections are not touched."""
+        """Delete an aggregate's events and sequence, but not its projections."""
         key = {"aggregate_id": aggregate_id}
         unit = Unit(aggregate_id, local=(Statement("event.remove_all", key), Statement("event.remove_sequence", key)))
         await self._database.submit(unit)
-
-    # -- rebuild -----------------------------------------------------------------------------------------------
-
-    async def rebuild(self, aggregate_id: str) -> int:
-        """Drop an aggregate's projections and project its stored events anew, in one transaction. Returns how many
-        events that were."""
-        while True:
-            events = [event async for event in self._stored(aggregate_id)]
-            try:
-                await self._database.submit(self._rebuild_unit(aggregate_id, events))
-            except Refused as refused:
-                if refused.reason != "moved":
-                    raise
-                continue
-            return len(events)
-
-    async def verify(self, aggregate_id: str) -> list[Mismatch]:
-        """Which projection rows differ from what the log says they should be. Writes nothing."""
-        while True:
-            before = await self.latest(aggregate_id)
-            events = [event async for event in self._stored(aggregate_id)]
-            stored = {
-                table: await self._database.fetch_large(f"projection.{table}", {"id": aggregate_id})
-                for table in PROJECTIONS
-            }
-            if await self.latest(aggregate_id) == before:
-                break
-        replayed = [
-            Unit(aggregate_id, events=(item.row,), replay=Replay(item.row.seq or 0, None, strict=False))
-            for item in events
-        ]
-        rebuilt = await asyncio.to_thread(self._database.rehearse, replayed, aggregate_id)
-        return [
-            mismatch
-            for table in PROJECTIONS
-            for mismatch in _compare(aggregate_id, table, stored[table], rebuilt[table])
-        ]
 
     async def aggregates(self) -> list[str]:
         return [str(row[0]) for row in await self._database.fetch_large("event.aggregates", {})]
@@ -340,63 +286,9 @@ class EventLog:
 
     # -- details -----------------------------------------------------------------------------------------------
 
-    def _definition(self, payload: Record) -> Definition:
-        definition = self._manifest.of_payload.get(type(payload))
-        if definition is None:
-            raise InvalidDurableEvent(type(payload).__name__, "no event of this kind is defined")
-        return definition
-
-    def _prepare(self, payload: Record, id: str | None, metadata: Mapping[str, Any] | None) -> _Prepared:
-        definition = self._definition(payload)
-        if not definition.durable:
-            raise InvalidDurableEvent(definition.type, "a live-only event cannot be stored")
-        return self._assemble(definition, payload, id or self._ids.event(), encode(payload), metadata, None)
-
-    def _reprepare(self, event: SerializedEvent) -> _Prepared:
-        definition = self._manifest.stored.get(event.type)
-        if definition is None:
-            raise InvalidDurableEvent(event.type, "Unknown durable event type")
-        try:
-            payload = decoder(definition.payload).decode(event.data)
-        except msgspec.DecodeError as error:
-            raise InvalidDurableEvent(event.type, str(error)) from error
-        # Compact, but with every field that another build may have written.
-        data = msgspec.json.format(bytes(event.data), indent=-1)
-        prepared = self._assemble(definition, payload, event.id, data, event.metadata, event.seq)
-        if prepared.aggregate_id != event.aggregate_id:
-            raise InvalidDurableEvent(
-                event.type, f"Aggregate mismatch: envelope {event.aggregate_id}, payload {prepared.aggregate_id}"
-            )
-        return prepared
-
-    def _assemble(
-        self,
-        definition: Definition,
-        payload: Record,
-        id: str,
-        data: bytes,
-        metadata: Mapping[str, Any] | None,
-        seq: int | None,
-    ) -> _Prepared:
-        aggregate_id = getattr(payload, definition.aggregate or "", None)
-        if not isinstance(aggregate_id, str):
-            raise InvalidDurableEvent(definition.type, f"the aggregate field {definition.aggregate} is not a string")
-        current = definition.upcast(payload) if definition.upcast is not None else payload
-        projector = self._projectors.get(type(current))
-        projections = projector(Projected(current, metadata)) if projector is not None else ()
-        row = NewEvent(
-            id=id,
-            type=definition.stored_type,
-            data=data.decode(),
-            metadata=encode(metadata).decode() if metadata else None,
-            projections=projections,
-            seq=seq,
-        )
-        return _Prepared(definition, aggregate_id, row, data)
-
     def _announce_committed(
         self,
-        prepared: Sequence[_Prepared],
+        prepared: Sequence[Prepared],
         location: Location | None,
         metadata: Mapping[str, Any] | None,
         committed: Committed,
@@ -418,7 +310,7 @@ class EventLog:
         self.relay.committed(prepared[0].aggregate_id, committed.first, committed.last, announcements)
 
     def _durable(
-        self, item: _Prepared, seq: int, location: Location | None, metadata: Mapping[str, Any] | None
+        self, item: Prepared, seq: int, location: Location | None, metadata: Mapping[str, Any] | None
     ) -> Announcement:
         version = item.definition.version
         assert version is not None
@@ -435,87 +327,38 @@ class EventLog:
     def _live(self, payload: Record, location: Location | None) -> Announcement:
         event = EventEnvelope(
             id=self._ids.event(),
-            type=self._definition(payload).type,
+            type=self._preparation.definition(payload).type,
             location=location,
             data=msgspec.Raw(encode(payload)),
         )
         return Announcement(event.id, event.type, getattr(payload, "session_id", None), encode(event))
 
-    async def _announcements(self, aggregate_id: str, rows: Sequence[Row]) -> list[Announcement]:
-        """Stored rows as other processes announce them, with the place where the Session is now."""
+    async def _announcements(self, aggregate_id: str, rows: Sequence[EventRow]) -> list[Announcement]:
+        """Announcements of stored rows, as another process made them, with the Session's present Location."""
         stored = self._manifest.stored
-        events = [
-            self._restore(aggregate_id, row) for row in rows if (row[2] in stored and stored[str(row[2])].announced)
-        ]
-        if not events:
+        announced = [row for row in rows if row.type in stored and stored[row.type].announced]
+        if not announced:
             return []
-        found = await self._database.fetch("session.place", {"id": aggregate_id})
-        place = Location(directory=str(found[0][0]), workspace_id=_text(found[0][1])) if found else None
-        return [
-            Announcement(event.id, event.type, aggregate_id, encode(replace(event, location=place)), seq, relayed=True)
-            for event in events
-            if event.durable is not None
-            for seq in (event.durable.seq,)
-        ]
+        found = await self._database.fetch("session.place", {"id": aggregate_id}, into=_Place)
+        place = Location(directory=found[0].directory, workspace_id=found[0].workspace_id) if found else None
+        announcements = []
+        for row in announced:
+            event = replace(row.envelope(aggregate_id), location=place)
+            announcements.append(Announcement(event.id, event.type, aggregate_id, encode(event), row.seq, relayed=True))
+        return announcements
 
-    def _restore(self, aggregate_id: str, row: Row) -> EventEnvelope:
-        seq, id, stored_type, data, metadata = row
-        type_, _, version = str(stored_type).rpartition(".")
-        return EventEnvelope(
-            id=str(id),
-            type=type_,
-            durable=DurablePosition(aggregate_id=aggregate_id, seq=int(str(seq)), version=int(version)),
-            metadata=_metadata(metadata),
-            data=msgspec.Raw(_bytes(data)),
-        )
-
-    async def _stored(self, aggregate_id: str) -> AsyncIterator[_Prepared]:
-        after = -1
-        while page := await self.serialized(aggregate_id, after=after):
-            for event in page:
-                if event.type in self._manifest.stored:
-                    yield self._reprepare(event)
-                else:
-                    row = NewEvent(event.id, event.type, bytes(event.data).decode(), None, (), event.seq)
-                    unknown = Definition(type=event.type, payload=Record)
-                    yield _Prepared(unknown, aggregate_id, row, bytes(event.data))
-            after = page[-1].seq
-
-    def _rebuild_unit(self, aggregate_id: str, events: Iterable[_Prepared]) -> Unit:
-        clear = tuple(Statement(f"projection.clear_{table}", {"id": aggregate_id}) for table in PROJECTIONS[::-1])
-        return Unit(aggregate_id, events=tuple(item.row for item in events), before=clear, rebuild=True)
+    async def _page_for_rebuild(self, aggregate_id: str, after: int) -> list[SerializedEvent]:
+        return await self.serialized(aggregate_id, after=after)
 
 
-def _compare(aggregate_id: str, table: str, stored: list[Row], rebuilt: list[Row]) -> list[Mismatch]:
-    if stored == rebuilt:
-        return []
-    width = max(len(stored), len(rebuilt))
-    pairs = zip(stored + [()] * (width - len(stored)), rebuilt + [()] * (width - len(rebuilt)), strict=True)
-    return [Mismatch(aggregate_id, table, left or None, right or None) for left, right in pairs if left != right]
+class _Place(Frozen):
+    directory: str
+    workspace_id: str | None
 
 
 def _block(item: Announcement) -> Block | None:
     event: EventEnvelope = decoder(EventEnvelope).decode(item.wire)
     return block_of_delta(event.type, event.data)
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None
-
-
-def _seq(row: Row) -> int:
-    seq = row[0]
-    assert isinstance(seq, int)
-    return seq
-
-
-def _bytes(value: object) -> bytes:
-    assert isinstance(value, bytes)
-    return value
-
-
-def _metadata(value: object) -> dict[str, Any] | None:
-    return decoder(dict[str, Any]).decode(value) if isinstance(value, str) else None
 
 
 def _json_list(values: Iterable[str]) -> str:

@@ -1,4 +1,4 @@
-"""Who records for a Session while it is executed: the lease of a drain, as far as others need it."""
+"""Commits for a Session that is being executed: the part of a drain's lease that other packages need."""
 
 from __future__ import annotations
 
@@ -20,4 +20,4 @@ class Publisher(Protocol):
         before: Sequence[Statement] = (),
         local: Sequence[Statement] = (),
     ) -> Committed:
-        """One fenced commit. Without payloads it consists of the local writes."""
+        """Make one fenced commit. Without payloads it has only the local writes."""

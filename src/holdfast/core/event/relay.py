@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 from holdfast.core.database.errors import StorageError
 from holdfast.core.event.block import block_of_delta, block_of_end
 from holdfast.core.event.bus import CAPACITY, Announcement
+from holdfast.core.event.stored_event import EventRow, NewEvents, Position
 from holdfast.schema.codec import decoder
 from holdfast.schema.event import EventEnvelope
 from holdfast.schema.frozen import Frozen
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
     from holdfast.core.database.database import Database
-    from holdfast.core.database.unit import Row
+    from holdfast.core.database.unit import Value
     from holdfast.core.event.block import Block
     from holdfast.core.event.bus import Bus, Subscription
     from holdfast.core.event.signal import Signals
@@ -49,17 +50,17 @@ class Links(Protocol):
 
     @property
     def standing(self) -> bool:
-        """Whether there is any."""
+        """Whether any connection is open."""
 
     async def open(self) -> None:
-        """Called when the first observer comes; returns once the connections stand, or soon."""
+        """Called for the first observer. Returns when the connections are open, or after a short time."""
 
     async def close(self) -> None:
-        """Called when the last observer has gone."""
+        """Called after the last observer has left."""
 
 
 class _Unit(Frozen):
-    """What is announced together. A live event has neither `first` nor `last`."""
+    """Events that are announced together. A live event has neither `first` nor `last`."""
 
     announcements: Sequence[Announcement]
     first: int | None = None
@@ -76,9 +77,9 @@ class Relay:
         database: Database,
         bus: Bus,
         signals: Signals,
-        restore: Callable[[str, Sequence[Row]], Awaitable[list[Announcement]]],
+        restore: Callable[[str, Sequence[EventRow]], Awaitable[list[Announcement]]],
     ) -> None:
-        """`restore` makes announcements of stored rows, of those that observers may hear of."""
+        """`restore` makes announcements of those stored rows that observers get."""
         self._database = database
         self._bus = bus
         self._signals = signals
@@ -102,7 +103,7 @@ class Relay:
     async def observe(
         self, types: frozenset[str] | None = None, *, capacity: int = CAPACITY, aggregate_id: str | None = None
     ) -> AsyncIterator[Subscription]:
-        """Everything from now on, of all processes."""
+        """Subscribe to all events of all processes from now on."""
         with self._bus.subscribe(types, capacity=capacity, aggregate_id=aggregate_id) as subscription:
             self._observers += 1
             try:
@@ -128,7 +129,7 @@ class Relay:
             self._bus.announce(announcement)
 
     def receive(self, wire: bytes) -> None:
-        """An event that another process has announced. Raises msgspec.DecodeError for what is none."""
+        """Take an event that another process announced. Raises msgspec.DecodeError if it is not an event."""
         event: EventEnvelope = decoder(EventEnvelope).decode(wire)
         position = event.durable
         if position is not None:
@@ -150,10 +151,8 @@ class Relay:
     # -- starting and stopping ----------------------------------------------------------------------------------
 
     async def _start(self) -> None:
-        rows = await self._database.fetch("event.position", {})
-        position = rows[0][0]
-        assert isinstance(position, int)
-        self._position = position
+        (reached,) = await self._database.fetch("event.position", {}, into=Position)
+        self._position = reached.position
         if self._observers == 0:
             return
         self._active = True
@@ -185,7 +184,7 @@ class Relay:
     # -- order --------------------------------------------------------------------------------------------------
 
     def _take(self, aggregate_id: str, unit: _Unit) -> None:
-        """Announce a unit now if nothing is missing before it, else as soon as that was read."""
+        """Announce a unit now if nothing before it is missing, else after reading what is missing."""
         assert unit.first is not None
         heard = self._heard.get(aggregate_id)
         complete = unit.first == 0 or (heard is not None and unit.first == heard + 1)
@@ -224,7 +223,8 @@ class Relay:
             self._release_all()
 
     def _release_all(self) -> None:
-        """Announce what is held without what may be missing between: the database cannot be read, or nobody asks."""
+        """Announce all held units, even if events between them are missing: the database cannot be read, or nobody
+        observes."""
         held, self._held = self._held, {}
         for aggregate_id, units in held.items():
             for unit in units:
@@ -233,7 +233,7 @@ class Relay:
     # -- reading ------------------------------------------------------------------------------------------------
 
     def _changed(self) -> None:
-        """Some process has committed something."""
+        """A process has committed."""
         if self.links is None or not self.links.standing:
             self._look_now()
         elif self._grace is None:
@@ -259,19 +259,13 @@ class Relay:
             self._looking = None
 
     async def _announce_stored(self) -> None:
-        """Everything that was committed since the last look and not announced yet, with what is held in its place."""
+        """Announce everything committed since the last read, with held units in their places."""
         reached: dict[str, int] = {}
-        for aggregate_id, position, first, last in await self._database.fetch(
-            "event.range_since", {"position": self._position}
-        ):
-            assert isinstance(aggregate_id, str)
-            assert isinstance(position, int)
-            assert isinstance(first, int)
-            assert isinstance(last, int)
-            self._position = max(self._position, position)
-            reached[aggregate_id] = last
-            if aggregate_id not in self._heard:
-                self._hear(aggregate_id, first - 1)
+        for moved in await self._database.fetch("event.moved_since", {"position": self._position}, into=NewEvents):
+            self._position = max(self._position, moved.position)
+            reached[moved.aggregate_id] = moved.last
+            if moved.aggregate_id not in self._heard:
+                self._hear(moved.aggregate_id, moved.first - 1)
         for aggregate_id in {**reached, **self._held}:
             await self._settle(aggregate_id)
             await self._catch_up(aggregate_id, reached.get(aggregate_id, -1))
@@ -290,12 +284,10 @@ class Relay:
     async def _catch_up(self, aggregate_id: str, last: int) -> None:
         """Announce stored events up to a sequence."""
         while (heard := self._heard.get(aggregate_id, last)) < last:
-            rows = await self._database.fetch(
-                "event.page", {"aggregate_id": aggregate_id, "after": heard, "limit": min(PAGE, last - heard)}
-            )
+            key: dict[str, Value] = {"aggregate_id": aggregate_id, "after": heard, "limit": min(PAGE, last - heard)}
+            rows = await self._database.fetch("event.page", key, into=EventRow)
             announcements = await self._restore(aggregate_id, rows)
             if self._heard.get(aggregate_id) != heard:
                 continue  # announced meanwhile, or nobody observes any more
-            reached = rows[-1][0] if rows else last
-            assert isinstance(reached, int)
+            reached = rows[-1].seq if rows else last
             self._announce(aggregate_id, _Unit(announcements, heard + 1, reached))

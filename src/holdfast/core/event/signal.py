@@ -1,4 +1,4 @@
-"""Dirty signals: who follows an aggregate is told that it moved, never what moved.
+"""Dirty signals: followers of an aggregate are told that it has new events, not which.
 
 A signal is one sticky flag, so any number of commits while its holder is busy collapse into one wake. Commits of this
 process set it directly; those of others are found by asking the database for its version while anyone cares, or by the
@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from holdfast.core.database.errors import StorageError
+from holdfast.core.event.stored_event import NewEvents, Position
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from holdfast.core.database.database import Database
-    from holdfast.core.database.unit import Row
 
 # Halved on average, this is how late another process's commit is seen; it is also all that idle tails cost.
 POLL_SECONDS = 0.033
@@ -41,7 +41,7 @@ class Signals:
         self._database = database
         self._flags: dict[str, set[Flag]] = {}
         self._heard: dict[str, int] = {}
-        """The last sequence of a followed aggregate of which its followers were told, where that is known."""
+        """The last sequence that the followers of an aggregate were told of, if known."""
         self._watchers: set[Callable[[], None]] = set()
         self._position: int | None = None
         self._version = -1
@@ -138,7 +138,7 @@ class Signals:
                 self._timer = asyncio.get_running_loop().call_later(POLL_SECONDS, self._poll)
 
     async def look(self) -> None:
-        """Ask the database what moved, and tell those whom it concerns."""
+        """Ask the database which aggregates have new events, and tell their followers."""
         try:
             moved = await self._moved()
         except StorageError:
@@ -150,28 +150,19 @@ class Signals:
             changed()
 
     async def _moved(self) -> dict[str, int]:
-        """What followers have not been told of yet."""
+        """Aggregates with events that their followers have not been told of, with their last sequences."""
         if self._position is None:
             # What happened between registering and now is unknown, so the first look tells everyone.
-            self._position = _integer(await self._database.fetch("event.position", {}))
+            (self._position,) = [
+                row.position for row in await self._database.fetch("event.position", {}, into=Position)
+            ]
             self._heard.clear()
             return dict.fromkeys(self._flags, UNKNOWN)
         moved: dict[str, int] = {}
-        for aggregate_id, position, seq in await self._database.fetch(
-            "event.moved_since", {"position": self._position}
-        ):
-            assert isinstance(aggregate_id, str)
-            assert isinstance(position, int)
-            assert isinstance(seq, int)
-            self._position = max(self._position, position)
-            heard = self._heard.get(aggregate_id, -1)
-            if aggregate_id in self._flags and seq != heard:  # lower after it was removed and began again
-                self._heard[aggregate_id] = seq
-                moved[aggregate_id] = seq if seq > heard else UNKNOWN
+        for new in await self._database.fetch("event.moved_since", {"position": self._position}, into=NewEvents):
+            self._position = max(self._position, new.position)
+            heard = self._heard.get(new.aggregate_id, -1)
+            if new.aggregate_id in self._flags and new.last != heard:  # lower after it was removed and began again
+                self._heard[new.aggregate_id] = new.last
+                moved[new.aggregate_id] = new.last if new.last > heard else UNKNOWN
         return moved
-
-
-def _integer(rows: list[Row]) -> int:
-    value = rows[0][0]
-    assert isinstance(value, int)
-    return value

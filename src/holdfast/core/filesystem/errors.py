@@ -16,6 +16,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from holdfast.schema.exceptions import HoldfastError
+
 PathReason = Literal[
     "malformed",
     "special_path",
@@ -41,7 +43,7 @@ PATH_REASONS: dict[PathReason, str] = {
 }
 
 
-class FileError(Exception):
+class FileError(HoldfastError):
     """The message is a clause that fits behind a tool's own words."""
 
 

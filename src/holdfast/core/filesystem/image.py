@@ -10,6 +10,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from holdfast.schema.exceptions import HoldfastError
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class ImageLimits(Frozen):
     auto_resize: bool = True
 
 
-class ImageError(Exception):
+class ImageError(HoldfastError):
     """The image is broken, or does not fit; the message says which."""
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from holdfast.core.filesystem.descriptor import identity, look, parent, read_at, sync
 from holdfast.core.filesystem.errors import FileError, FileTooLarge, StaleContent, TargetExists, TargetMissing
 from holdfast.core.filesystem.staged import TEMPORARY, Staged
+from holdfast.schema.exceptions import HoldfastError
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class Change(Frozen):
     """Whose mode a new file takes."""
 
 
-class ChangesFailed(Exception):
+class ChangesFailed(HoldfastError):
     """One change failed. `remaining` are those that could not be taken back; normally none."""
 
     def __init__(self, target: Target, cause: FileError | OSError, remaining: Sequence[Target]) -> None:

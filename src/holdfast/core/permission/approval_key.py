@@ -1,4 +1,4 @@
-"""For which directory an approval was given. A repository's id is its own claim; a path and its owner are not."""
+"""The directory for which an approval holds. A repository chooses its own id, but not its path and owner."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ApprovalKey(Frozen):
 
 
 def approval_key(project: Project) -> ApprovalKey:
-    """Looked up anew each time: the directory may have been replaced."""
+    """Not cached: the directory may be replaced."""
     root = canonical_directory(str(_shared(project) or project.directory))
     try:
         return ApprovalKey(root, os.stat(root).st_uid)

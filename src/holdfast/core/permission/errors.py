@@ -1,18 +1,21 @@
-"""How a permission can end other than in approval.
+"""How a permission request ends other than in approval.
 
-Refusal               the model may read why, and go on
-├── Blocked           policy says no
-└── Corrected         a person said no, and what to do instead
-Declined              a person said no: the turn stops, and no tool result comes of it
-PermissionNotFound    no such request waits for an answer here
-InvalidSave           an approval of something that was not offered
+PermissionDenied             the call fails; the model reads why and goes on
+├── DeniedByRule             a rule denies the call
+└── DeniedWithFeedback       a person denied the call and said what to do instead
+TurnEnded                    the turn ends without a tool result
+├── DeniedByPerson           a person denied the call
+└── …                        a person dismissed a question (core/question/errors.py)
+PermissionNotFound           no such request waits for an answer here
+InvalidSave                  the request does not offer this pattern for approval
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core.permission.stop import Stopped
+from holdfast.schema.exceptions import HoldfastError, InvalidRequest
+from holdfast.schema.exceptions import PermissionNotFound as PermissionNotFound
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,22 +31,19 @@ NOBODY_TO_ASK = "it needs approval and nobody is here to give it"
 TOO_MANY_WAIT = "too many requests of this Session already wait for an answer"
 
 
-class Refusal(Exception):
-    """A tool may not go on, and its failure is `for_model()`."""
-
-    def for_model(self) -> str:
-        return str(self)
+class PermissionDenied(HoldfastError):
+    """A tool call is denied. The text is the tool's failure, which the model reads."""
 
 
-class Blocked(Refusal):
-    """Policy denies it. `rules` are those with a say in the action; what the target is or holds is not told."""
+class DeniedByRule(PermissionDenied):
+    """`rules` are all rules about the action. The text does not tell what the resource is or contains."""
 
-    tag = "PermissionV2.BlockedError"
+    code = "PermissionV2.BlockedError"
 
     def __init__(
         self, action: str, resources: Sequence[str], rules: Sequence[Rule] = (), *, reason: str | None = None
     ) -> None:
-        shown = _cut(", ".join(resources), RESOURCE_CHARACTERS)
+        shown = _shorten(", ".join(resources), RESOURCE_CHARACTERS)
         super().__init__(DENIED.format(action=action, resource=shown) + (f" ({reason})" if reason else ""))
         self.action = action
         self.resources = tuple(resources)
@@ -51,47 +51,42 @@ class Blocked(Refusal):
         self.reason = reason
 
 
-class Corrected(Refusal):
-    """A person rejected it and said why, or what to do instead."""
+class DeniedWithFeedback(PermissionDenied):
+    """A person denied the call and said why, or what to do instead."""
 
-    tag = "PermissionV2.CorrectedError"
+    code = "PermissionV2.CorrectedError"
 
     def __init__(self, feedback: str) -> None:
-        super().__init__(CORRECTED.format(feedback=_cut(feedback, FEEDBACK_CHARACTERS)))
+        super().__init__(CORRECTED.format(feedback=_shorten(feedback, FEEDBACK_CHARACTERS)))
         self.feedback = feedback
 
 
-class Declined(Stopped):
-    """A person rejected it, or nobody can answer any more. Never a tool result: the turn stops here."""
+class TurnEnded(HoldfastError):
+    """A person's answer ends the turn. It is raised through the tool that asked, and must not become a tool failure."""
 
-    tag = "PermissionV2.DeclinedError"
+
+class DeniedByPerson(TurnEnded):
+    """A person denied the call, or nobody can answer any more."""
+
+    code = "PermissionV2.DeclinedError"
 
     def __init__(self, request_id: str) -> None:
-        super().__init__(f"The permission request {request_id} was declined")
+        super().__init__(f"The permission request {request_id} was denied")
         self.request_id = request_id
 
 
-class PermissionNotFound(Exception):
-    """No such request waits here: unknown, answered already, or another Session's."""
+class InvalidSave(InvalidRequest):
+    """The request does not offer this pattern for approval."""
 
-    tag = "PermissionV2.NotFoundError"
-
-    def __init__(self, request_id: str) -> None:
-        super().__init__(f"Permission request not found: {request_id}")
-        self.request_id = request_id
-
-
-class InvalidSave(Exception):
-    """A pattern to save that the request did not offer."""
-
-    tag = "PermissionV2.InvalidSaveError"
+    code = "PermissionV2.InvalidSaveError"
 
     def __init__(self, request_id: str, patterns: Sequence[str]) -> None:
-        offered = ", ".join(_cut(pattern, RESOURCE_CHARACTERS) for pattern in patterns)
-        super().__init__(f"Permission request {request_id} does not offer to save: {offered}")
+        offered = ", ".join(_shorten(pattern, RESOURCE_CHARACTERS) for pattern in patterns)
+        message = f"Permission request {request_id} does not offer to save: {offered}"
+        super().__init__(message, kind="Payload", field="save")
         self.request_id = request_id
         self.patterns = tuple(patterns)
 
 
-def _cut(text: str, most: int) -> str:
+def _shorten(text: str, most: int) -> str:
     return text if len(text) <= most else text[:most] + "…"

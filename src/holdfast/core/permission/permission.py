@@ -1,12 +1,10 @@
-"""Permissions of one Location: judging what an agent wants to do, asking a person where the rules say so, and
-remembering what was approved for good.
+"""Permissions of one Location: evaluates what an agent wants to do, and asks a person where the rules say so.
 
 Invariants
-- Rules and saved approvals are read anew at each evaluation; the agent is the one that the caller names, for as long
-  as the request waits.
-- An approval covers what was shown: one call, or patterns that the request offered. A configured deny beats it, also
-  one that was added while the request waited.
-- A saved approval holds for a directory and its owner, whatever a repository there claims to be.
+- Rules and saved approvals are read at each evaluation. The caller names the agent, which does not change while the
+  request waits.
+- An approval covers what was shown: one call, or patterns that the request offered. A configured deny overrides it,
+  even if it was added while the request waited.
 - An unknown agent is denied everything."""
 
 from __future__ import annotations
@@ -14,43 +12,40 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Literal
 
-from holdfast.core.database.unit import Statement, Unit
 from holdfast.core.permission import rules as policy
-from holdfast.core.permission.approval_key import NOBODY, approval_key
+from holdfast.core.permission.approvals import SavedApprovals
 from holdfast.core.permission.errors import (
     NOBODY_TO_ASK,
     TOO_MANY_WAIT,
-    Blocked,
-    Corrected,
-    Declined,
+    DeniedByPerson,
+    DeniedByRule,
+    DeniedWithFeedback,
     InvalidSave,
     PermissionNotFound,
 )
-from holdfast.core.permission.requests import Kind, Requests, TooManyRequests, Unreachable
+from holdfast.core.permission.requests import Requests, TooManyRequests, Unreachable
 from holdfast.core.session.errors import SessionNotFound
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.live_event import PermissionAskedLive, PermissionRepliedLive
-from holdfast.schema.permission import PermissionRequest, Reply, SavedApproval
+from holdfast.schema.permission import PermissionRequest, Reply
 from holdfast.schema.record import Record
 from holdfast.schema.session_event import PermissionAsked, PermissionReplied
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from holdfast.core.clock import Clock, Ids
     from holdfast.core.database.database import Database
-    from holdfast.core.database.unit import Value
     from holdfast.core.event.log import EventLog
-    from holdfast.core.event.publisher import Publisher
     from holdfast.core.permission.rules import Authority
     from holdfast.core.project.project import Project
     from holdfast.schema.location import Location
     from holdfast.schema.permission import Effect, PermissionSource
 
 Unattended = Literal["wait", "deny", "allow"]
-"""What becomes of an `ask`: wait for a person, or answer in their place because none will come."""
+"""What happens to an `ask`: it waits for a person, or is answered at once because nobody will come."""
 
-MET = 1_000
+KNOWN_SESSIONS = 1_000
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +76,14 @@ class Asked(Frozen):
     effect: Effect
 
 
-class Permissions:
+class Permissions(Requests[PermissionRequest, PermissionAnswer]):
+    kind = "permission"
+    request_type = PermissionRequest
+    answer_type = PermissionAnswer
+    deleted = PermissionAnswer(reply="reject", cause="interrupted")
+    saved_beats_narrower_ask = False
+    """Whether a saved approval also covers what a narrower rule asks for."""
+
     def __init__(
         self,
         *,
@@ -95,36 +97,33 @@ class Permissions:
         unattended: Unattended = "wait",
         wake: Callable[[str], None] = lambda session_id: None,
         ending: Callable[[], bool] = lambda: False,
-        saved_beats_narrower_ask: bool = False,
     ) -> None:
-        self._database = database
-        self._ids = ids
-        self._clock = clock
-        self._project = project
-        self._authority_of = authority_of
-        self._saved_beats_narrower_ask = saved_beats_narrower_ask
-        self._requests = Requests(_PERMISSION, log, database, clock, location, wake, ending)
+        super().__init__(log, database, clock, location, wake, ending)
+        self.saved = SavedApprovals(database, ids, clock, project)
         self.unattended: Unattended = unattended
-        self._met: set[str] = set()
+        self._ids = ids
+        self._authority_of = authority_of
+        self._known_sessions: set[str] = set()
 
     async def assert_allowed(self, wish: Wish) -> None:
-        """Return if it may be done, however long a person takes to say so. Raises Blocked, Corrected or Declined."""
-        effect = await self._judge(wish)
+        """Return when the call is allowed, however long a person takes to decide. Raises DeniedByRule,
+        DeniedWithFeedback or DeniedByPerson."""
+        effect = await self._effect(wish)
         if effect == "deny":
-            raise await self._blocked(wish)
+            raise await self._denied(wish)
         if effect == "ask":
             await self._wait_for_approval(wish)
 
     async def ask(self, wish: Wish) -> Asked:
-        """Evaluate without waiting. Only `ask` leaves a request behind."""
-        effect = await self._judge(wish)
+        """Evaluate without waiting. Only the effect `ask` makes a request."""
+        effect = await self._effect(wish)
         request = self._request(wish)
         if effect != "ask":
             return Asked(request.id, effect)
         try:
             if self.unattended != "wait":
                 return Asked(request.id, await self._answer_unattended(request, wish))
-            await self._requests.open(request, self._asked(request, wish))
+            await self.open(request, self._asked(request, wish))
         except (TooManyRequests, Unreachable) as error:
             log.warning("permission request of %s denied: %s", wish.session_id, type(error).__name__)
             return Asked(request.id, "deny")
@@ -139,72 +138,50 @@ class Permissions:
         message: str | None = None,
         save: Sequence[str] | None = None,
     ) -> None:
-        """Answer a request of this Location, whichever process asked. `save` chooses among the offered patterns;
-        without it, `always` saves those without a star, or all if each has one."""
-        await self._requests.detached(self._reply(session_id, request_id, reply, message, save))
-
-    async def list(self) -> tuple[PermissionRequest, ...]:
-        return await self._pending()
-
-    async def for_session(self, session_id: str) -> tuple[PermissionRequest, ...]:
-        return await self._pending(session_id)
+        """Answer a request of this Location, whichever process made it. `save` selects offered patterns; without it,
+        `always` saves those without a star, or all if each has one."""
+        await self.detached(self._reply(session_id, request_id, reply, message, save))
 
     async def get(self, session_id: str, request_id: str) -> PermissionRequest:
-        found = await self._requests.find(session_id, request_id)
+        found = await self.find(session_id, request_id)
         if found is None:
             raise PermissionNotFound(request_id)
         return found.request
 
-    async def saved(self) -> tuple[SavedApproval, ...]:
-        """Those that hold here."""
-        key = approval_key(self._project)
-        if key.owner == NOBODY:
-            return ()
-        place: dict[str, Value] = {"root": key.root, "owner": key.owner}
-        rows = await self._database.fetch("permission.of_directory", place)
-        if any(row[-1] is None for row in rows):
-            await self._database.submit(Unit(key.root, local=(Statement("permission.bind", place),)))
-        return tuple(_approval(row) for row in rows)
+    # -- the kind of request -------------------------------------------------------------------------------------
 
-    async def saved_of_project(self, project_id: str) -> tuple[SavedApproval, ...]:
-        """All that were given in directories of a project, to look at."""
-        return tuple(
-            _approval(row) for row in await self._database.fetch("permission.of_project", {"project_id": project_id})
-        )
+    def live_request(self, request: PermissionRequest) -> PermissionAskedLive:
+        return PermissionAskedLive(**{name: getattr(request, name) for name in PermissionRequest.__struct_fields__})
 
-    async def remove_saved(self, id: str) -> None:
-        """From the next evaluation on. Removing what is not there is no error."""
-        await self._database.submit(Unit(id, local=(Statement("permission.remove", {"id": id}),)))
+    def live_answer(self, request: PermissionRequest, answer: PermissionAnswer) -> PermissionRepliedLive:
+        return PermissionRepliedLive(session_id=request.session_id, request_id=request.id, reply=answer.reply)
 
-    async def abandon(self, session_id: str, lease: Publisher, keep: Collection[tuple[str, str]] = ()) -> None:
-        """At the start of a drain: requests whose process died are history, their calls are never approved. Those of
-        the calls in `keep` wait on."""
-        await self._requests.abandon(session_id, lease, keep)
+    def interrupted(self, request: PermissionRequest) -> PermissionReplied:
+        return self._replied(request, "reject", "interrupted")
 
-    async def settled(self, session_id: str) -> None:
-        """Until nothing that was cut off in this Session still looks as if it waited."""
-        await self._requests.settled(session_id)
+    def call_of(self, request: PermissionRequest) -> tuple[str, str] | None:
+        return (request.source.message_id, request.source.call_id) if request.source else None
 
-    async def close(self) -> None:
-        """Decline everything that was asked here and still waits, unless the process is being shut down."""
-        await self._requests.close()
+    def same(self, one: PermissionRequest, other: PermissionRequest) -> bool:
+        return (one.action, one.resources) == (other.action, other.resources)
 
-    # -- judging -------------------------------------------------------------------------------------------------
+    # -- evaluation ----------------------------------------------------------------------------------------------
 
-    async def _judge(self, wish: Wish) -> Effect:
-        if wish.session_id not in self._met:
-            if not await self._database.fetch("session.exists", {"id": wish.session_id}):
-                raise SessionNotFound(wish.session_id)
-            self._meet(wish.session_id)
+    async def _effect(self, wish: Wish) -> Effect:
+        await self._check_session(wish.session_id)
         if not wish.resources:
             raise ValueError(f"{wish.action}: a permission needs at least one resource")
         return await self._evaluate(wish.agent, wish.action, wish.resources, wish.save)
 
-    def _meet(self, session_id: str) -> None:
-        """It exists, and what runs in it need not ask again: deleting a Session interrupts it first."""
-        if len(self._met) >= MET:
-            self._met.clear()
-        self._met.add(session_id)
+    async def _check_session(self, session_id: str) -> None:
+        """Remembers Sessions that exist: deleting one interrupts its work first."""
+        if session_id in self._known_sessions:
+            return
+        if not await self._database.fetch("session.exists", {"id": session_id}):
+            raise SessionNotFound(session_id)
+        if len(self._known_sessions) >= KNOWN_SESSIONS:
+            self._known_sessions.clear()
+        self._known_sessions.add(session_id)
 
     async def _evaluate(self, agent: str, action: str, resources: Sequence[str], save: Sequence[str] | None) -> Effect:
         authority = self._authority(agent)
@@ -213,22 +190,23 @@ class Permissions:
             return effect
         return policy.effective(
             authority.rules,
-            await self.saved(),
+            await self.saved.here(),
             action,
             resources,
             fences=authority.fences,
             whole=policy.whole_of(action, save),
-            saved_beats_narrower_ask=self._saved_beats_narrower_ask,
+            saved_beats_narrower_ask=self.saved_beats_narrower_ask,
         )
 
     def _authority(self, agent: str) -> Authority:
         return self._authority_of(agent) or policy.DENY_EVERYTHING
 
-    async def _blocked(self, wish: Wish, *, reason: str | None = None) -> Blocked:
-        rules, fences = (found := self._authority(wish.agent)).rules, found.fences
+    async def _denied(self, wish: Wish, *, reason: str | None = None) -> DeniedByRule:
+        authority = self._authority(wish.agent)
+        rules, fences = authority.rules, authority.fences
         denied = [name for name in wish.resources if policy.evaluate(rules, wish.action, name, fences) == "deny"]
-        applicable = policy.applicable(rules, await self.saved(), wish.action, fences)
-        return Blocked(wish.action, denied or wish.resources, applicable, reason=reason)
+        applicable = policy.applicable(rules, await self.saved.here(), wish.action, fences)
+        return DeniedByRule(wish.action, denied or wish.resources, applicable, reason=reason)
 
     # -- asking and answering ------------------------------------------------------------------------------------
 
@@ -237,21 +215,18 @@ class Permissions:
         try:
             if self.unattended != "wait":
                 if await self._answer_unattended(request, wish) == "deny":
-                    raise await self._blocked(wish, reason=NOBODY_TO_ASK)
+                    raise await self._denied(wish, reason=NOBODY_TO_ASK)
                 return
-            answer = await self._requests.wait(request, self._asked(request, wish))
+            answer = await self.wait(request, self._asked(request, wish))
         except TooManyRequests as error:
-            raise await self._blocked(wish, reason=TOO_MANY_WAIT) from error
+            raise await self._denied(wish, reason=TOO_MANY_WAIT) from error
         except Unreachable as error:
-            raise Declined(request.id) from error
+            raise DeniedByPerson(request.id) from error
         if answer.reply == "reject":
-            raise Corrected(answer.message) if answer.message else Declined(request.id)
+            raise DeniedWithFeedback(answer.message) if answer.message else DeniedByPerson(request.id)
         authority = self._authority(wish.agent)
         if policy.configured(authority.rules, wish.action, wish.resources, authority.fences) == "deny":
-            raise await self._blocked(wish)
-
-    async def _pending(self, session_id: str | None = None) -> tuple[PermissionRequest, ...]:
-        return tuple(request for request, _ in await self._requests.pending(session_id))
+            raise await self._denied(wish)
 
     def _request(self, wish: Wish) -> PermissionRequest:
         return PermissionRequest(
@@ -274,75 +249,47 @@ class Permissions:
         )
 
     async def _answer_unattended(self, request: PermissionRequest, wish: Wish) -> Effect:
-        """Recorded like a person's answer, so that it can be seen what was done in their name."""
+        """Recorded like a person's answer, so that people can see it later."""
         allow = self.unattended == "allow"
         reply: Reply = "once" if allow else "reject"
         replied = self._replied(request, reply, "policy", message=None if allow else NOBODY_TO_ASK)
         answer = PermissionAnswer(reply=reply, message=replied.message, cause=replied.cause)
-        await self._requests.settle(request, self._asked(request, wish), replied, answer)
+        await self.settle(request, self._asked(request, wish), replied, answer)
         return "allow" if allow else "deny"
 
     async def _reply(
         self, session_id: str, request_id: str, reply: Reply, message: str | None, save: Sequence[str] | None
     ) -> None:
-        found = await self._requests.find(session_id, request_id)
+        found = await self.find(session_id, request_id)
         if found is None:
             raise PermissionNotFound(request_id)
         request = found.request
         patterns = _chosen(request, reply, save)
         replied = self._replied(request, reply, message=(message or "").strip() or None)
-        before, local = self._saving(request.action, patterns)
-        if not await self._requests.answer(request, replied, before=before, local=local):
+        before, local = self.saved.saving(request.action, patterns)
+        if not await self.answer(request, replied, before=before, local=local):
             raise PermissionNotFound(request_id)
         if reply == "reject":
-            await self._decline_others(session_id, replied.message)
+            await self._deny_others(session_id, replied.message)
         elif patterns:
             await self._release_covered()
 
-    def _saving(self, action: str, patterns: Sequence[str]) -> tuple[Sequence[Statement], Sequence[Statement]]:
-        """The project first: one that got its identity after its Sessions were made may not be stored yet."""
-        if not patterns:
-            return (), ()
-        now, key = self._clock.now(), approval_key(self._project)
-        if key.owner == NOBODY:
-            log.warning("an approval holds only once: %s is not there any more", key.root)
-            return (), ()
-        project: dict[str, Value] = {
-            "id": self._project.id,
-            "worktree": str(self._project.listed_directory),
-            "vcs": "git" if self._project.store else None,
-            "time_created": now,
-        }
-        approvals: list[dict[str, Value]] = [
-            {
-                "id": self._ids.of("psv"),
-                "project_id": self._project.id,
-                "root": key.root,
-                "owner": key.owner,
-                "action": action,
-                "resource": pattern,
-                "timestamp": now,
-            }
-            for pattern in patterns
-        ]
-        return [Statement("project.ensure", project)], [Statement("permission.save", row) for row in approvals]
-
-    async def _decline_others(self, session_id: str, message: str | None) -> None:
-        """With the same words: what a person said to one of them is said to all, and the turn goes on."""
-        for other, _ in await self._requests.pending(session_id):
-            await self._requests.answer(other, self._replied(other, "reject", "sibling", message=message))
+    async def _deny_others(self, session_id: str, message: str | None) -> None:
+        """Deny the Session's other requests with the same message."""
+        for other, _ in await self.pending(session_id):
+            await self.answer(other, self._replied(other, "reject", "sibling", message=message))
 
     async def _release_covered(self) -> None:
-        """Whatever the saved approvals now allow, each judged under its own agent."""
-        for other, agent in await self._requests.pending():
+        """Allow the requests that saved approvals now cover, each under the rules of its own agent."""
+        for other, agent in await self.pending():
             if agent is not None and await self._evaluate(agent, other.action, other.resources, other.save) == "allow":
-                await self._requests.answer(other, self._replied(other, "always", "saved"))
+                await self.answer(other, self._replied(other, "always", "saved"))
 
     def _replied(
         self,
         request: PermissionRequest,
         reply: Reply,
-        cause: Literal["sibling", "saved", "policy"] | None = None,
+        cause: Literal["sibling", "saved", "policy", "interrupted"] | None = None,
         *,
         message: str | None = None,
     ) -> PermissionReplied:
@@ -356,45 +303,13 @@ class Permissions:
         )
 
 
-def _approval(row: Sequence[Value]) -> SavedApproval:
-    id, project, action, resource, *_ = map(str, row)
-    return SavedApproval(id=id, project_id=project, action=action, resource=resource)
-
-
 def _chosen(request: PermissionRequest, reply: Reply, save: Sequence[str] | None) -> tuple[str, ...]:
     offered = request.save or ()
     if save is None:
-        # Nobody chose: more than what was shown is approved only by name.
+        # Without a selection, no pattern wider than what was shown is approved.
         exact = tuple(pattern for pattern in offered if "*" not in pattern)
         return (exact or offered) if reply == "always" else ()
     chosen = tuple(dict.fromkeys(save))
     if strange := [pattern for pattern in chosen if reply != "always" or pattern not in offered]:
         raise InvalidSave(request.id, strange)
     return chosen
-
-
-def _live_asked(request: PermissionRequest) -> PermissionAskedLive:
-    return PermissionAskedLive(**{name: getattr(request, name) for name in PermissionRequest.__struct_fields__})
-
-
-def _live_replied(request: PermissionRequest, answer: PermissionAnswer) -> PermissionRepliedLive:
-    return PermissionRepliedLive(session_id=request.session_id, request_id=request.id, reply=answer.reply)
-
-
-def _cut(request: PermissionRequest, now: int) -> PermissionReplied:
-    return PermissionReplied(
-        timestamp=now, session_id=request.session_id, request_id=request.id, reply="reject", cause="interrupted"
-    )
-
-
-_PERMISSION = Kind(
-    name="permission",
-    request=PermissionRequest,
-    answer=PermissionAnswer,
-    asked=_live_asked,
-    answered=_live_replied,
-    cut=_cut,
-    gone=PermissionAnswer(reply="reject", cause="interrupted"),
-    call=lambda request: (request.source.message_id, request.source.call_id) if request.source else None,
-    same=lambda one, other: (one.action, one.resources) == (other.action, other.resources),
-)

@@ -1,26 +1,30 @@
-"""What a Session asks of a person and waits for: permission requests and questions alike.
+"""Requests to a person: what permission requests and questions have in common.
 
-Asking and answering are durable events of the Session, so whoever has the database can answer, in whichever process.
+Requests and answers are durable events of the Session, so that any process on the database can answer.
 
 Invariants
-- A request is recorded, announced and watched, or it does not exist; a caller that goes away cannot split that.
+- A request is recorded, announced and watched, or it does not exist. Cancelling the caller cannot separate these.
 - A request is answered once: the commit of a second answer is refused.
-- Observers hear of an answer before the one who waits does: in the process that asked, and in the one that answered.
-- A request that nobody waits for any more is closed: its waiter was interrupted, or its Session moved. But a call
-  that waited when its process ended has started nothing: its request stays open, and is taken up when the call is
-  executed again, with the answer if there is one.
-- Whoever waited takes the answer once, durably, before it acts on it."""
+- Observers get an answer before the waiting caller does, in the process that asked and in the one that answered.
+- A request that nobody waits for is closed: its caller was interrupted, or its Session moved. The exception is a call
+  that waited when its process ended. It has started nothing, so its request stays open, and is used again when the
+  call is executed again.
+- The waiting caller takes the answer once, durably, before it acts on it."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from abc import ABC, abstractmethod
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
-from holdfast.core.database.errors import Refused, StorageError
+from holdfast.core.database.errors import StorageError
 from holdfast.core.database.unit import Statement
-from holdfast.core.session.private_projector import ALREADY_ANSWERED, ALREADY_TAKEN
+from holdfast.core.session.errors import AlreadyAnswered, AlreadyTaken
+from holdfast.core.session.stored_activity import RequestRow
 from holdfast.schema.codec import decoder
+from holdfast.schema.exceptions import Conflict, HoldfastError
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.permission import PermissionRequest
 from holdfast.schema.question import QuestionRequest
@@ -40,49 +44,34 @@ if TYPE_CHECKING:
 MOST_PENDING = 100
 """Per Session and kind."""
 
-_DUPLICATE = "duplicate request"
-_TOO_MANY = "too many requests"
-_ELSEWHERE = "session elsewhere"
-
 R = TypeVar("R", PermissionRequest, QuestionRequest)
 A = TypeVar("A", bound="Record")
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
-class TooManyRequests(Exception):
-    """As many requests of this Session wait as may."""
+class TooManyRequests(HoldfastError):
+    """The Session has as many open requests as are allowed."""
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(f"Session {session_id} already has {MOST_PENDING} open requests; answer some first")
+        self.session_id = session_id
 
 
-class Unreachable(Exception):
-    """Nobody here could answer: the Session has left this Location, or the Location's services were closed."""
+class Unreachable(HoldfastError):
+    """Nobody can answer here: the Session has moved to another Location, or this one was closed."""
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(f"nobody can answer a request of Session {session_id} at this Location")
+        self.session_id = session_id
 
 
-class DuplicateRequest(ValueError):
-    """A request has that id already."""
+class DuplicateRequest(Conflict):
+    """A request with this id exists."""
 
     def __init__(self, request_id: str) -> None:
-        super().__init__(f"a request {request_id} exists already")
+        super().__init__(f"a request {request_id} exists already", resource=request_id)
         self.request_id = request_id
-
-
-class Kind(Frozen, Generic[R, A]):
-    """What permission requests and questions do not share."""
-
-    name: str
-    request: type[R]
-    answer: type[A]
-    asked: Callable[[R], Record]
-    """What observers hear of a request, and then of its answer."""
-    answered: Callable[[R, A], Record]
-    cut: Callable[[R, int], Record]
-    """The durable answer, at a time, to a request that nobody waits for any more."""
-    gone: A
-    """How it reads when the Session was deleted meanwhile."""
-    call: Callable[[R], tuple[str, str] | None]
-    """The message and the tool call that ask."""
-    same: Callable[[R, R], bool]
-    """Whether two requests of one call ask the same."""
 
 
 class Pending(NamedTuple, Generic[R]):
@@ -94,16 +83,21 @@ class _Open(NamedTuple, Generic[R, A]):
     request: R
     answer: asyncio.Future[A]
     taken: bool
-    """Whether the answer need not be taken: nothing depends on it, or an earlier process has."""
+    """Whether the answer need not be taken: the request is not resumable, or an earlier process took it."""
 
 
-class Requests(Generic[R, A]):
-    """The requests of one kind at one Location. `wake` is called for a Session when a request of its was answered that
-    nobody here waits for; `ending` says that the process is being shut down."""
+class Requests(ABC, Generic[R, A]):
+    """The requests of one kind at one Location; a subclass defines the kind. `wake` is called with the Session of an
+    answered request that no caller here waits for. `ending` tells whether the process is shutting down."""
+
+    kind: ClassVar[str]
+    request_type: type[R]
+    answer_type: type[A]
+    deleted: A
+    """The answer when the Session was deleted meanwhile."""
 
     def __init__(
         self,
-        kind: Kind[R, A],
         log: EventLog,
         database: Database,
         clock: Clock,
@@ -113,7 +107,6 @@ class Requests(Generic[R, A]):
     ) -> None:
         self._wake = wake
         self._ending = ending
-        self._kind: Kind[R, A] = kind
         self._log = log
         self._database = database
         self._clock = clock
@@ -125,8 +118,8 @@ class Requests(Generic[R, A]):
         self._closed = False
 
     async def wait(self, request: R, asked: Record) -> A:
-        """Ask, and return the answer. Cancelling the caller closes the request, which is recorded even so; in a
-        shutdown it stays open. What the same call asked before is not asked again."""
+        """Make a request and wait for its answer. Cancelling the caller closes the request, durably; in a shutdown it
+        stays open. A request that the same call made before is used again."""
         opening = self._own(self._open_or_known(request, asked))
         try:
             opened = await asyncio.shield(opening)
@@ -144,23 +137,23 @@ class Requests(Generic[R, A]):
         return answer
 
     async def settled(self, session_id: str) -> None:
-        """Until what was cut off in this Session is recorded as such."""
+        """Wait until all cancelled requests of this Session are recorded as closed."""
         while leaving := self._leaving.get(session_id):
             await asyncio.wait(set(leaving))
         self._leaving.pop(session_id, None)
 
     async def open(self, request: R, asked: Record) -> None:
-        """Ask, and leave it at that."""
+        """Make a request without waiting for its answer."""
         await self.detached(self._open(request, asked))
 
     async def settle(self, request: R, asked: Record, answered: Record, answer: A) -> None:
-        """Record a request that policy answers at once."""
+        """Record a request together with its answer."""
         await self.detached(self._settle(request, asked, answered, answer))
 
     async def answer(
         self, request: R, answered: Record, *, before: Sequence[Statement] = (), local: Sequence[Statement] = ()
     ) -> bool:
-        """Record an answer and tell observers; False when there was one already."""
+        """Record an answer and tell observers; False if the request has an answer."""
         watched = self._watched.get(request.id)
         if not await self._commit(answered, before, local):
             return False
@@ -172,42 +165,48 @@ class Requests(Generic[R, A]):
         return True
 
     async def find(self, session_id: str, request_id: str) -> Pending[R] | None:
-        """What waits under that id, unless it is another Session's or another Location's."""
-        found = await self._look(request_id)
-        if found is None or found.session_id != session_id or found.answer is not None or not found.here:
+        """The open request with this id, if it belongs to this Session and this Location."""
+        row = await self._look(request_id)
+        if row is None or row.session_id != session_id or row.reply is not None or not row.here:
             return None
-        return self._decoded(found.data, found.agent)
+        return Pending(decoder(self.request_type).decode(row.data), row.agent)
 
-    async def pending(self, session_id: str | None = None) -> list[Pending[R]]:
-        """What waits at this Location, oldest first; of one Session, or of all."""
-        rows = await self._database.fetch("request.open_of_location", self._place)
+    async def list(self) -> tuple[R, ...]:
+        """The open requests of this Location, oldest first."""
+        return tuple(request for request, _ in await self.pending())
+
+    async def for_session(self, session_id: str) -> tuple[R, ...]:
+        """The open requests of a Session at this Location, oldest first."""
+        return tuple(request for request, _ in await self.pending(session_id))
+
+    async def pending(self, session_id: str | None = None) -> Sequence[Pending[R]]:
+        """The open requests with their agents, oldest first; of one Session, or of all."""
+        rows = await self._database.fetch("request.open_of_location", self._place, into=_OpenRow)
         return [
-            self._decoded(data, agent)
-            for of, _, kind, agent, data, _, _ in rows
-            if kind == self._kind.name and session_id in (None, of)
+            Pending(decoder(self.request_type).decode(row.data), row.agent)
+            for row in rows
+            if row.kind == self.kind and session_id in (None, row.session_id)
         ]
 
-    async def abandon(self, session_id: str, lease: Publisher, keep: Collection[tuple[str, str]]) -> None:
-        """Close what earlier processes left open, but for the calls in `keep`. Fenced, so that it cannot close what a
-        newer owner has just asked."""
+    async def abandon(self, session_id: str, lease: Publisher, keep: Collection[tuple[str, str]] = ()) -> None:
+        """Close the requests that earlier processes left open, except those of the calls in `keep`. The commit is
+        fenced, so that it cannot close a request of a newer owner."""
         for request, _ in await self.pending(session_id):
-            call = self._kind.call(request)
+            call = self.call_of(request)
             if request.id in self._watched or (call is not None and call in keep):
                 continue
             try:
-                await lease.publish(self._kind.cut(request, self._clock.now()), location=self._location)
-            except Refused as refused:
-                if refused.reason != ALREADY_ANSWERED:
-                    raise
-            else:
-                await self._announce_stored_answer(request)
+                await lease.publish(self.interrupted(request), location=self._location)
+            except AlreadyAnswered:
+                continue
+            await self._announce_stored_answer(request)
 
     async def detached(self, work: Coroutine[Any, Any, T]) -> T:
-        """Finish this even if the caller does not wait for it."""
+        """Run work to its end even if the caller is cancelled."""
         return await asyncio.shield(self._own(work))
 
     async def close(self) -> None:
-        """Close everything that was asked here and still waits; in a shutdown it stays open for the next process."""
+        """Close all open requests of this process; in a shutdown they stay open for the next process."""
         self._closed = True
         if self._ending():
             for _, watching in tuple(self._watched.values()):
@@ -218,11 +217,33 @@ class Requests(Generic[R, A]):
         while self._ongoing:
             for request, watching in tuple(self._watched.values()):
                 try:
-                    await self.answer(request, self._kind.cut(request, self._clock.now()))
+                    await self.answer(request, self.interrupted(request))
                 except StorageError:
-                    watching.cancel()  # it cannot be recorded; the next drain will
+                    watching.cancel()  # it cannot be recorded now; the next drain records it
             if self._ongoing:
                 await asyncio.wait(self._ongoing, return_when=asyncio.FIRST_COMPLETED)
+
+    # -- the kind of request -------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def live_request(self, request: R) -> Record:
+        """The live event of a request."""
+
+    @abstractmethod
+    def live_answer(self, request: R, answer: A) -> Record:
+        """The live event of an answer."""
+
+    @abstractmethod
+    def interrupted(self, request: R) -> Record:
+        """The durable answer to a request that nobody waits for."""
+
+    @abstractmethod
+    def call_of(self, request: R) -> tuple[str, str] | None:
+        """The message id and the call id of the tool call that asks."""
+
+    @abstractmethod
+    def same(self, one: R, other: R) -> bool:
+        """Whether two requests of one call ask the same."""
 
     # -- details -------------------------------------------------------------------------------------------------
 
@@ -239,19 +260,18 @@ class Requests(Generic[R, A]):
         return _Open(request, given, taken)
 
     async def _known(self, request: R) -> tuple[R, A | None, bool] | None:
-        """The same request of the same call, if an earlier process asked it: itself, its answer, whether that was
-        taken."""
-        call = self._kind.call(request)
+        """The same request of the same call, if an earlier process made it: the request, its answer, and whether the
+        answer was taken."""
+        call = self.call_of(request)
         if call is None:
             return None
         key = {"session_id": request.session_id, "message_id": call[0], "call_id": call[1]}
-        for id, kind, data, reply, resumable, taken in await self._database.fetch("request.of_call", key):
-            if kind != self._kind.name or not resumable or id in self._watched:
+        for row in await self._database.fetch("request.of_call", key, into=RequestRow):
+            if row.kind != self.kind or not row.resumable or row.id in self._watched:
                 continue
-            stored = decoder(self._kind.request).decode(str(data))
-            if self._kind.same(stored, request):
-                answer = None if reply is None else decoder(self._kind.answer).decode(str(reply))
-                return stored, answer, bool(taken)
+            stored = decoder(self.request_type).decode(row.data)
+            if self.same(stored, request):
+                return stored, self._answer_of(row.reply), row.taken
         return None
 
     async def _open(self, request: R, asked: Record) -> asyncio.Task[A]:
@@ -259,7 +279,7 @@ class Requests(Generic[R, A]):
             raise Unreachable(request.session_id)
         await self._record(request, asked)
         watching = self._start_watching(request)
-        self._log.announce(self._kind.asked(request), location=self._location)
+        self._log.announce(self.live_request(request), location=self._location)
         return watching
 
     def _start_watching(self, request: R) -> asyncio.Task[A]:
@@ -268,55 +288,47 @@ class Requests(Generic[R, A]):
         return watching
 
     async def _take(self, request: R) -> None:
-        """Whoever is second, in any process, does not act on it."""
+        """Only one process takes an answer; for the others the request is unreachable."""
         taken = RequestTaken(timestamp=self._clock.now(), session_id=request.session_id, request_id=request.id)
         try:
             await self._log.publish(taken, location=self._location)
-        except Refused as refused:
-            if refused.reason != ALREADY_TAKEN:
-                raise
+        except AlreadyTaken as refused:
             raise Unreachable(request.session_id) from refused
 
     async def _settle(self, request: R, asked: Record, answered: Record, answer: A) -> None:
         await self._record(request, asked, answered)
-        self._log.announce(self._kind.asked(request), location=self._location)
+        self._log.announce(self.live_request(request), location=self._location)
         self._announce_answer(request, answer)
 
     async def _record(self, request: R, *events: Record) -> None:
         of_session: dict[str, Value] = {"session_id": request.session_id}
-        full: dict[str, Value] = {**of_session, "kind": self._kind.name, "most": MOST_PENDING}
+        full: dict[str, Value] = {**of_session, "kind": self.kind, "most": MOST_PENDING}
+        here = {**of_session, **self._place}
+        elsewhere = partial(Unreachable, request.session_id)
+        too_many = partial(TooManyRequests, request.session_id)
         before = (
-            Statement("request.get", {"id": request.id}, found=False, refusal=_DUPLICATE),
-            Statement("request.session_at_location", of_session | self._place, found=True, refusal=_ELSEWHERE),
-            Statement("request.surplus", full, found=False, refusal=_TOO_MANY),
+            Statement("request.get", {"id": request.id}, found=False, error=partial(DuplicateRequest, request.id)),
+            Statement("request.session_at_location", here, found=True, error=elsewhere),
+            Statement("request.surplus", full, found=False, error=too_many),
         )
-        try:
-            await self._log.publish(*events, location=self._location, before=before)
-        except Refused as refused:
-            if refused.reason == _DUPLICATE:
-                raise DuplicateRequest(request.id) from refused
-            if refused.reason == _ELSEWHERE:
-                raise Unreachable(request.session_id) from refused
-            if refused.reason == _TOO_MANY:
-                raise TooManyRequests(request.session_id) from refused
-            raise
+        await self._log.publish(*events, location=self._location, before=before)
 
     async def _watch(self, request: R) -> A:
-        """The signal is registered before the first look: an answer is seen by a look or by the flag."""
+        """The signal is registered before the first read, so that no answer is missed between the two."""
         try:
             with self._log.signals.follow(request.session_id) as dirty:
                 while True:
                     dirty.clear()
-                    found = await self._look(request.id)
-                    if found is None or found.answer is not None:
+                    row = await self._look(request.id)
+                    if row is None or row.reply is not None:
                         break
-                    if found.here:
+                    if row.here:
                         await dirty.wait()
                     else:
-                        await self._commit(self._kind.cut(request, self._clock.now()))
+                        await self._commit(self.interrupted(request))
         finally:
             del self._watched[request.id]
-        answer = self._kind.gone if found is None or found.answer is None else found.answer
+        answer = (self._answer_of(row.reply) if row is not None else None) or self.deleted
         self._announce_answer(request, answer)
         return answer
 
@@ -324,39 +336,32 @@ class Requests(Generic[R, A]):
         await asyncio.wait({opening})
         if not opening.cancelled() and opening.exception() is None:
             request = opening.result().request
-            await self.answer(request, self._kind.cut(request, self._clock.now()))
+            await self.answer(request, self.interrupted(request))
 
     async def _commit(
         self, answered: Record, before: Sequence[Statement] = (), local: Sequence[Statement] = ()
     ) -> bool:
         try:
             await self._log.publish(answered, location=self._location, before=before, local=local)
-        except Refused as refused:
-            if refused.reason != ALREADY_ANSWERED:
-                raise
+        except AlreadyAnswered:
             return False
         return True
 
     async def _announce_stored_answer(self, request: R) -> None:
-        found = await self._look(request.id)
-        if found is not None and found.answer is not None:
-            self._announce_answer(request, found.answer)
+        row = await self._look(request.id)
+        if row is not None and (answer := self._answer_of(row.reply)) is not None:
+            self._announce_answer(request, answer)
 
     def _announce_answer(self, request: R, answer: A) -> None:
-        self._log.announce(self._kind.answered(request, answer), location=self._location)
+        self._log.announce(self.live_answer(request, answer), location=self._location)
 
-    async def _look(self, request_id: str) -> _Found[A] | None:
-        rows = await self._database.fetch(
-            "request.at_location", {"id": request_id, "kind": self._kind.name, **self._place}
-        )
-        if not rows:
-            return None
-        session_id, agent, data, reply, here = rows[0]
-        answer = None if reply is None else decoder(self._kind.answer).decode(str(reply))
-        return _Found(session_id, agent, data, answer, bool(here))
+    async def _look(self, request_id: str) -> _LocatedRow | None:
+        key = {"id": request_id, "kind": self.kind, **self._place}
+        rows = await self._database.fetch("request.at_location", key, into=_LocatedRow)
+        return rows[0] if rows else None
 
-    def _decoded(self, data: Value, agent: Value) -> Pending[R]:
-        return Pending(decoder(self._kind.request).decode(str(data)), None if agent is None else str(agent))
+    def _answer_of(self, reply: str | None) -> A | None:
+        return None if reply is None else decoder(self.answer_type).decode(reply)
 
     def _own(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.get_running_loop().create_task(work)
@@ -367,12 +372,21 @@ class Requests(Generic[R, A]):
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._ongoing.discard(task)
         if not task.cancelled() and isinstance(error := task.exception(), StorageError):
-            log.warning("a %s request of %s: %s", self._kind.name, self._location.directory, error)
+            log.warning("a %s request of %s: %s", self.kind, self._location.directory, error)
 
 
-class _Found(Frozen, Generic[A]):
-    session_id: Value
-    agent: Value
-    data: Value
-    answer: A | None
+class _OpenRow(Frozen):
+    session_id: str
+    kind: str
+    agent: str | None
+    data: str
+
+
+class _LocatedRow(Frozen):
+    """A request. `here`: its Session is at this Location now."""
+
+    session_id: str
+    agent: str | None
+    data: str
+    reply: str | None
     here: bool

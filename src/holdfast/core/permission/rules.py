@@ -1,4 +1,4 @@
-"""What lists of rules say. In one list the last rule that matches decides; where none does, a person is asked.
+"""Evaluates rules. In one list the last rule that matches decides; if none matches, a person is asked.
 
 A fence is a further list that can only narrow what the rules allow: where none of its rules matches it has no say, and
 of the rules and all fences the strictest verdict counts. So nobody lifts a denial of the user, whoever speaks later."""
@@ -98,14 +98,14 @@ def effective(
 
 
 def whole_of(action: str, save: Sequence[str] | None) -> str | None:
-    """What covers a request as a whole, if anything does."""
+    """The pattern that covers a request as a whole, if there is one."""
     return save[0] if save and action in WHOLE_ACTIONS else None
 
 
 def applicable(
     rules: Iterable[Rule], saved: Iterable[SavedApproval], action: str, fences: Fences = ()
 ) -> tuple[Rule, ...]:
-    """Every rule with a say in this action, saved approvals last."""
+    """All rules about this action, saved approvals last."""
     approvals = (Rule(action=item.action, resource=item.resource, effect="allow") for item in saved)
     return tuple(rule for rule in (*rules, *chain.from_iterable(fences), *approvals) if matches(rule.action, action))
 

@@ -15,6 +15,7 @@ from holdfast.core.credential.integration import IntegrationDraft
 from holdfast.core.scope import Scope
 from holdfast.core.state import Draft, Phase
 from holdfast.core.tool.untrusted import ask_by_default, asking
+from holdfast.schema.exceptions import HoldfastError
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class PluginLocation(Frozen):
     terminals: TerminalHooks
 
 
-class HostClosed(RuntimeError):
+class HostClosed(HoldfastError, RuntimeError):
     """The plugin was removed, replaced, or took too long to set up."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from holdfast.schema.exceptions import HoldfastError
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ class Plugin(Protocol):
         fails. Synchronous code runs in its own thread."""
 
 
-class PluginFailed(Exception):
+class PluginFailed(HoldfastError):
     """A plugin that could not be loaded or set up. The rest goes on without it."""
 
     def __init__(self, id: str, reason: str) -> None:
@@ -32,7 +33,7 @@ class PluginFailed(Exception):
         self.reason = reason
 
 
-class PluginBusy(RuntimeError):
+class PluginBusy(HoldfastError, RuntimeError):
     """Adding or removing a plugin from inside its own loading."""
 
 

@@ -17,6 +17,7 @@ import os
 from typing import TYPE_CHECKING
 
 from holdfast.core.process.process import Capture, ProcessError, Processes
+from holdfast.schema.exceptions import HoldfastError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -84,7 +85,7 @@ REACHING = (
 REACHING_PREFIXES = ("GIT_PROXY", "GIT_SSH", "GIT_SSL")
 
 
-class GitFailed(Exception):
+class GitFailed(HoldfastError):
     """What git said."""
 
 

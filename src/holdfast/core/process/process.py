@@ -26,6 +26,7 @@ from holdfast.core.process.sandbox.confinement import Launch
 from holdfast.core.process.tree import ProcessTree
 from holdfast.core.process.watchdog import MARKER, Watchdog
 from holdfast.core.run_to_completion import run_to_completion, until_done
+from holdfast.schema.exceptions import HoldfastError
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ log = logging.getLogger(__name__)
 Cause = Literal["exit", "timeout", "enough", "storm", "closed", "cancelled"]
 
 
-class ProcessError(Exception):
+class ProcessError(HoldfastError):
     """A process could not be started, or ended in a way its caller cannot use."""
 
     def __init__(

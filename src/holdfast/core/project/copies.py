@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.core.process.git import Git, GitFailed
-from holdfast.core.project.errors import CopyFailed
 from holdfast.core.project.repository import head_commit, repository_at
+from holdfast.schema.exceptions import ProjectCopyFailed
 from holdfast.schema.pattern import pattern
 
 if TYPE_CHECKING:
@@ -47,25 +47,25 @@ class ProjectCopies:
     async def create(self, strategy: str, directory: str, name: str | None) -> Path:
         """A new one below a directory, at the commit that is checked out here. Without a name it gets one."""
         if strategy != WORKTREE:
-            raise CopyFailed(NO_STRATEGY.format(strategy))
+            raise ProjectCopyFailed(NO_STRATEGY.format(strategy))
         self._require_repository()
         name = self._ids.slug() if name is None else "-".join(name.split())
         if _NAME.fullmatch(name) is None or name.endswith(".lock") or ".." in name:
-            raise CopyFailed(INVALID_NAME.format(name))
+            raise ProjectCopyFailed(INVALID_NAME.format(name))
         self._require_place(directory)
         target = Path(directory) / name
         if os.path.lexists(target):
-            raise CopyFailed(UNAVAILABLE.format(target))
+            raise ProjectCopyFailed(UNAVAILABLE.format(target))
         branch = BRANCH.format(name=name)
         if await self._run("branch", "--list", branch):
-            raise CopyFailed(UNAVAILABLE_BRANCH.format(branch))
+            raise ProjectCopyFailed(UNAVAILABLE_BRANCH.format(branch))
         try:
             await self._run("worktree", "add", "--quiet", "--no-checkout", "-b", branch, "--", str(target), "HEAD")
             await self._write_files(target)
-        except CopyFailed:
-            with suppress(CopyFailed):
+        except ProjectCopyFailed:
+            with suppress(ProjectCopyFailed):
                 await self._run("worktree", "remove", "--force", "--", str(target))
-            with suppress(CopyFailed):
+            with suppress(ProjectCopyFailed):
                 await self._run("branch", "-D", branch)
             raise
         return target.resolve()
@@ -76,14 +76,14 @@ class ProjectCopies:
         self._require_place(directory)
         wanted = os.path.realpath(directory)
         if wanted == os.path.realpath(self._project.directory):
-            raise CopyFailed(INVALID.format(directory))
+            raise ProjectCopyFailed(INVALID.format(directory))
         main, *copies = await self._worktrees()
         if wanted == main:
-            raise CopyFailed(INVALID.format(directory))
+            raise ProjectCopyFailed(INVALID.format(directory))
         if wanted not in copies:
-            raise CopyFailed(UNAVAILABLE.format(directory))
+            raise ProjectCopyFailed(UNAVAILABLE.format(directory))
         if not force and os.path.isdir(wanted) and not await self._is_clean(Path(wanted)):
-            raise CopyFailed(NOT_CLEAN.format(wanted), force_required=True)
+            raise ProjectCopyFailed(NOT_CLEAN.format(wanted), force_required=True)
         # git's own check would look for changes with the filters of the repository, and of those below it.
         await self._run("worktree", "remove", "--force", "--", wanted)
 
@@ -96,7 +96,7 @@ class ProjectCopies:
         copy = repository_at(target)
         with self._failures():
             if (head := await head_commit(self._git, copy)) is None:
-                raise CopyFailed(NO_COMMIT.format(target))
+                raise ProjectCopyFailed(NO_COMMIT.format(target))
             with copy.scratch() as folder:
                 index = copy.git_directory / "index"
                 await self._git.run("read-tree", "--reset", "-u", head, git_dir=folder, work_tree=target, index=index)
@@ -127,11 +127,11 @@ class ProjectCopies:
 
     def _require_place(self, directory: str) -> None:
         if not os.path.isabs(directory) or "\0" in directory or not directory.isprintable():
-            raise CopyFailed(INVALID.format(directory))
+            raise ProjectCopyFailed(INVALID.format(directory))
 
     def _require_repository(self) -> None:
         if self._project.store is None:
-            raise CopyFailed(NO_SOURCE.format(self._project.directory))
+            raise ProjectCopyFailed(NO_SOURCE.format(self._project.directory))
 
     async def _run(self, *arguments: str) -> bytes:
         """In the repository itself."""
@@ -144,7 +144,7 @@ class ProjectCopies:
         try:
             yield
         except (GitFailed, OSError) as error:
-            raise CopyFailed(str(error)) from error
+            raise ProjectCopyFailed(str(error)) from error
 
 
 def _with_submodules(entries: bytes, directory: Path) -> bool:

@@ -1,52 +1,41 @@
-"""How a question can end other than in answers.
+"""How a question ends other than in answers.
 
-Dismissed           a person does not want to answer: the turn stops, and no tool result comes of it
-Unanswerable        nobody was asked; the model may read why, and go on
+Dismissed           a person does not answer: the turn ends without a tool result
+Unanswerable        nobody was asked; the model reads why and goes on
 QuestionNotFound    no such question waits for an answer here
-InvalidAnswers      answers that do not fit the questions, which go on waiting
+InvalidAnswers      the answers do not fit the questions, which go on waiting
 """
 
 from __future__ import annotations
 
-from holdfast.core.permission.stop import Stopped
+from holdfast.core.permission.errors import TurnEnded
+from holdfast.schema.exceptions import HoldfastError, InvalidRequest
+from holdfast.schema.exceptions import QuestionNotFound as QuestionNotFound
 
 NOBODY_TO_ASK = "Nobody is here to answer questions; go on with what you know, and say what you assumed"
 TOO_MANY_WAIT = "Too many questions of this Session already wait for an answer"
 
 
-class Dismissed(Stopped):
-    """A person dismissed the question, or nobody can answer any more. Never a tool result: the turn stops here."""
+class Dismissed(TurnEnded):
+    """A person dismissed the question, or nobody can answer any more."""
 
-    tag = "QuestionV2.RejectedError"
+    code = "QuestionV2.RejectedError"
 
     def __init__(self, request_id: str) -> None:
         super().__init__("The person dismissed this question")
         self.request_id = request_id
 
 
-class Unanswerable(Exception):
-    """The question was not asked, and the tool's failure is `for_model()`."""
-
-    def for_model(self) -> str:
-        return str(self)
+class Unanswerable(HoldfastError):
+    """Nobody was asked. The text is the tool's failure, which the model reads."""
 
 
-class QuestionNotFound(Exception):
-    """No such question waits here: unknown, answered already, or another Session's."""
+class InvalidAnswers(InvalidRequest):
+    """The answers do not fit the questions."""
 
-    tag = "QuestionV2.NotFoundError"
-
-    def __init__(self, request_id: str) -> None:
-        super().__init__(f"Question request not found: {request_id}")
-        self.request_id = request_id
-
-
-class InvalidAnswers(Exception):
-    """Answers that do not fit their questions."""
-
-    tag = "QuestionV2.InvalidAnswersError"
+    code = "QuestionV2.InvalidAnswersError"
 
     def __init__(self, request_id: str, reason: str) -> None:
-        super().__init__(f"These answers do not fit: {reason}")
+        super().__init__(f"These answers do not fit: {reason}", kind="Payload", field="answers")
         self.request_id = request_id
         self.reason = reason

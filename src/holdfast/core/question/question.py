@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from holdfast.core.permission.requests import Kind, Requests, TooManyRequests, Unreachable
+from holdfast.core.permission.requests import Requests, TooManyRequests, Unreachable
 from holdfast.core.question.errors import (
     NOBODY_TO_ASK,
     TOO_MANY_WAIT,
@@ -20,12 +20,11 @@ from holdfast.schema.record import Record
 from holdfast.schema.session_event import QuestionAsked, QuestionRejected, QuestionReplied
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Sequence
 
     from holdfast.core.clock import Clock, Ids
     from holdfast.core.database.database import Database
     from holdfast.core.event.log import EventLog
-    from holdfast.core.event.publisher import Publisher
     from holdfast.core.permission.permission import Unattended
     from holdfast.schema.location import Location
     from holdfast.schema.question import Question, QuestionTool
@@ -40,8 +39,13 @@ class QuestionAnswer(Record):
     rejected: str | None = None
 
 
-class Questions:
-    """With `unattended` other than `wait` nobody is asked: approving everything answers no question either."""
+class Questions(Requests[QuestionRequest, QuestionAnswer]):
+    """Unless `unattended` is `wait`, no question is asked: there is nobody to answer it."""
+
+    kind = "question"
+    request_type = QuestionRequest
+    answer_type = QuestionAnswer
+    deleted = QuestionAnswer(rejected="interrupted")
 
     def __init__(
         self,
@@ -55,18 +59,16 @@ class Questions:
         wake: Callable[[str], None] = lambda session_id: None,
         ending: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._database = database
+        super().__init__(log, database, clock, location, wake, ending)
         self._ids = ids
-        self._clock = clock
-        self._requests = Requests(_QUESTION, log, database, clock, location, wake, ending)
         self.unattended: Unattended = unattended
 
     async def ask(
         self, session_id: str, questions: Sequence[Question], tool: QuestionTool | None = None
     ) -> tuple[Answer, ...]:
-        """The answers, however long they take. Raises Dismissed or Unanswerable."""
+        """Wait for the answers and return them. Raises Dismissed or Unanswerable."""
         if not questions:
-            raise ValueError("there is nothing to ask")
+            raise ValueError("a request needs at least one question")
         if not await self._database.fetch("session.exists", {"id": session_id}):
             raise SessionNotFound(session_id)
         if self.unattended != "wait":
@@ -79,7 +81,7 @@ class Questions:
             resumable=True if tool is not None and tool.message_id else None,
         )
         try:
-            answer = await self._requests.wait(request, asked)
+            answer = await self.wait(request, asked)
         except TooManyRequests as error:
             raise Unanswerable(TOO_MANY_WAIT) from error
         except Unreachable as error:
@@ -89,29 +91,30 @@ class Questions:
         return answer.answers
 
     async def reply(self, session_id: str, request_id: str, answers: Sequence[Sequence[str]]) -> None:
-        """Answer a question of this Location, whichever process asked. Answers that do not fit leave it waiting."""
-        await self._requests.detached(self._reply(session_id, request_id, tuple(tuple(answer) for answer in answers)))
+        """Answer a question of this Location, whichever process asked it. Raises InvalidAnswers, and the question goes
+        on waiting, if the answers do not fit."""
+        await self.detached(self._reply(session_id, request_id, tuple(tuple(answer) for answer in answers)))
 
     async def reject(self, session_id: str, request_id: str) -> None:
-        await self._requests.detached(self._reject(session_id, request_id))
+        """Dismiss a question, which ends the turn that asked it."""
+        await self.detached(self._reject(session_id, request_id))
 
-    async def list(self) -> tuple[QuestionRequest, ...]:
-        return tuple(request for request, _ in await self._requests.pending())
+    def live_request(self, request: QuestionRequest) -> QuestionAskedLive:
+        return QuestionAskedLive(**{name: getattr(request, name) for name in QuestionRequest.__struct_fields__})
 
-    async def for_session(self, session_id: str) -> tuple[QuestionRequest, ...]:
-        return tuple(request for request, _ in await self._requests.pending(session_id))
+    def live_answer(self, request: QuestionRequest, answer: QuestionAnswer) -> Record:
+        if answer.answers is None:
+            return QuestionRejectedLive(session_id=request.session_id, request_id=request.id)
+        return QuestionRepliedLive(session_id=request.session_id, request_id=request.id, answers=answer.answers)
 
-    async def abandon(self, session_id: str, lease: Publisher, keep: Collection[tuple[str, str]] = ()) -> None:
-        """At the start of a drain: questions whose process died are history, but for those of the calls in `keep`."""
-        await self._requests.abandon(session_id, lease, keep)
+    def interrupted(self, request: QuestionRequest) -> QuestionRejected:
+        return self._rejected(request, "interrupted")
 
-    async def settled(self, session_id: str) -> None:
-        """Until nothing that was cut off in this Session still looks as if it waited."""
-        await self._requests.settled(session_id)
+    def call_of(self, request: QuestionRequest) -> tuple[str, str] | None:
+        return (request.tool.message_id, request.tool.call_id) if request.tool else None
 
-    async def close(self) -> None:
-        """Dismiss everything that was asked here and still waits, unless the process is being shut down."""
-        await self._requests.close()
+    def same(self, one: QuestionRequest, other: QuestionRequest) -> bool:
+        return one.questions == other.questions
 
     async def _reply(self, session_id: str, request_id: str, answers: tuple[Answer, ...]) -> None:
         request = await self._find(session_id, request_id)
@@ -119,17 +122,21 @@ class Questions:
         replied = QuestionReplied(
             timestamp=self._clock.now(), session_id=session_id, request_id=request_id, answers=answers
         )
-        if not await self._requests.answer(request, replied):
+        if not await self.answer(request, replied):
             raise QuestionNotFound(request_id)
 
     async def _reject(self, session_id: str, request_id: str) -> None:
         request = await self._find(session_id, request_id)
-        rejected = QuestionRejected(timestamp=self._clock.now(), session_id=session_id, request_id=request_id)
-        if not await self._requests.answer(request, rejected):
+        if not await self.answer(request, self._rejected(request)):
             raise QuestionNotFound(request_id)
 
+    def _rejected(self, request: QuestionRequest, cause: Literal["interrupted"] | None = None) -> QuestionRejected:
+        return QuestionRejected(
+            timestamp=self._clock.now(), session_id=request.session_id, request_id=request.id, cause=cause
+        )
+
     async def _find(self, session_id: str, request_id: str) -> QuestionRequest:
-        found = await self._requests.find(session_id, request_id)
+        found = await self.find(session_id, request_id)
         if found is None:
             raise QuestionNotFound(request_id)
         return found.request
@@ -146,30 +153,3 @@ def _check(request: QuestionRequest, answers: tuple[Answer, ...]) -> None:
             raise InvalidAnswers(request.id, f"question {number} takes only what it offers")
         if any(len(text) > ANSWER_CHARACTERS for text in answer):
             raise InvalidAnswers(request.id, f"an answer has at most {ANSWER_CHARACTERS} characters")
-
-
-def _live_asked(request: QuestionRequest) -> QuestionAskedLive:
-    return QuestionAskedLive(**{name: getattr(request, name) for name in QuestionRequest.__struct_fields__})
-
-
-def _live_answered(request: QuestionRequest, answer: QuestionAnswer) -> Record:
-    if answer.answers is None:
-        return QuestionRejectedLive(session_id=request.session_id, request_id=request.id)
-    return QuestionRepliedLive(session_id=request.session_id, request_id=request.id, answers=answer.answers)
-
-
-def _cut(request: QuestionRequest, now: int) -> QuestionRejected:
-    return QuestionRejected(timestamp=now, session_id=request.session_id, request_id=request.id, cause="interrupted")
-
-
-_QUESTION = Kind(
-    name="question",
-    request=QuestionRequest,
-    answer=QuestionAnswer,
-    asked=_live_asked,
-    answered=_live_answered,
-    cut=_cut,
-    gone=QuestionAnswer(rejected="interrupted"),
-    call=lambda request: (request.tool.message_id, request.tool.call_id) if request.tool else None,
-    same=lambda one, other: one.questions == other.questions,
-)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core.session.errors import SessionError
+from holdfast.schema.exceptions import ApiError
 
 if TYPE_CHECKING:
     from holdfast.core.agent.agents import Agents
@@ -19,5 +19,5 @@ def assigned_model(work: str, session: Session, agents: Agents, catalog: Catalog
         return None
     try:
         return catalog.resolve(session.id, agent.model, agent)
-    except SessionError:
+    except ApiError:
         return None

@@ -8,12 +8,13 @@ import logging
 from typing import TYPE_CHECKING
 
 from holdfast.core.runner.publish import stored_tokens
-from holdfast.core.session.errors import SessionError
+from holdfast.core.session.errors import MessageUndecodable
 from holdfast.core.session.records import DEFAULT_TITLE
 from holdfast.core.session.transcript import serialise
 from holdfast.llm.errors import LLMError
 from holdfast.llm.request import Generation, make_request
 from holdfast.llm.stream import generate
+from holdfast.schema.exceptions import ApiError
 from holdfast.schema.session_event import UsageRecorded
 from holdfast.schema.session_message import AssistantMessage, UserMessage
 
@@ -91,7 +92,7 @@ class Titles:
                 title = _beginning(first) if model is None else await self._ask(session, model, first)
             if title:
                 await self._records.name(session.id, title)
-        except (LLMError, SessionError, TimeoutError) as error:
+        except (LLMError, ApiError, MessageUndecodable, TimeoutError) as error:
             log.debug("no title for %s: %s", session.id, error)
         except Exception:
             log.exception("naming %s", session.id)

@@ -11,7 +11,7 @@ import secrets
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-from holdfast.core.permission.stop import Stopped
+from holdfast.core.permission.errors import TurnEnded
 from holdfast.core.runner.allowance import ASK_FROM
 from holdfast.core.runner.lowering import TURN_SUSPENDED
 from holdfast.core.runner.publish import TOOL_INTERRUPTED
@@ -292,7 +292,7 @@ class Turn:
     def _fail(self, call: ToolCall, error: Exception) -> None:
         publisher = self._publisher
         match error:
-            case Stopped():
+            case TurnEnded():
                 # A person said no, which is no result: the whole turn stops here.
                 publisher.fail_call(call.id, TOOL_INTERRUPTED)
                 self._interrupt.fire()
@@ -335,7 +335,7 @@ def _unwrapped(error: Exception) -> Exception:
     if not isinstance(error, ExceptionGroup):
         return error
     inner = [_unwrapped(each) for each in error.exceptions]
-    for kind in (Stopped, ToolFailure):
+    for kind in (TurnEnded, ToolFailure):
         if (found := next((each for each in inner if isinstance(each, kind)), None)) is not None:
             return found
     return inner[0]

@@ -7,12 +7,11 @@ import logging
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from holdfast.core.database.errors import Refused, StorageError
+from holdfast.core.database.errors import StorageError
 from holdfast.core.database.unit import Statement
 from holdfast.core.runtime.run_coordinator import RunCoordinator
-from holdfast.core.session.errors import Interrupted
+from holdfast.core.session.errors import Interrupted, LeaseLost
 from holdfast.core.session.interrupt import Interrupt
-from holdfast.core.session.ownership import LOST
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.live_event import Busy, ErrorInfo, Idle, SessionError, SessionStatus, Status
 
@@ -158,10 +157,8 @@ class Execution:
         try:
             async with self._locations.use(location) as services:
                 await services.runner.abandon(session_id, lease, interrupt)
-        except Refused as refused:
-            if refused.reason != LOST:
-                raise
-            # Somebody was a moment faster, and closes it as every drain does.
+        except LeaseLost:
+            pass  # somebody was a moment faster, and closes it as every drain does
         finally:
             self._ownership.release(lease)
 
@@ -279,10 +276,8 @@ class Execution:
                 if force or woken or not compacted:  # compacting by hand takes no turn
                     await services.runner.drain(session_id, lease, interrupt, forced=force)
             return True
-        except Refused as refused:
-            if refused.reason == LOST:
-                return False
-            raise
+        except LeaseLost:
+            return False
         finally:
             self._ownership.release(lease)
 

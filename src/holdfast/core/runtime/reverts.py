@@ -12,8 +12,8 @@ import asyncio
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
-from holdfast.core.database.errors import Refused
-from holdfast.core.session.records import ATTEMPTS, MOVED_ON, RevertDecision, unmoved
+from holdfast.core.database.errors import Moved
+from holdfast.core.session.records import ATTEMPTS, RevertDecision, unmoved
 from holdfast.schema.session import Revert, RevertFile
 from holdfast.schema.session_event import RevertCleared, RevertCommitted, RevertStaged
 from holdfast.schema.session_message import AssistantMessage
@@ -75,8 +75,8 @@ class Reverts:
                 return
             try:
                 await self._log.publish(decision.committed, location=session.location, before=(decision.unmoved,))
-            except Refused as refused:
-                if refused.reason != MOVED_ON or attempt == ATTEMPTS:
+            except Moved:
+                if attempt == ATTEMPTS:
                     raise
             else:
                 return

@@ -7,14 +7,19 @@ import datetime as dt
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from holdfast.core.database.errors import Refused, StorageError
+from holdfast.core.database.errors import StorageError
 from holdfast.core.database.unit import Statement
 from holdfast.core.project.project import subpath
 from holdfast.core.runner.checkpoint import inspect
 from holdfast.core.runtime.outcome import outcome_of
-from holdfast.core.session.errors import CompactionInUse, NothingToCompact, SessionDeleted, SessionNotFound
-from holdfast.core.session.private_projector import UNKNOWN_BOUNDARY
-from holdfast.core.session.projector import ALREADY_PROJECTED
+from holdfast.core.session.errors import (
+    CompactionInUse,
+    NothingToCompact,
+    SessionDeleted,
+    SessionIdInUse,
+    SessionNotFound,
+    UnknownBoundary,
+)
 from holdfast.core.session.records import DEFAULT_TITLE
 from holdfast.schema.insight import Outcome
 from holdfast.schema.session import NO_TOKENS, RecordTime, Session, SessionRecord
@@ -47,8 +52,6 @@ if TYPE_CHECKING:
     from holdfast.schema.session import Revert
 
 T = TypeVar("T")
-
-ID_IN_USE = "session id in use"
 
 
 class Sessions:
@@ -99,13 +102,11 @@ class Sessions:
                 "time_created": record.time.created,
             },
         )
-        unused = Statement("event.any_of", {"aggregate_id": record.id}, found=False, refusal=ID_IN_USE)
+        unused = Statement("event.any_of", {"aggregate_id": record.id}, found=False, error=SessionIdInUse)
         created = SessionCreated(session_id=record.id, info=record)
         try:
             await self._detached(self._log.publish(created, location=location, before=[ensure, unused]))
-        except Refused as refused:
-            if refused.reason not in (ID_IN_USE, ALREADY_PROJECTED):
-                raise
+        except SessionIdInUse as refused:
             known = await self._store.find(record.id)
             if known is None:
                 raise SessionDeleted(record.id) from refused
@@ -189,9 +190,7 @@ class Sessions:
         undone = CompactionUndone(timestamp=self._clock.now(), session_id=session_id, message_id=newest.id)
         try:
             await self._detached(self._log.publish(undone, location=session.location))
-        except Refused as refused:
-            if refused.reason != UNKNOWN_BOUNDARY:
-                raise
+        except UnknownBoundary as refused:
             raise CompactionInUse(session_id, newest.id) from refused
 
     async def checkpoint(self, session_id: str) -> CheckpointInfo | None:

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import re
 
+from holdfast.schema.exceptions import HoldfastError
+
 LONGEST = 1024
 MOST_ALTERNATIVES = 256
 
 
-class InvalidGlob(Exception):
+class InvalidGlob(HoldfastError):
     """The message is a clause about what is wrong with it."""
 
 

@@ -19,6 +19,7 @@ from holdfast.core.process.process import Capture, ProcessError
 from holdfast.core.process.which import which
 from holdfast.core.search.match import MatchReader
 from holdfast.core.search.query import Query
+from holdfast.schema.exceptions import HoldfastError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -35,11 +36,11 @@ ERROR_BYTES = 8 * 1024
 FALLBACK = "holdfast.core.search.fallback"
 
 
-class InvalidPattern(Exception):
+class InvalidPattern(HoldfastError):
     """The engine cannot read the expression; the message is the engine's."""
 
 
-class SearchFailed(Exception):
+class SearchFailed(HoldfastError):
     """The engine could not search at all."""
 
 

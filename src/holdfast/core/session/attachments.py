@@ -42,25 +42,25 @@ if TYPE_CHECKING:
     from holdfast.schema.prompt import FileAttachment, Prompt
 
 TEXT_BYTES = 4 * 1024 * 1024
-"""Of a prompt's own text: more than the window of any model holds."""
+"""Limit of a prompt's own text, larger than the window of any model."""
 FILES = 64
 LABEL_BYTES = 1024 * 1024
-"""Of the names and descriptions of files and agents."""
+"""Limit of the names and descriptions of files and agents."""
 DATA_CHARACTERS = 16 * 1024 * 1024
-"""Of the URIs of a prompt, as it is sent and as it is stored: it holds the content of `data:` URIs."""
+"""Limit of the URIs of a prompt, sent and stored. `data:` URIs contain their content."""
 TOTAL_CHARACTERS = 28 * 1024 * 1024
-"""Of all that is stored beside one prompt, in which media is base64. Providers take requests of about this size."""
+"""Limit of all content stored with one prompt, media as base64. Providers accept requests of about this size."""
 ENTRIES = 500
 SECONDS = 30.0
 AT_ONCE = 2
-"""Files that are examined at the same time: decoding an image may take hundreds of megabytes."""
+"""Number of files examined at the same time: decoding an image may use hundreds of megabytes."""
 
 DIRECTORY = "application/x-directory"
 ORIGINAL = ";original-sha256="
 
 
 class Resolved(Frozen):
-    """A prompt as it is stored, and what is stored beside it, by the number of its file."""
+    """A prompt as it is stored, and the content of its files by their index."""
 
     prompt: Prompt
     contents: dict[int, Content]
@@ -84,7 +84,7 @@ async def default_limits(location: Location) -> ImageLimits:
 
 
 class Attachments:
-    """`limits` gives what a Location is configured to accept of images."""
+    """`limits` gives the configured image limits of a Location."""
 
     def __init__(self, limits: Callable[[Location], Awaitable[ImageLimits]] = default_limits) -> None:
         self._limits = limits
@@ -114,7 +114,7 @@ class Attachments:
     async def _resolve(
         self, file: FileAttachment, directory: Path, limits: ImageLimits
     ) -> tuple[FileAttachment, Content | None]:
-        """The file as it is stored, and what is stored beside it, if that is not all in its URI."""
+        """The file as it is stored, and its content unless the URI contains all of it."""
         try:
             async with asyncio.timeout(SECONDS):
                 source = await asyncio.to_thread(_read, file, directory)
@@ -136,7 +136,7 @@ class Attachments:
 
 
 def check_size(prompt: Prompt, session_id: str) -> None:
-    """What can be told before any file is looked at."""
+    """Check the limits that do not depend on the content of files. Raises PromptTooLarge."""
     if len(prompt.text.encode("utf-8", "replace")) > TEXT_BYTES:
         raise PromptTooLarge(session_id, "prompt.text", "its text", TEXT_BYTES)
     files = prompt.files or ()
@@ -150,8 +150,8 @@ def check_size(prompt: Prompt, session_id: str) -> None:
 
 
 def is_retry(known: Prompt, given: Prompt) -> bool:
-    """Whether the prompt that was stored is what became of this one. Media types are not compared: the caller does not
-    say them."""
+    """Whether the stored prompt was made from the given one. Media types are not compared: the caller does not send
+    them."""
     if (known.text, known.agents) != (given.text, given.agents):
         return False
     one, other = known.files or (), given.files or ()
@@ -164,7 +164,7 @@ def _is_same_file(known: FileAttachment, given: FileAttachment) -> bool:
 
 
 def _changed_header(mime: str, sent: str) -> str:
-    """Of the `data:` URI that took the place of another: it says what it was made from."""
+    """The header of a `data:` URI that replaces another one; it has the digest of the original."""
     digest = hashlib.sha256(sent.encode("utf-8", "replace")).hexdigest()
     return f"data:{mime}{ORIGINAL}{digest};base64"
 
@@ -181,7 +181,7 @@ class _Source(Frozen):
 
 
 def _read(file: FileAttachment, directory: Path) -> _Source | Content:
-    """The bytes, or the listing of a directory. Blocks for the time of the disk."""
+    """Read the bytes of a file, or the listing of a directory. Blocks."""
     if is_data_uri(file.uri):
         return _Source(read_data_uri(file.uri), data_type(file.uri))
     path = _path(file.uri, directory)
@@ -210,7 +210,7 @@ def _path(uri: str, directory: Path) -> Path:
 
 
 class _opened:
-    """Never blocks on what is no file, and looks at exactly what it opened."""
+    """Opens without blocking on pipes and devices, and checks the type of what was opened."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -228,7 +228,7 @@ class _opened:
         os.close(self._handle)
 
     def read(self) -> bytes:
-        """At most one byte more than is allowed."""
+        """Read at most one byte more than allowed."""
         if os.fstat(self._handle).st_size > MEDIA_BYTES:
             raise Unusable(f"it has more than {MEDIA_BYTES} bytes")
         data = bytearray()

@@ -1,139 +1,136 @@
-"""What a Session operation can answer instead of a result.
+"""The errors of Session operations. Nothing happened when one of them is raised, unless its text says otherwise.
 
-SessionError
+NotFound
 ├── SessionNotFound         no such Session
-├── SessionDeleted          that id belonged to a Session that was deleted
-├── MessageNotFound         no such message in that Session, whoever else may own it
-├── MessageUndecodable      a stored message that this version cannot read
-├── PromptConflict          that message id already stands for something else
-├── PromptWithdrawn         that message id stood for a prompt that was withdrawn
-├── AttachmentRefused       a file of a prompt that is missing, broken, empty or too large
-├── PromptTooLarge          a prompt beyond a limit
-├── InputExceedsWindow      open input that the model cannot take, even without older history
-├── InvalidCursor           a page cursor that was not made for this request
-├── LifecycleConflict       an input cannot be promoted as asked (internal)
-├── …                       no model to take a turn with (core/catalog/errors.py)
-├── AgentUnavailable        the chosen agent has no record here
-├── InboxFull               too many inputs wait already
-├── InputNotPending         that input was promoted, or never was one
-├── RepeatedCalls           the model made the same call again and again
-├── TurnLimitReached        the safety cap on turns without a person
+└── MessageNotFound         no such message in that Session
+    └── InputNotFound       no such input in that Session
+Conflict
+├── SessionDeleted          the id belonged to a Session that was deleted
+├── PromptConflict          the message id is already used for something else
+├── PromptWithdrawn         the message id belonged to a prompt that was withdrawn
+├── InboxFull               too many inputs are pending
+├── InputNotPending         the input was already promoted
+├── InputExceedsWindow      the open input does not fit the model, even without older history
 ├── NothingToCompact        there is no older history to summarise
-├── UnfinishedWork          something has to be finished or given up first
-├── CompactionFailed        the summary could not be made
-├── CompactionInUse         a checkpoint that something already followed
-├── DestinationMismatch     a move into another project
+├── UnfinishedWork          work of an earlier process has to be finished or given up first
+├── CompactionInUse         other messages follow the checkpoint
 ├── ChangesNotMoved         capturing, applying or discarding changes failed
-└── Interrupted             the execution that was waited for was interrupted
+└── Interrupted             the execution was interrupted
+InvalidRequest
+├── AttachmentRefused       a file of a prompt is missing, broken, empty or too large
+├── PromptTooLarge          a prompt exceeds a limit
+└── DestinationMismatch     a Session cannot move to another project
+InvalidCursor               a page cursor was not made for this request
+ServiceUnavailable
+├── AgentUnavailable        no configuration defines the chosen agent
+├── CompactionFailed        the summary could not be made
+└── …                       no model is available (core/catalog/errors.py)
+Refused (core/database/errors.py): for internal use, each handled where the commit was made
+├── SessionIdInUse          the log already has events of that Session
+├── MessageIdInUse          the message id is already used
+├── UnknownBoundary         the message is not a boundary of that Session
+├── AlreadyAnswered         the request has an answer
+├── AlreadyTaken            the answer was already taken by whoever asked
+└── LeaseLost               another owner took the lease first
+HoldfastError
+├── MessageUndecodable      this version cannot read a stored message
+├── LifecycleConflict       an input cannot be promoted as requested (internal)
+├── RepeatedCalls           the model made the same call again and again
+└── TurnLimitReached        the configured limit on turns without new input
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core.errors import SessionError as SessionError
+from holdfast.core.database.errors import Refused
+from holdfast.schema.exceptions import Conflict, HoldfastError, InvalidRequest, ServiceUnavailable
+from holdfast.schema.exceptions import InvalidCursor as InvalidCursor
+from holdfast.schema.exceptions import MessageNotFound as MessageNotFound
+from holdfast.schema.exceptions import SessionNotFound as SessionNotFound
 
 if TYPE_CHECKING:
     from holdfast.schema.insight import InterruptedActivity
 
 
-class SessionNotFound(SessionError):
-    """No such Session."""
+class InputNotFound(MessageNotFound):
+    """No such input in that Session."""
 
-    tag = "Session.NotFoundError"
+    code = "Session.InputNotFoundError"
+
+    def __init__(self, session_id: str, message_id: str) -> None:
+        super().__init__(session_id, message_id)
+        self.args = (f"No such input in this Session: {message_id}",)
+
+
+class SessionDeleted(Conflict):
+    """The id of a deleted Session cannot be used for another one."""
+
+    code = "Session.DeletedError"
 
     def __init__(self, session_id: str) -> None:
-        super().__init__(f"Session not found: {session_id}")
+        message = f"Session {session_id} was deleted; its id cannot be used again. Create one with another id."
+        super().__init__(message, resource=session_id)
         self.session_id = session_id
 
 
-class SessionDeleted(SessionError):
-    """An id that belonged to a deleted Session is not given to another one."""
+class PromptConflict(Conflict):
+    """The message id is already used for something else."""
 
-    tag = "Session.DeletedError"
-
-    def __init__(self, session_id: str) -> None:
-        super().__init__(f"Session {session_id} was deleted; its id cannot be used again. Create one with another id.")
-        self.session_id = session_id
-
-
-class MessageNotFound(SessionError):
-    """No such message in that Session."""
-
-    tag = "Session.MessageNotFoundError"
+    code = "Session.PromptConflictError"
 
     def __init__(self, session_id: str, message_id: str) -> None:
-        super().__init__(f"Message not found: {message_id}")
+        super().__init__(f"Message id {message_id} already belongs to another prompt or message", resource=message_id)
         self.session_id = session_id
         self.message_id = message_id
 
 
-class MessageUndecodable(SessionError):
-    """A stored message that this version cannot read. What is wrong with it is the cause, for the operator's log."""
+class PromptWithdrawn(Conflict):
+    """A withdrawn prompt never runs, so its id gives no receipt any more."""
 
-    tag = "Session.MessageDecodeError"
+    code = "Session.PromptWithdrawnError"
 
     def __init__(self, session_id: str, message_id: str) -> None:
-        super().__init__(f"Message {message_id} cannot be read")
+        message = f"The prompt {message_id} was withdrawn and will not run. Send it again with another id."
+        super().__init__(message, resource=message_id)
         self.session_id = session_id
         self.message_id = message_id
 
 
-class PromptConflict(SessionError):
-    """That message id was already used for something else."""
+class InboxFull(Conflict):
+    """Too many inputs are pending."""
 
-    tag = "Session.PromptConflictError"
+    code = "Session.InboxFullError"
 
-    def __init__(self, session_id: str, message_id: str) -> None:
-        super().__init__(f"Message id {message_id} already belongs to another prompt or message")
+    def __init__(self, session_id: str, limit: int) -> None:
+        message = f"The Session already has {limit} pending inputs; wait, or withdraw some"
+        super().__init__(message, resource=session_id)
         self.session_id = session_id
-        self.message_id = message_id
-
-
-class PromptWithdrawn(SessionError):
-    """A withdrawn prompt is never run, so its id gives no receipt any more."""
-
-    tag = "Session.PromptWithdrawnError"
-
-    def __init__(self, session_id: str, message_id: str) -> None:
-        super().__init__(f"The prompt {message_id} was withdrawn and will not run. Send it again with another id.")
-        self.session_id = session_id
-        self.message_id = message_id
-
-
-class AttachmentRefused(SessionError):
-    """A file that cannot be attached; the whole prompt was refused and nothing was admitted."""
-
-    tag = "Session.AttachmentRefusedError"
-
-    def __init__(self, session_id: str, index: int, name: str, reason: str) -> None:
-        super().__init__(f"{name[:200]} cannot be attached: {reason}. The prompt was not admitted.")
-        self.session_id = session_id
-        self.index = index
-
-
-class PromptTooLarge(SessionError):
-    """Nothing was admitted."""
-
-    tag = "Session.PromptTooLargeError"
-
-    def __init__(self, session_id: str, field: str, part: str, limit: int, *, unit: str = "bytes") -> None:
-        super().__init__(f"The prompt is too large and was not admitted: {part} may have at most {limit} {unit}")
-        self.session_id = session_id
-        self.field = field
         self.limit = limit
 
 
-class InputExceedsWindow(SessionError):
-    """The newest input does not fit the model, even with nothing older beside it. It stays in the conversation."""
+class InputNotPending(Conflict):
+    """The input was already promoted, so it cannot be withdrawn."""
 
-    tag = "Session.InputExceedsWindowError"
+    code = "Session.InputNotPendingError"
+
+    def __init__(self, session_id: str, message_id: str) -> None:
+        super().__init__(f"Input {message_id} was already promoted", resource=message_id)
+        self.session_id = session_id
+        self.message_id = message_id
+
+
+class InputExceedsWindow(Conflict):
+    """The newest input does not fit the model, even without older history. It stays in the conversation."""
+
+    code = "Session.InputExceedsWindowError"
 
     def __init__(self, session_id: str, *, asked: int, room: int, model: str) -> None:
         super().__init__(
             f"The newest input is too large: with system text and tools it needs about {asked:,} tokens, and {model} "
             f"takes {room:,} tokens. Nothing was sent. Switch the Session to a model with a larger window and prompt "
-            "again to have it answered, or revert it."
+            "again to have it answered, or revert it.",
+            resource=session_id,
         )
         self.session_id = session_id
         self.asked = asked
@@ -141,65 +138,166 @@ class InputExceedsWindow(SessionError):
         self.model = model
 
 
-class InvalidCursor(SessionError):
-    """A page cursor that does not fit this request."""
+class NothingToCompact(Conflict):
+    """There is no older history to summarise."""
 
-    tag = "InvalidCursorError"
+    code = "Session.NothingToCompactError"
 
-    def __init__(self, message: str = "Invalid cursor") -> None:
-        super().__init__(message)
+    def __init__(self, session_id: str) -> None:
+        super().__init__("There is nothing to compact yet", resource=session_id)
+        self.session_id = session_id
 
 
-class LifecycleConflict(SessionError):
-    """An input whose record says something else than its promotion."""
+class UnfinishedWork(Conflict):
+    """Work of an earlier process is unfinished, and the operation would end it unnoticed."""
 
-    tag = "SessionInput.LifecycleConflict"
+    code = "Session.UnfinishedWorkError"
+
+    def __init__(self, session_id: str, left: InterruptedActivity) -> None:
+        message = f"Session {session_id} has unfinished work: {left.what}; {left.next}"
+        super().__init__(message, resource=session_id)
+        self.session_id = session_id
+        self.left = left
+
+
+class CompactionInUse(Conflict):
+    """A checkpoint can be undone only while nothing follows it."""
+
+    code = "Session.CompactionInUseError"
+
+    def __init__(self, session_id: str, message_id: str) -> None:
+        message = f"Checkpoint {message_id} cannot be undone: it is not the newest thing in the conversation"
+        super().__init__(message, resource=message_id)
+        self.session_id = session_id
+        self.message_id = message_id
+
+
+class ChangesNotMoved(Conflict):
+    """Moving the changes failed. Before `reset` nothing has moved; at `reset` the changes exist in both places."""
+
+    def __init__(self, step: str, directory: str, reason: str) -> None:
+        super().__init__(f"Moving the changes failed ({step}, {directory}): {reason}", resource=directory)
+        names = {"capture": "CaptureChanges", "apply": "ApplyChanges", "reset": "ResetSourceChanges"}
+        self.code = f"MoveSession.{names[step]}Error"
+        self.step = step
+        self.directory = directory
+
+
+class Interrupted(Conflict):
+    """The execution was interrupted."""
+
+    code = "Session.Interrupted"
+
+    def __init__(self) -> None:
+        super().__init__("The execution was interrupted")
+
+
+class AttachmentRefused(InvalidRequest):
+    """A file cannot be attached; the whole prompt was refused."""
+
+    code = "Session.AttachmentRefusedError"
+
+    def __init__(self, session_id: str, index: int, name: str, reason: str) -> None:
+        message = f"{name[:200]} cannot be attached: {reason}. The prompt was not admitted."
+        super().__init__(message, kind="Payload", field=f"prompt.files[{index}]")
+        self.session_id = session_id
+        self.index = index
+
+
+class PromptTooLarge(InvalidRequest):
+    """A prompt exceeds a limit."""
+
+    code = "Session.PromptTooLargeError"
+
+    def __init__(self, session_id: str, field: str, part: str, limit: int, *, unit: str = "bytes") -> None:
+        message = f"The prompt is too large and was not admitted: {part} may have at most {limit} {unit}"
+        super().__init__(message, kind="Payload", field=field)
+        self.session_id = session_id
+        self.limit = limit
+
+
+class DestinationMismatch(InvalidRequest):
+    """A Session cannot move to another project."""
+
+    code = "MoveSession.DestinationProjectMismatchError"
+
+    def __init__(self, expected: str, actual: str) -> None:
+        message = f"The destination belongs to project {actual}, the Session to {expected}"
+        super().__init__(message, kind="Payload", field="directory")
+        self.expected = expected
+        self.actual = actual
+
+
+class AgentUnavailable(ServiceUnavailable):
+    """No configuration defines the chosen agent; nothing runs without its rules."""
+
+    code = "AgentUnavailableError"
+
+    def __init__(self, session_id: str, agent: str) -> None:
+        super().__init__(f"Agent {agent} is not available: no configuration defines it", service="agent")
+        self.session_id = session_id
+        self.agent = agent
+
+
+class CompactionFailed(ServiceUnavailable):
+    """The summary could not be made; the history is unchanged."""
+
+    code = "Session.CompactionFailedError"
+
+    def __init__(self, session_id: str, reason: str) -> None:
+        super().__init__(f"Compaction failed, the history is unchanged: {reason}", service="session.compact")
+        self.session_id = session_id
+
+
+class SessionIdInUse(Refused):
+    """The log already has events of that Session."""
+
+
+class MessageIdInUse(Refused):
+    """The message id is already used."""
+
+
+class UnknownBoundary(Refused):
+    """The message is not a boundary of that Session."""
+
+
+class AlreadyAnswered(Refused):
+    """The request has an answer."""
+
+
+class AlreadyTaken(Refused):
+    """The answer was already taken by whoever asked."""
+
+
+class LeaseLost(Refused):
+    """Another owner took the lease first."""
+
+
+class MessageUndecodable(HoldfastError):
+    """This version cannot read a stored message. The cause has the details, for the operator's log."""
+
+    code = "Session.MessageDecodeError"
+
+    def __init__(self, session_id: str, message_id: str) -> None:
+        super().__init__(f"Message {message_id} cannot be read")
+        self.session_id = session_id
+        self.message_id = message_id
+
+
+class LifecycleConflict(HoldfastError):
+    """The record of an input differs from its promotion."""
+
+    code = "SessionInput.LifecycleConflict"
 
     def __init__(self, id: str) -> None:
         super().__init__(f"Input {id} cannot be promoted: its record differs")
         self.id = id
 
 
-class AgentUnavailable(SessionError):
-    """The chosen agent does not exist here; nothing runs without its rules."""
+class RepeatedCalls(HoldfastError):
+    """The model repeats the same call; another turn would not end that."""
 
-    tag = "AgentUnavailableError"
-
-    def __init__(self, session_id: str, agent: str) -> None:
-        super().__init__(f"Agent {agent} is not available: no configuration defines it")
-        self.session_id = session_id
-        self.agent = agent
-
-
-class InboxFull(SessionError):
-    """Too many inputs wait already."""
-
-    tag = "Session.InboxFullError"
-
-    def __init__(self, session_id: str, limit: int) -> None:
-        super().__init__(f"The Session already has {limit} pending inputs; wait, or withdraw some")
-        self.session_id = session_id
-        self.limit = limit
-
-
-class InputNotPending(SessionError):
-    """An input that can no longer be withdrawn, or never existed."""
-
-    tag = "Session.InputNotPendingError"
-
-    def __init__(self, session_id: str, message_id: str, *, known: bool) -> None:
-        super().__init__(
-            f"Input {message_id} was already promoted" if known else f"No such input in this Session: {message_id}"
-        )
-        self.session_id = session_id
-        self.message_id = message_id
-        self.known = known
-
-
-class RepeatedCalls(SessionError):
-    """A loop that no further turn would end."""
-
-    tag = "Session.RepeatedCallsError"
+    code = "Session.RepeatedCallsError"
 
     def __init__(self, tool: str, times: int) -> None:
         super().__init__(f"Stopped: the model called {tool} {times} times in a row with the same input")
@@ -207,88 +305,12 @@ class RepeatedCalls(SessionError):
         self.times = times
 
 
-class TurnLimitReached(SessionError):
-    """The configured cap on turns since the last input."""
+class TurnLimitReached(HoldfastError):
+    """The configured limit on turns since the last input."""
 
-    tag = "Session.TurnLimitError"
+    code = "Session.TurnLimitError"
 
     def __init__(self, session_id: str, limit: int) -> None:
         super().__init__(f"Stopped after {limit} turns without new input, as configured; there was more to do")
         self.session_id = session_id
         self.limit = limit
-
-
-class UnfinishedWork(SessionError):
-    """Work of an earlier process is unfinished, and what was asked for would end it unnoticed."""
-
-    tag = "Session.UnfinishedWorkError"
-
-    def __init__(self, session_id: str, left: InterruptedActivity) -> None:
-        super().__init__(f"Session {session_id} has unfinished work: {left.what}; {left.next}")
-        self.session_id = session_id
-        self.left = left
-
-
-class NothingToCompact(SessionError):
-    """There is no history that a summary could stand for."""
-
-    tag = "Session.NothingToCompactError"
-
-    def __init__(self, session_id: str) -> None:
-        super().__init__("There is nothing to compact yet")
-        self.session_id = session_id
-
-
-class CompactionFailed(SessionError):
-    """The history stays as it was."""
-
-    tag = "Session.CompactionFailedError"
-
-    def __init__(self, session_id: str, reason: str) -> None:
-        super().__init__(f"Compaction failed, the history is unchanged: {reason}")
-        self.session_id = session_id
-
-
-class CompactionInUse(SessionError):
-    """A checkpoint can be undone only while nothing followed it."""
-
-    tag = "Session.CompactionInUseError"
-
-    def __init__(self, session_id: str, message_id: str) -> None:
-        super().__init__(f"Checkpoint {message_id} cannot be undone: it is not the newest thing in the conversation")
-        self.session_id = session_id
-        self.message_id = message_id
-
-
-class DestinationMismatch(SessionError):
-    """A Session stays in its project."""
-
-    tag = "MoveSession.DestinationProjectMismatchError"
-
-    def __init__(self, expected: str, actual: str) -> None:
-        super().__init__(f"The destination belongs to project {actual}, the Session to {expected}")
-        self.expected = expected
-        self.actual = actual
-
-
-class ChangesNotMoved(SessionError):
-    """`step` says how far it came: before `reset` nothing has moved; at `reset` the changes exist in both places."""
-
-    def __init__(self, step: str, directory: str, reason: str) -> None:
-        super().__init__(f"Moving the changes failed ({step}, {directory}): {reason}")
-        self.step = step
-        self.directory = directory
-
-    @property
-    def tag(self) -> str:  # type: ignore[override]
-        names = {"capture": "CaptureChanges", "apply": "ApplyChanges", "reset": "ResetSourceChanges"}
-        return f"MoveSession.{names[self.step]}Error"
-
-
-class Interrupted(SessionError):
-    """The execution was interrupted."""
-
-    tag = "Session.Interrupted"
-
-    def __init__(self) -> None:
-        super().__init__("The execution was interrupted")

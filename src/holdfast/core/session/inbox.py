@@ -1,28 +1,28 @@
-"""The inbox: durably accepting prompts, and turning them into visible user messages at a safe boundary.
+"""The inbox: admits prompts durably, and promotes them to visible user messages at a safe boundary.
 
 Invariants
 - A receipt exists only for a synced commit, and one message id gives one input, however often it is sent.
-- No receipt is given for an input that was withdrawn: its id is spent.
+- A withdrawn input gives no receipt, and its id cannot be used again.
 - An input becomes exactly one user message: marking the row and adding the message are one commit."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
-from holdfast.core.database.errors import Refused
+from holdfast.core.database.errors import Moved
 from holdfast.core.database.unit import Statement
 from holdfast.core.session.attachments import Attachments, check_size, is_retry
 from holdfast.core.session.errors import (
     InboxFull,
+    InputNotFound,
     InputNotPending,
     LifecycleConflict,
+    MessageIdInUse,
     PromptConflict,
     PromptWithdrawn,
-    SessionNotFound,
 )
-from holdfast.core.session.private_projector import NOT_PENDING
-from holdfast.core.session.projector import LIFECYCLE_CONFLICT, MESSAGE_EXISTS
-from holdfast.core.session.records import ATTEMPTS, DELETED, MOVED_ON, existing
+from holdfast.core.session.records import ATTEMPTS, existing
 from holdfast.schema.prompt import Admission, Delivery, Prompt
 from holdfast.schema.session_event import AttachmentStored, InputWithdrawn, PromptAdmitted, Prompted
 
@@ -41,7 +41,6 @@ Boundary = Literal["steer", "queue"]
 
 STEER_BATCH = 100
 PENDING_LIMIT = 10_000
-INBOX_FULL = "inbox full"
 
 
 class Inbox:
@@ -69,7 +68,7 @@ class Inbox:
         same receipt, whatever became of the files, unless the prompt was withdrawn.
 
         `wake` is kept beside it: should the process die before the wake, the next one knows that it was asked for.
-        `first` is what a new prompt decides by being there; it is one commit with it."""
+        `first` gives a staged revert that a new prompt commits, in the same commit."""
         prompt = Prompt(text=prompt.text, files=prompt.files or None, agents=prompt.agents or None)
         check_size(prompt, session_id)
         message_id = id or self._ids.message()
@@ -87,15 +86,9 @@ class Inbox:
         files = resolved.events(session_id, message_id, admitted.timestamp)
         try:
             seq = await self._record(admitted, files, location, wanted, first)
-        except Refused as refused:
-            if refused.reason == INBOX_FULL:
-                raise InboxFull(session_id, PENDING_LIMIT) from refused
-            if refused.reason == DELETED:
-                raise SessionNotFound(session_id) from refused
-            if refused.reason != MESSAGE_EXISTS:
-                raise
+        except MessageIdInUse as refused:
             known = await self._store.admission(message_id)
-            if known is None:  # the id belongs to a visible message of another kind
+            if known is None:  # the id belongs to a message of another kind
                 raise PromptConflict(session_id, message_id) from refused
             return await self._again(_same(known, session_id, prompt, delivery), wanted)
         return Admission(
@@ -115,9 +108,10 @@ class Inbox:
         wanted: tuple[Statement, ...],
         first: Callable[[], Awaitable[RevertDecision | None]],
     ) -> int:
-        """The sequence of the admission. A decision that someone else was faster with is made again."""
+        """Commit the admission and return its sequence. Starts again when the Session got events meanwhile."""
         limit: dict[str, Value] = {"session_id": admitted.session_id, "limit": PENDING_LIMIT}
-        room = Statement("inbox.overfull", limit, found=False, refusal=INBOX_FULL)
+        full = partial(InboxFull, admitted.session_id, PENDING_LIMIT)
+        room = Statement("inbox.overfull", limit, found=False, error=full)
         expected = (existing(admitted.session_id), room)
         for attempt in range(1, ATTEMPTS + 1):
             decision = await first()
@@ -126,8 +120,8 @@ class Inbox:
                 committed = await self._log.publish(
                     *decided, admitted, *files, location=location, before=(*expected, *unmoved), local=wanted
                 )
-            except Refused as refused:
-                if refused.reason != MOVED_ON or attempt == ATTEMPTS:
+            except Moved:
+                if attempt == ATTEMPTS:
                     raise
             else:
                 return committed.first + len(decided)
@@ -136,15 +130,12 @@ class Inbox:
     async def _again(self, receipt: Admission, wanted: tuple[Statement, ...]) -> Admission:
         """The receipt of a prompt that was admitted before, with another wake. Raises PromptWithdrawn."""
         if wanted and receipt.promoted_seq is None:
-            pending = Statement(
-                "inbox.is_pending",
-                {"id": receipt.id, "session_id": receipt.session_id},
-                found=True,
-                refusal=NOT_PENDING,
-            )
+            row = {"id": receipt.id, "session_id": receipt.session_id}
+            promoted = partial(InputNotPending, receipt.session_id, receipt.id)
             try:
+                pending = Statement("inbox.is_pending", row, found=True, error=promoted)
                 await self._log.write(receipt.session_id, (pending,), wanted)
-            except Refused as refused:
+            except InputNotPending as refused:
                 now = await self._store.admission(receipt.id)
                 if now is None:  # a committed revert removed it meanwhile
                     raise PromptWithdrawn(receipt.session_id, receipt.id) from refused
@@ -154,25 +145,23 @@ class Inbox:
         return receipt
 
     async def withdraw(self, session_id: str, message_id: str, location: Location) -> None:
-        """Take a pending input back. Again is fine; once it was promoted it is too late."""
+        """Withdraw a pending input. Withdrawing it again does nothing; a promoted input cannot be withdrawn."""
         withdrawn = InputWithdrawn(timestamp=self._clock.now(), session_id=session_id, message_id=message_id)
         try:
             await self._log.publish(withdrawn, location=location)
-        except Refused as refused:
-            if refused.reason != NOT_PENDING:
-                raise
+        except InputNotPending as refused:
             known = await self._store.admission(message_id)
             if known is None or known.session_id != session_id:
-                raise InputNotPending(session_id, message_id, known=False) from refused
+                raise InputNotFound(session_id, message_id) from refused
             if known.promoted_seq is not None:
-                raise InputNotPending(session_id, message_id, known=True) from refused
+                raise
 
     async def hold_back(self, session_id: str) -> None:
-        """An interruption was asked for: what still waits starts only when someone says so."""
+        """Forget requested wakes, after an interruption: pending input starts only on a new wake or run."""
         await self._log.write(session_id, (), (Statement("inbox.forget_wakes", {"session_id": session_id}),))
 
     async def promote(self, session_id: str, boundary: Boundary, outbox: Publisher, location: Location) -> int:
-        """Make the inputs of this boundary visible; how many that were.
+        """Promote the inputs of this boundary; returns their number.
 
         A queue boundary takes one queued input first. Steers follow in the order of admission, up to the sequence
         reached before anything was promoted: one that arrives meanwhile waits for the next boundary."""
@@ -185,9 +174,7 @@ class Inbox:
             return 0
         try:
             await outbox.publish(*(_prompted(item) for item in inputs), location=location)
-        except Refused as refused:
-            if refused.reason != LIFECYCLE_CONFLICT:
-                raise
+        except LifecycleConflict:
             return await self._promote_singly(inputs, outbox, location)
         return len(inputs)
 
@@ -197,13 +184,11 @@ class Inbox:
             try:
                 await outbox.publish(_prompted(item), location=location)
                 promoted += 1
-            except Refused as refused:
-                if refused.reason != LIFECYCLE_CONFLICT:
-                    raise
+            except LifecycleConflict:
                 now = await self._store.admission(item.id)
                 if now is None or now.promoted_seq is None:
-                    raise LifecycleConflict(item.id) from refused
-                # Another promoter won; the input is visible, which is all that was wanted.
+                    raise
+                # Another process promoted it first; the input is visible.
         return promoted
 
 
@@ -214,7 +199,7 @@ def _same(known: Admission, session_id: str, prompt: Prompt, delivery: Delivery)
 
 
 def _prompted(item: Admission) -> Prompted:
-    """The promotion carries the time of admission: a message was written when the user sent it."""
+    """The promotion has the time of admission, which is when the user sent the message."""
     return Prompted(
         timestamp=item.time_created,
         session_id=item.session_id,

@@ -38,11 +38,11 @@ class Interrupt:
     def __init__(self, grace: float = GRACE_SECONDS) -> None:
         self.requested = False
         self.suspending = False
-        """Whether the process is being shut down: what is cut short goes on with the next one."""
+        """Whether the process is shutting down; the next process continues the interrupted work."""
         self._grace = grace
         self._loop = asyncio.get_running_loop()
         self._open: dict[asyncio.Task[Any], asyncio.Future[None]] = {}
-        """What runs and may be cut, each with what its caller waits for: its end, or the end of the grace."""
+        """Running tasks that may be cancelled, each with a future that ends with the task or with the grace period."""
         self._abandoned: set[asyncio.Task[Any]] = set()
 
     def fire(self, *, suspend: bool = False) -> None:
@@ -54,12 +54,12 @@ class Interrupt:
             over.add_done_callback(lambda _, timer=timer: timer.cancel())  # type: ignore[misc]
 
     def check(self) -> None:
-        """Raise if an interruption was asked for; for places where nothing is half done."""
+        """Raise Interrupted if an interruption was requested. Call it only where no work is half done."""
         if self.requested:
             raise Interrupted
 
     async def cancellable(self, work: Coroutine[Any, Any, T], *, name: str) -> T | Stop:
-        """Run work that may be cut: the provider stream, the summary call, a tool's own execution."""
+        """Run work that an interruption may cancel: the provider stream, the summary call, a tool's execution."""
         if self.requested:
             work.close()
             return STOPPED

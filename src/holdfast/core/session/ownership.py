@@ -1,4 +1,4 @@
-"""Who may execute a Session, when several processes share one database.
+"""Leases: which process may execute a Session when several share one database.
 
 Invariants
 - Every commit made for a drain carries its lease's token and is refused, in the same transaction, once a newer one
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.database.errors import StorageError
 from holdfast.core.database.unit import Fence, Statement, Unit
+from holdfast.core.session.errors import LeaseLost
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 BEAT_SECONDS = 2.0
 EXPIRY_SECONDS = 30.0
 LOOK_SECONDS = 0.05
-LOST = "lease taken by another owner"
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +46,26 @@ class Held(Frozen):
     session_id: str
     owner_id: str
     token: int
+
+
+class _LeaseRow(Frozen):
+    """Without an owner the lease is free. `beat` is the owner's last heartbeat."""
+
+    session_id: str
+    owner_id: str | None
+    token: int
+    beat: int | None
+
+    def held(self) -> Held:
+        return Held(self.session_id, self.owner_id or "", self.token)
+
+
+class _Control(Frozen):
+    """What another process asks of this one: `wake` or `interrupt`."""
+
+    id: str
+    session_id: str
+    kind: str
 
 
 class Lease:
@@ -87,7 +107,7 @@ class Lease:
         return future
 
     def _taken_or_not(self, before: tuple[Statement, ...], future: asyncio.Future[Committed]) -> None:
-        """A refused commit took nothing: the next one has to."""
+        """A refused commit did not take the lease, so the next one has to."""
         if future.cancelled() or future.exception() is not None:
             self._take = before
 
@@ -102,7 +122,7 @@ class Lease:
 
 
 class Ownership:
-    """This process's side of it: its identity, its leases, and what other owners ask of it."""
+    """The leases of this process, and the requests of other processes."""
 
     def __init__(self, database: Database, events: EventLog, ids: Ids, clock: Clock, folder: Path) -> None:
         self._database = database
@@ -140,7 +160,7 @@ class Ownership:
         return await self._prepare(session_id, dead=holder)
 
     def release(self, lease: Lease) -> None:
-        """Let go without waiting for the commit: the token stays, so nothing depends on when it lands."""
+        """Release the lease without waiting for the commit. The token stays, so it does not matter when it commits."""
         session_id = lease.fence.session_id
         if self._held.get(session_id) is lease:
             del self._held[session_id]
@@ -161,8 +181,8 @@ class Ownership:
 
     async def all_elsewhere(self) -> list[str]:
         """Sessions that other living owners execute."""
-        rows = await self._database.fetch("lease.held", {})
-        holders = [Held(str(row[0]), str(row[1]), int(str(row[2]))) for row in rows if row[1] != self.id]
+        rows = await self._database.fetch("lease.held", {}, into=_LeaseRow)
+        holders = [row.held() for row in rows if row.owner_id != self.id]
         return [holder.session_id for holder in holders if await self._alive(holder)]
 
     async def interrupt_elsewhere(self, session_id: str) -> None:
@@ -188,11 +208,11 @@ class Ownership:
             await asyncio.wait(self._obeying)
         if self._lock is not None:
             key = {"id": self.id}
-            farewell = tuple(Statement(name, key) for name in ("owner.drop_leases", "control.forget", "owner.forget"))
+            removal = tuple(Statement(name, key) for name in ("owner.drop_leases", "control.forget", "owner.forget"))
             try:
-                await self._database.submit(Unit(self.id, local=farewell))
+                await self._database.submit(Unit(self.id, local=removal))
             except StorageError:
-                log.debug("could not say farewell; the lock will tell", exc_info=True)
+                log.debug("could not remove the owner row; peers see the released lock", exc_info=True)
             os.close(self._lock)
             (self._folder / self.id).unlink(missing_ok=True)
             self._lock = None
@@ -223,26 +243,26 @@ class Ownership:
         fence = Fence(session_id, self.id, max(seen, 0) + 1)
         take = (
             Statement("owner.beat", {"id": self.id, "pid": os.getpid(), "beat": self._clock.now()}),
-            Statement("lease.take", {**fence._asdict(), "seen_token": seen}, changes=1, refusal=LOST),
+            Statement("lease.take", {**fence._asdict(), "seen_token": seen}, changes=1, error=LeaseLost),
             *(Statement("control.forget", {"id": dead.owner_id}) for dead in ([dead] if dead else [])),
         )
         lease = self._held[session_id] = Lease(self._log, fence, take)
         self._start_serving()
         return lease
 
-    async def _row(self, session_id: str) -> Held | None:
-        rows = await self._database.fetch("lease.get", {"session_id": session_id})
-        return Held(session_id, str(rows[0][0] or ""), int(str(rows[0][1]))) if rows else None
+    async def _row(self, session_id: str) -> _LeaseRow | None:
+        rows = await self._database.fetch("lease.get", {"session_id": session_id}, into=_LeaseRow)
+        return rows[0] if rows else None
 
     async def _holder(self, session_id: str) -> Held | None:
         row = await self._row(session_id)
-        return row if row is not None and row.owner_id and row.owner_id != self.id else None
+        return row.held() if row is not None and row.owner_id and row.owner_id != self.id else None
 
     async def _alive(self, holder: Held) -> bool:
         if _locked(self._folder / holder.owner_id):
-            rows = await self._database.fetch("lease.get", {"session_id": holder.session_id})
-            beat = rows[0][2] if rows else None
-            return isinstance(beat, int) and self._clock.now() - beat < EXPIRY_SECONDS * 1000
+            row = await self._row(holder.session_id)
+            beat = row.beat if row is not None else None
+            return beat is not None and self._clock.now() - beat < EXPIRY_SECONDS * 1000
         return False
 
     def _hold_lock(self) -> None:
@@ -269,7 +289,7 @@ class Ownership:
         return True
 
     async def until(self, met: Callable[[], Awaitable[bool]]) -> None:
-        """Look again whenever any process has committed something, and a few times a second."""
+        """Check again after each commit of any process, and a few times a second."""
         changed = asyncio.Event()
         with self._log.signals.watch(changed.set):
             while not await met():
@@ -299,18 +319,19 @@ class Ownership:
         task.add_done_callback(self._obeying.discard)
 
     async def _obey_all(self) -> None:
-        rows = await self._database.fetch("control.asked", {"owner_id": self.id})
-        self._handled &= {str(row[0]) for row in rows}
-        fresh = [(str(row[0]), str(row[1]), str(row[2])) for row in rows if str(row[0]) not in self._handled]
-        self._handled |= {id for id, _, _ in fresh}
-        for id, session_id, kind in fresh:
+        asked = await self._database.fetch("control.asked", {"owner_id": self.id}, into=_Control)
+        self._handled &= {control.id for control in asked}
+        fresh = [control for control in asked if control.id not in self._handled]
+        self._handled |= {control.id for control in fresh}
+        for control in fresh:
             if self._obey is not None:
-                await self._obey(kind, session_id)
-            await self._database.submit(Unit(session_id, local=(Statement("control.done", {"id": id}),)))
+                await self._obey(control.kind, control.session_id)
+            done = Statement("control.done", {"id": control.id})
+            await self._database.submit(Unit(control.session_id, local=(done,)))
 
 
 def _locked(path: Path) -> bool:
-    """Whether a living process holds this lock. A free one is what a dead process left behind."""
+    """Whether a living process holds this lock. A free lock was left by a process that ended."""
     try:
         handle = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -1,5 +1,5 @@
-"""Prompt input as it arrives, with a media type for every file as far as its address tells. What its bytes say is found
-out at admission, in material.py."""
+"""Normalises prompt input and guesses the media type of each file from its address. Admission examines the bytes
+(attachments.py)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def normalise(given: PromptInput) -> Prompt:
-    """Absent and empty lists are one, so that equal prompts encode to equal bytes."""
+    """Treat absent and empty lists alike, so that equal prompts encode to equal bytes."""
     files = tuple(
         FileAttachment(
             uri=file.uri,
@@ -38,7 +38,7 @@ def _or_none(value: T | UnsetType) -> T | None:
 
 
 def media_type(uri: str, name: str | None = None) -> str:
-    """Of a data URI its own type; a directory by its trailing slash; otherwise by file extension."""
+    """The type in a data URI, a directory for a trailing slash, or else the type of the file extension."""
     import mimetypes
 
     if is_data_uri(uri):

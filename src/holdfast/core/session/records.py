@@ -1,13 +1,14 @@
-"""The Session's own record: its agent, model, title, archive mark, and its end. Every change is an event; one that
-replaces the whole record is refused if anything else was recorded meanwhile, and tried again."""
+"""Changes to a Session's own record: agent, model, title, archive time, deletion. Each change is an event. One that
+replaces the whole record is refused if anything was recorded meanwhile, and then tried again."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from holdfast.core.database.errors import Refused
+from holdfast.core.database.errors import Moved
 from holdfast.core.database.unit import Statement
 from holdfast.core.session.errors import SessionNotFound
 from holdfast.schema.frozen import Frozen
@@ -18,21 +19,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from holdfast.core.clock import Clock, Ids
+    from holdfast.core.database.unit import Value
     from holdfast.core.event.log import EventLog
     from holdfast.core.session.store import SessionStore
-    from holdfast.schema.location import Location
     from holdfast.schema.model import ModelRef
     from holdfast.schema.session import Session, SessionRecord
 
 DEFAULT_TITLE = "New session - "
 TITLE_CHARACTERS = 200
-MOVED_ON = "record moved on"
-DELETED = "session deleted"
 ATTEMPTS = 50
 
 
 class RevertDecision(Frozen):
-    """The commit of what is staged, and what must still hold when it is recorded."""
+    """The event that commits the staged revert, and the condition for it."""
 
     committed: RevertCommitted
     unmoved: Statement
@@ -46,28 +45,28 @@ class SessionRecords:
         self._clock = clock
 
     async def switch_agent(self, session_id: str, agent: str) -> None:
-        """From the next turn on. Saying it again records it again."""
+        """Select the agent from the next turn on. Selecting the same agent again records it again."""
         session = await self._store.get(session_id)
         switched = AgentSwitched(
             timestamp=self._clock.now(), session_id=session_id, message_id=self._ids.message(), agent=agent
         )
-        await self._publish(switched, session.location)
+        await self._log.publish(switched, location=session.location, before=(existing(session_id),))
 
     async def switch_model(self, session_id: str, model: ModelRef) -> None:
-        """From the next turn on; the history stays. The model that is already selected changes nothing."""
+        """Select the model from the next turn on. Selecting the same model again does nothing."""
         session = await self._store.get(session_id)
         if session.model is not None and _same(session.model, model):
             return
         switched = ModelSwitched(
             timestamp=self._clock.now(), session_id=session_id, message_id=self._ids.message(), model=model
         )
-        await self._publish(switched, session.location)
+        await self._log.publish(switched, location=session.location, before=(existing(session_id),))
 
     async def rename(self, session_id: str, title: str) -> Session:
         return await self._update(session_id, lambda record: replace(record, title=title[:TITLE_CHARACTERS]))
 
     async def name(self, session_id: str, title: str) -> None:
-        """Give a title that nobody chose; one that a person gave stays."""
+        """Set a generated title, unless a person has set one."""
 
         def change(record: SessionRecord) -> SessionRecord | None:
             return replace(record, title=title[:TITLE_CHARACTERS]) if record.title.startswith(DEFAULT_TITLE) else None
@@ -79,19 +78,11 @@ class SessionRecords:
         return await self._update(session_id, lambda record: replace(record, time=replace(record.time, archived=now)))
 
     async def delete(self, session_id: str) -> None:
-        """The Session and all that is projected of it; its events stay until they are removed on purpose."""
+        """Delete the Session and its projections. Its events stay in the log."""
         record = await self._store.record(session_id)
         if record is None:
             raise SessionNotFound(session_id)
         await self._log.publish(SessionDeleted(session_id=session_id, info=record))
-
-    async def _publish(self, switched: AgentSwitched | ModelSwitched, location: Location) -> None:
-        try:
-            await self._log.publish(switched, location=location, before=(existing(switched.session_id),))
-        except Refused as refused:
-            if refused.reason != DELETED:
-                raise
-            raise SessionNotFound(switched.session_id) from refused
 
     async def _update(self, session_id: str, change: Callable[[SessionRecord], SessionRecord | None]) -> Session:
         for attempt in range(1, ATTEMPTS + 1):
@@ -107,8 +98,8 @@ class SessionRecords:
                 await self._log.publish(
                     SessionUpdated(session_id=session_id, info=info), before=(unmoved(session_id, head),)
                 )
-            except Refused as refused:
-                if refused.reason != MOVED_ON or attempt == ATTEMPTS:
+            except Moved:
+                if attempt == ATTEMPTS:
                     raise
                 continue
             break
@@ -116,13 +107,14 @@ class SessionRecords:
 
 
 def existing(session_id: str) -> Statement:
-    """Expects that the Session was not deleted since it was looked at."""
-    return Statement("session.exists", {"id": session_id}, found=True, refusal=DELETED)
+    """The condition that the Session exists."""
+    return Statement("session.exists", {"id": session_id}, found=True, error=partial(SessionNotFound, session_id))
 
 
 def unmoved(session_id: str, head: int) -> Statement:
-    """Expects that nothing of the Session was recorded since its log had this head."""
-    return Statement("event.head_is", {"aggregate_id": session_id, "head": head}, found=True, refusal=MOVED_ON)
+    """The condition that the Session has no events after this sequence."""
+    key: dict[str, Value] = {"aggregate_id": session_id, "head": head}
+    return Statement("event.head_is", key, found=True, error=partial(Moved, session_id))
 
 
 def _same(one: ModelRef, other: ModelRef) -> bool:

@@ -25,14 +25,12 @@ class Todos:
         self._clock = clock
 
     async def get(self, session_id: str) -> tuple[Todo, ...]:
-        """In their order."""
-        rows = await self._database.fetch("todo.list", {"session_id": session_id})
-        return tuple(
-            Todo(content=str(content), status=str(status), priority=str(priority)) for content, status, priority in rows
-        )
+        """The todos of a Session, in their order."""
+        return tuple(await self._database.fetch("todo.list", {"session_id": session_id}, into=Todo))
 
     async def replace(self, session_id: str, todos: Sequence[Todo]) -> None:
-        """Returns once the new list is stored; an empty one clears. A caller that goes away cuts nothing in two."""
+        """Replace the list and return when it is stored; an empty list clears it. Cancelling the caller does not
+        prevent the announcement."""
         replaced = TodosReplaced(timestamp=self._clock.now(), session_id=session_id, todos=tuple(todos))
         stored = self._log.submit(replaced)
 

@@ -1,5 +1,5 @@
-"""A conversation as plain text for its own summary: what each message becomes, which part is kept word for word, and
-what the summarising model is told. Pure; the compaction itself is in compaction.py."""
+"""Renders a conversation as text for its summary: the text of each message, the messages kept verbatim, and the
+instructions for the model. Pure functions; `runner/compaction.py` uses them."""
 
 from __future__ import annotations
 
@@ -70,12 +70,12 @@ class Selection(Frozen):
 
 
 def tokens(characters: int) -> int:
-    """The usual estimate: four characters each, halves up."""
+    """Estimate the number of tokens: four characters each, rounded."""
     return max(0, (characters + 2) // 4)
 
 
 def serialise(message: SessionMessage, *, result_characters: int = RESULT_CHARACTERS) -> str:
-    """Empty for what says nothing to a reader."""
+    """The text of a message; empty if there is nothing to read."""
     match message:
         case stored.UserMessage():
             return "\n".join([f"[User]: {_said(message.text)}", *map(_attached, message.files or ())])
@@ -92,12 +92,12 @@ def serialise(message: SessionMessage, *, result_characters: int = RESULT_CHARAC
 
 
 def characters(message: SessionMessage) -> int:
-    """How much of a request it is: whole, where what is summarised is cut."""
+    """The size of a message in a request, where its text is not shortened."""
     return len(serialise(message, result_characters=sys.maxsize))
 
 
 def select(items: Sequence[str], keep_tokens: int) -> Selection:
-    """The longest run of newest whole messages that fits is kept; messages are never split."""
+    """Keep as many of the newest messages as fit. A message is never split."""
     kept = size = 0
     for item in reversed(items):
         size += tokens(len(item))
@@ -109,7 +109,7 @@ def select(items: Sequence[str], keep_tokens: int) -> Selection:
 
 
 def summary_prompt(conversation: Sequence[str], prior: str | None, instructions: str | None) -> str:
-    """The conversation first, so that the instructions are the last thing read."""
+    """The conversation, then the instructions, so that the model reads these last."""
     parts = [f"<conversation>\n{neutral(join(conversation))}\n</conversation>"]
     if prior is not None:
         parts.append(f"<prior-summary>\n{neutral(prior)}\n</prior-summary>")
@@ -120,7 +120,7 @@ def summary_prompt(conversation: Sequence[str], prior: str | None, instructions:
 
 
 def neutral(text: str) -> str:
-    """Text that came from anywhere, unable to end or imitate what we put around it."""
+    """Escape text so that it cannot close or imitate the tags around it."""
     return _TAG.sub("&lt;", text) if "<" in text else text
 
 
@@ -129,7 +129,7 @@ def join(items: Sequence[str]) -> str:
 
 
 def _attached(file: FileAttachment) -> str:
-    """Without any base64: what came as data has no address."""
+    """Name a file without base64 data."""
     name = file.name or ("" if is_data_uri(file.uri) else file.uri[:200])
     return f"[Attached {file.mime}{': ' + _said(name) if name else ''}]"
 
@@ -158,7 +158,7 @@ def _result(state: stored.ToolState, result_characters: int) -> list[str]:
 
 
 def _body(state: stored.ToolCompleted | stored.ToolError, result_characters: int) -> str:
-    """Without any base64: media is named, not quoted."""
+    """The text of tool content. Media is named, without base64 data."""
     texts = [item.text for item in state.content if isinstance(item, stored.TextContent)]
     files = [item for item in state.content if isinstance(item, stored.FileContent)]
     text = "".join(texts) if state.content else encode(state.structured).decode()
@@ -167,7 +167,7 @@ def _body(state: stored.ToolCompleted | stored.ToolError, result_characters: int
 
 
 def _said(text: str) -> str:
-    """A line that looks like one of our labels is moved in by a space: nobody but us begins a line that way."""
+    """Indent lines that look like our labels, so that only our labels begin a line that way."""
     # Looking for two characters first is twenty times quicker than the pattern, and an answer may have 8 MiB.
     return _LABEL.sub(r" \g<0>", text) if "]:" in text else text
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Literal
 
+from holdfast.schema.exceptions import HoldfastError
+
 Operation = Literal["capture", "files", "diff", "preview", "restore"]
 Step = Literal["capture", "apply", "reset"]
 
 
-class SnapshotError(Exception):
+class SnapshotError(HoldfastError):
     """git could not do it; the files are as they were, except that a restore may have come half way."""
 
-    tag = "Snapshot.Error"
+    code = "Snapshot.Error"
 
     def __init__(self, operation: Operation, message: str) -> None:
         super().__init__(f"snapshot {operation}: {message}")
@@ -19,7 +21,7 @@ class SnapshotError(Exception):
         self.message = message
 
 
-class TransferError(Exception):
+class TransferError(HoldfastError):
     """Changes could not be carried over. Before `reset` the source is untouched; at `reset` they exist twice."""
 
     def __init__(self, step: Step, directory: str, reason: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from holdfast.core.permission.errors import Refusal
+from holdfast.core.permission.errors import PermissionDenied
 from holdfast.core.permission.permission import Wish
 from holdfast.core.tool.builtin.authorize import Denied
 from holdfast.schema.permission import PermissionSource
@@ -40,5 +40,5 @@ class Authorization:
         )
         try:
             await self._permissions.assert_allowed(wish)
-        except Refusal as refusal:
-            raise Denied(refusal.for_model()) from refusal
+        except PermissionDenied as denied:
+            raise Denied(str(denied)) from denied

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 from holdfast.core.filesystem.staged import write_all
 from holdfast.core.tool.preview import LOST, PARTLY_SAVED, SAVED, blocks, fits, pretty, preview, sample, scrub
 from holdfast.core.tool.tool import ToolOutput
+from holdfast.schema.exceptions import HoldfastError
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.session_message import FileContent, TextContent
 
@@ -41,7 +42,7 @@ WRITE_SECONDS = 10.0
 log = logging.getLogger(__name__)
 
 
-class StorageError(Exception):
+class OutputNotSaved(HoldfastError):
     """Why an output could not be kept. For operators; the model sees only that it was not."""
 
     def __init__(self, operation: Literal["encode", "write"], cause: Exception) -> None:
@@ -122,7 +123,7 @@ class OutputStore:
         if writing.done():
             return writing.result()
         given_up.set()
-        log.error("%s", StorageError("write", TimeoutError(f"not done after {self._deadline} s")))
+        log.error("%s", OutputNotSaved("write", TimeoutError(f"not done after {self._deadline} s")))
         self._late.add(writing)
         writing.add_done_callback(self._drop)
         return None
@@ -249,7 +250,7 @@ class ManagedFile:
         self.discard()
 
     def _fail(self, error: OSError) -> None:
-        log.error("%s", StorageError("write", error))
+        log.error("%s", OutputNotSaved("write", error))
         self.complete = False
         self.discard()
 

@@ -6,11 +6,12 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.tool.codec import Mismatch, Unencodable, codec_of, plain
-from holdfast.core.tool.output import StorageError
+from holdfast.core.tool.output import OutputNotSaved
 from holdfast.core.tool.preview import pretty
 from holdfast.core.tool.tool import Tool, ToolContext, ToolFailure, ToolOutput
 from holdfast.llm.request import ToolDefinition
 from holdfast.schema.codec import decode_any, encode
+from holdfast.schema.exceptions import HoldfastError
 from holdfast.schema.pattern import pattern
 from holdfast.schema.session_message import FileContent, TextContent
 
@@ -32,7 +33,7 @@ TOO_MUCH_MEDIA = f"Tool returned more media than {MEDIA_PARTS} files or {MEDIA_B
 log = logging.getLogger(__name__)
 
 
-class RegistrationError(Exception):
+class RegistrationError(HoldfastError):
     """A tool that cannot be offered under this name. Nothing of the same call was registered."""
 
     def __init__(self, name: str, message: str) -> None:
@@ -108,7 +109,7 @@ class Registration:
         except UnicodeEncodeError:
             return decode_any("".join(pretty(structured)))  # the same without lone surrogates
         except (TypeError, ValueError, RecursionError) as error:
-            log.error("tool %s: %s", self.definition.name, StorageError("encode", error))
+            log.error("tool %s: %s", self.definition.name, OutputNotSaved("encode", error))
             if not content:
                 raise ToolFailure(UNENCODABLE) from error
             return {}

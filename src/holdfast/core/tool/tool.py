@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from holdfast.schema.exceptions import HoldfastError
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ In = TypeVar("In")
 Out = TypeVar("Out")
 
 
-class ToolFailure(Exception):
+class ToolFailure(HoldfastError):
     """An expected failure whose message the model may read and act on."""
 
 

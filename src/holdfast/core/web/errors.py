@@ -6,8 +6,10 @@ FetchFailed
 
 from __future__ import annotations
 
+from holdfast.schema.exceptions import HoldfastError
 
-class FetchFailed(Exception):
+
+class FetchFailed(HoldfastError):
     """The reason is short, holds no secret, and may be shown to a model."""
 
     def __init__(self, reason: str) -> None:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from holdfast.core.catalog.public import public_request
-from holdfast.schema.errors import ProviderNotFoundError
-from holdfast.server.errors import PublicFailure
+from holdfast.schema.exceptions import ProviderNotFound
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +42,7 @@ async def provider(call: ApiCall) -> ProviderInfo:
         await services.catalog.ready()
         found = services.catalog.provider(id)
     if found is None:
-        raise PublicFailure(ProviderNotFoundError(message=f"Provider not found: {id[:200]}", provider_id=id))
+        raise ProviderNotFound(id)
     return found
 
 

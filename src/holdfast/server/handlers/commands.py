@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core.command.commands import CommandNotFound
 from holdfast.core.command.expansion import CommandExpansion
 from holdfast.core.session.prompt_input import normalise
-from holdfast.schema.errors import CommandNotFoundError
 from holdfast.schema.prompt import PromptInput
-from holdfast.server.errors import PublicFailure
 
 if TYPE_CHECKING:
     from holdfast.protocol.sessions import CommandPayload
@@ -23,12 +20,7 @@ async def command(call: ApiCall) -> Admission:
     async with call.services as services:
         await services.catalog.ready()
         expansion = CommandExpansion(services.commands, services.agents, services.tools)
-        try:
-            expanded = await call.while_connected(
-                expansion.expand(call.session, payload.command, payload.arguments or "")
-            )
-        except CommandNotFound as error:
-            raise PublicFailure(CommandNotFoundError(message=str(error), command=error.name)) from error
+        expanded = await call.while_connected(expansion.expand(call.session, payload.command, payload.arguments or ""))
     files = (*(payload.files or ()), *expanded.files)
     prompt = PromptInput(text=expanded.text, files=files, agents=payload.agents or ())
     return await call.runtime.sessions.prompt(

@@ -23,13 +23,13 @@ async def list_requests(call: ApiCall) -> Sequence[PermissionRequest]:
 async def list_saved(call: ApiCall) -> Sequence[SavedApproval]:
     async with call.services as services:
         if call.query.project_id is not None:
-            return await services.permissions.saved_of_project(call.query.project_id)
-        return await services.permissions.saved()
+            return await services.permissions.saved.of_project(call.query.project_id)
+        return await services.permissions.saved.here()
 
 
 async def remove_saved(call: ApiCall) -> None:
     async with call.runtime.locations.use(call.runtime.location) as services:
-        await services.permissions.remove_saved(call.params.id)
+        await services.permissions.saved.remove(call.params.id)
 
 
 async def create(call: ApiCall) -> Evaluation:

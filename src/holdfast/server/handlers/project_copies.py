@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from holdfast.core.project.copies import NO_SOURCE
-from holdfast.core.project.errors import CopyFailed
 from holdfast.protocol.project_copies import ProjectCopy
+from holdfast.schema.exceptions import ProjectCopyFailed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -38,5 +38,5 @@ async def refresh(call: ApiCall) -> None:
 async def _copies(call: ApiCall) -> AsyncIterator[ProjectCopies]:
     async with call.services as services:
         if call.params.project_id != services.project.id:
-            raise CopyFailed(NO_SOURCE.format(services.location.directory))
+            raise ProjectCopyFailed(NO_SOURCE.format(services.location.directory))
         yield services.copies()

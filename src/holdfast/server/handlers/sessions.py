@@ -9,16 +9,15 @@ import msgspec
 from msgspec import UnsetType
 
 from holdfast.core.project.directory import canonical_directory
-from holdfast.core.session.errors import AgentUnavailable, InvalidCursor, MessageNotFound, SessionError
+from holdfast.core.session.errors import AgentUnavailable, InvalidCursor, MessageNotFound
 from holdfast.core.session.prompt_input import normalise
 from holdfast.core.session.store import SessionAnchor, SessionFilter, StoredMessage
 from holdfast.protocol.sessions import CHECKED
 from holdfast.schema.codec import encode
-from holdfast.schema.errors import InvalidRequestError
+from holdfast.schema.exceptions import ApiError, InvalidRequest
 from holdfast.schema.model import ModelRef
 from holdfast.schema.session import SessionActive
 from holdfast.server.cursor import ListCursor, MessageCursor, read_cursor, write_cursor
-from holdfast.server.errors import PublicFailure
 from holdfast.server.locations import existing_location
 from holdfast.server.sse import HEARTBEAT
 from holdfast.server.types import ApiCall, Frames, HistoryOf, PageOf
@@ -88,12 +87,12 @@ async def _check_choices(call: ApiCall, location: Location, payload: protocol.Cr
         agent = services.agents.select(payload.agent).agent
         if payload.agent and agent is None:
             refused = AgentUnavailable(payload.id or "", payload.agent)
-            raise PublicFailure(InvalidRequestError(message=str(refused), kind="Payload", field="agent"))
+            raise InvalidRequest(str(refused), kind="Payload", field="agent")
         if payload.model:
             try:
                 services.catalog.resolve(payload.id or "", _model(payload.model), agent)
-            except SessionError as error:
-                raise PublicFailure(InvalidRequestError(message=str(error), kind="Payload", field="model")) from error
+            except ApiError as error:
+                raise InvalidRequest(str(error), kind="Payload", field="model") from error
 
 
 async def active(call: ApiCall) -> dict[str, SessionActive]:

@@ -25,28 +25,19 @@ delete from session_activity where session_id = :session_id
 insert into session_activity (session_id, seq, time_started, suspended) values (:session_id, :seq, :timestamp, 1)
 on conflict (session_id) do update set suspended = 1
 
--- name: activity.of
+-- name: activity.range
+-- Activities of the Sessions whose ids lie between two, both included; oldest first.
 select activity.session_id, activity.seq, activity.time_started, activity.suspended, session.time_compacting,
   (select type from session_message where session_id = activity.session_id
-   and type in ('user', 'assistant', 'synthetic', 'shell') order by seq desc limit 1),
+   and type in ('user', 'assistant', 'synthetic', 'shell') order by seq desc limit 1) as newest_type,
   turn.agent, turn.model, turn.attempt, turn.message_id, turn.time_dispatched,
-  exists (select 1 from session_request where session_id = activity.session_id and reply is null),
-  coalesce((select count from session_attempt where session_id = activity.session_id and seq = activity.seq), 0)
+  exists (select 1 from session_request where session_id = activity.session_id and reply is null) as asks,
+  coalesce((
+    select count from session_attempt where session_id = activity.session_id and seq = activity.seq), 0) as attempts
 from session_activity activity
 join session on session.id = activity.session_id
 left join session_turn turn on turn.session_id = activity.session_id
-where activity.session_id = :session_id
-
--- name: activity.all
-select activity.session_id, activity.seq, activity.time_started, activity.suspended, session.time_compacting,
-  (select type from session_message where session_id = activity.session_id
-   and type in ('user', 'assistant', 'synthetic', 'shell') order by seq desc limit 1),
-  turn.agent, turn.model, turn.attempt, turn.message_id, turn.time_dispatched,
-  exists (select 1 from session_request where session_id = activity.session_id and reply is null),
-  coalesce((select count from session_attempt where session_id = activity.session_id and seq = activity.seq), 0)
-from session_activity activity
-join session on session.id = activity.session_id
-left join session_turn turn on turn.session_id = activity.session_id
+where activity.session_id between :first and :last
 order by activity.time_started, activity.session_id limit :limit
 
 -- name: attempt.count

@@ -35,26 +35,22 @@ select 1 from event_sequence where aggregate_id = :aggregate_id and seq >= 0
 
 -- name: event.page
 -- A page of everything, private rows included.
-select seq, id, type, cast(data as blob), metadata from event
+select seq, id, type, cast(data as blob) as data, metadata from event
 where aggregate_id = :aggregate_id and seq > :after order by seq limit :limit
 
 -- name: event.page_of_types
 -- A page of chosen types; :types is a JSON array, so that the filter comes before the limit.
-select seq, id, type, cast(data as blob), metadata from event
+select seq, id, type, cast(data as blob) as data, metadata from event
 where aggregate_id = :aggregate_id and seq > :after and type in (select value from json_each(:types))
 order by seq limit :limit
 
 -- name: event.position
-select coalesce(max(position), 0) from event
+select coalesce(max(position), 0) as position from event
 
 -- name: event.moved_since
--- Which aggregates have commits after a position, with the position and the sequence now reached.
+-- Aggregates with events after a position: the position that they reached, and the sequences of these events.
 -- By position alone: an index would put the groups in order, and be read from end to end for that.
-select aggregate_id, max(position), max(seq) from event not indexed where position > :position group by aggregate_id
-
--- name: event.range_since
--- Which aggregates have commits after a position: the position reached, and the first and last sequence among them.
-select aggregate_id, max(position), min(seq), max(seq) from event not indexed
+select aggregate_id, max(position) as position, min(seq) as first, max(seq) as last from event not indexed
 where position > :position group by aggregate_id
 
 -- name: event.aggregates

@@ -1,5 +1,5 @@
 -- name: lease.get
-select l.owner_id, l.token, o.beat from session_lease l left join owner o on o.id = l.owner_id
+select l.session_id, l.owner_id, l.token, o.beat from session_lease l left join owner o on o.id = l.owner_id
 where l.session_id = :session_id
 
 -- name: lease.take

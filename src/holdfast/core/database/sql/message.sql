@@ -134,28 +134,28 @@ where session_id = :session_id and status in ('pending', 'running')
   and kind = 'tool' and key = :key
 
 -- name: message.get
-select m.seq, m.id, m.type, cast(m.data as blob), cast((
+select m.seq, m.id, m.type, cast(m.data as blob) as data, cast((
   select group_concat(p.data, ',') from (
     select data from session_message_part
     where session_id = m.session_id and message_seq = m.seq order by idx) p
-) as blob)
+) as blob) as parts
 from session_message m where m.id = :message_id and m.session_id = :session_id
 
 -- name: message.page_desc
-select m.seq, m.id, m.type, cast(m.data as blob), cast((
+select m.seq, m.id, m.type, cast(m.data as blob) as data, cast((
   select group_concat(p.data, ',') from (
     select data from session_message_part
     where session_id = m.session_id and message_seq = m.seq order by idx) p
-) as blob)
+) as blob) as parts
 from session_message m
 where m.session_id = :session_id and m.seq < :anchor order by m.seq desc limit :limit
 
 -- name: message.page_asc
-select m.seq, m.id, m.type, cast(m.data as blob), cast((
+select m.seq, m.id, m.type, cast(m.data as blob) as data, cast((
   select group_concat(p.data, ',') from (
     select data from session_message_part
     where session_id = m.session_id and message_seq = m.seq order by idx) p
-) as blob)
+) as blob) as parts
 from session_message m
 where m.session_id = :session_id and m.seq > :anchor order by m.seq asc limit :limit
 
@@ -165,11 +165,11 @@ with cut as (
   select (select max(seq) from session_message where session_id = :session_id and type = 'compaction') as checkpoint,
          (select baseline_seq from session_context_epoch where session_id = :session_id) as baseline
 )
-select m.seq, m.id, m.type, cast(m.data as blob), cast((
+select m.seq, m.id, m.type, cast(m.data as blob) as data, cast((
   select group_concat(p.data, ',') from (
     select data from session_message_part
     where session_id = m.session_id and message_seq = m.seq order by idx) p
-) as blob)
+) as blob) as parts
 from session_message m, cut
 where m.session_id = :session_id
   and (cut.checkpoint is null or m.seq >= cut.checkpoint
@@ -198,7 +198,7 @@ with newest as (
     order by m.seq limit 1), :before) as seq
   from newest
 )
-select m.seq, m.id, m.type, cast(m.data as blob), null
+select m.seq, m.id, m.type, cast(m.data as blob) as data, null as parts
 from session_message m, newest, heard, taken
 where m.session_id = :session_id and m.type in ('user', 'synthetic', 'shell')
   and m.seq > heard.seq and m.seq < taken.seq
@@ -215,19 +215,19 @@ order by m.seq
 
 -- name: message.after
 -- The content of a message that the caller holds in memory is not put together.
-select m.seq, m.id, m.type, cast(m.data as blob), case when m.id is not :held then cast((
+select m.seq, m.id, m.type, cast(m.data as blob) as data, case when m.id is not :held then cast((
   select group_concat(p.data, ',') from (
     select data from session_message_part
     where session_id = m.session_id and message_seq = m.seq order by idx) p
-) as blob) end
+) as blob) end as parts
 from session_message m where m.session_id = :session_id and m.seq > :after order by m.seq
 
 -- name: message.checkpoint
-select max(seq) from session_message where session_id = :session_id and type = 'compaction'
+select max(seq) as seq from session_message where session_id = :session_id and type = 'compaction'
 
 -- name: message.unsettled_tools
 -- Calls that a previous drain left pending or running, with what their failure must carry.
-select m.id, p.key, p.data
+select m.id as message_id, p.key as call_id, cast(p.data as blob) as data
 from session_message_part p
 join session_message m on m.session_id = p.session_id and m.seq = p.message_seq
 where p.session_id = :session_id and p.status in ('pending', 'running')

@@ -23,7 +23,7 @@ delete from permission where id = :id
 -- name: request.at_location
 -- A request, and whether its Session is at this Location now.
 select request.session_id, request.agent, request.data, request.reply,
-  session.directory = :directory and session.workspace_id is :workspace_id
+  session.directory = :directory and session.workspace_id is :workspace_id as here
 from session_request request join session on session.id = request.session_id
 where request.id = :id and request.kind = :kind
 

@@ -21,12 +21,8 @@ order by seq
 -- name: request.get
 select session_id, id, kind, agent, data, reply, time_created from session_request where id = :id
 
--- name: request.open_of_session
-select session_id, id, kind, agent, data, reply, time_created
-from session_request where session_id = :session_id and reply is null order by seq
-
 -- name: request.open_of_location
-select request.session_id, request.id, request.kind, request.agent, request.data, request.reply, request.time_created
+select request.session_id, request.kind, request.agent, request.data
 from session_request request join session on session.id = request.session_id
 where request.reply is null and session.directory = :directory and session.workspace_id is :workspace_id
 order by request.time_created, request.id

@@ -92,10 +92,10 @@ select id, parent_id, project_id, agent, model, cost, tokens_input, tokens_outpu
   tokens_cache_read, tokens_cache_write, time_created, time_updated, time_archived, title,
   directory, workspace_id, path, revert,
   exists (select 1 from session_input where session_id = :id and promoted_seq is null
-    and withdrawn_seq is null and delivery = 'steer'),
+    and withdrawn_seq is null and delivery = 'steer') as steer,
   exists (select 1 from session_input where session_id = :id and promoted_seq is null
-    and withdrawn_seq is null and delivery = 'queue'),
-  coalesce((select seq from event_sequence where aggregate_id = :id), -1)
+    and withdrawn_seq is null and delivery = 'queue') as queue,
+  coalesce((select seq from event_sequence where aggregate_id = :id), -1) as head
 from session where id = :id
 
 -- name: session.record

@@ -20,9 +20,9 @@ with last as (
   select seq, data from event
   where aggregate_id = :session_id and type = 'session.next.turn.dispatched.1' order by seq desc limit 1
 )
-select last.data, exists (
+select last.data as event, exists (
   select 1 from event
-  where aggregate_id = :session_id and type = 'session.next.revert.committed.1' and seq > last.seq)
+  where aggregate_id = :session_id and type = 'session.next.revert.committed.1' and seq > last.seq) as reverted
 from last
 
 -- name: turn.dangling_compaction

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from holdfast.schema.exceptions import HoldfastError
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ SANDBOX = "HOLDFAST_SANDBOX"
 """The environment variable that sets the mode."""
 
 
-class InvalidSandbox(ValueError):
+class InvalidSandbox(HoldfastError, ValueError):
     """A mode that does not exist."""
 
     def __init__(self, given: str) -> None:
@@ -34,7 +35,7 @@ def sandbox_choice(given: str | None) -> Setting | None:
     return found
 
 
-class SandboxUnavailable(Exception):
+class SandboxUnavailable(HoldfastError):
     """This machine cannot enforce the confinement; the text says why."""
 
 

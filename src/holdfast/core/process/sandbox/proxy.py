@@ -36,7 +36,7 @@ CHUNK = 64 * 1024
 log = logging.getLogger(__name__)
 
 
-class _Refused(Exception):
+class _Failure(Exception):
     def __init__(self, status: str, reason: str) -> None:
         super().__init__(reason)
         self.status = status
@@ -111,7 +111,7 @@ class Proxy:
 
     async def _turn_away(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            await _answer(reader, writer, _Refused("503 Service Unavailable", f"more than {self._limit} connections"))
+            await _answer(reader, writer, _Failure("503 Service Unavailable", f"more than {self._limit} connections"))
         finally:
             writer.close()
 
@@ -120,7 +120,7 @@ class Proxy:
             request = await self._read(reader)
             near, far = await self._connect(request)
             await self._join(request, (reader, writer), (near, far))
-        except _Refused as refused:
+        except _Failure as refused:
             await _answer(reader, writer, refused)
         except (OSError, asyncio.IncompleteReadError):
             pass  # it went away
@@ -148,9 +148,9 @@ class Proxy:
             async with asyncio.timeout(self._head):
                 head = await reader.readuntil(b"\r\n\r\n")
         except TimeoutError:
-            raise _Refused("408 Request Timeout", "the request did not arrive in time") from None
+            raise _Failure("408 Request Timeout", "the request did not arrive in time") from None
         except asyncio.LimitOverrunError:
-            raise _Refused("431 Request Header Fields Too Large", f"more than {HEAD_BYTES} bytes of head") from None
+            raise _Failure("431 Request Header Fields Too Large", f"more than {HEAD_BYTES} bytes of head") from None
         return _parse(head)
 
     async def _connect(self, request: _Request) -> Stream:
@@ -159,15 +159,15 @@ class Proxy:
             async with asyncio.timeout(CONNECT_SECONDS):
                 addresses = await self._policy.vet(request.host, request.port, exempt=exempt)
                 if request.port in self._own_ports() and any(address.is_loopback for address in addresses):
-                    raise _Refused("403 Forbidden", "this is a port of Holdfast itself")
+                    raise _Failure("403 Forbidden", "this is a port of Holdfast itself")
                 for address in addresses:
                     with suppress(OSError):
                         return await asyncio.open_connection(str(address), request.port)
         except FetchFailed as refused:
-            raise _Refused("403 Forbidden", f"{request.host}: {refused}") from refused
+            raise _Failure("403 Forbidden", f"{request.host}: {refused}") from refused
         except TimeoutError:
-            raise _Refused("504 Gateway Timeout", f"{request.host} does not answer") from None
-        raise _Refused("502 Bad Gateway", f"{request.host} cannot be reached")
+            raise _Failure("504 Gateway Timeout", f"{request.host} does not answer") from None
+        raise _Failure("502 Bad Gateway", f"{request.host} cannot be reached")
 
     def _judge(self, request: _Request) -> bool:
         """Whether the host is listed itself, so that it may be private."""
@@ -175,7 +175,7 @@ class Proxy:
         if any(pattern != "*" and _names(pattern, request.host, request.port) for pattern in hosts):
             return True
         if "*" not in hosts:
-            raise _Refused("403 Forbidden", f"{request.host} is not among the hosts of holdfast.sandbox")
+            raise _Failure("403 Forbidden", f"{request.host} is not among the hosts of holdfast.sandbox")
         return False
 
     async def _end_silence(self, ways: Sequence[asyncio.Task[None]], last: list[float]) -> None:
@@ -199,7 +199,7 @@ async def _copy(source: asyncio.StreamReader, target: asyncio.StreamWriter, last
         target.write_eof()
 
 
-async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, refused: _Refused) -> None:
+async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, refused: _Failure) -> None:
     """Waits a moment for the end of the request: closing on unread bytes would take the answer back."""
     body = f"holdfast: {refused}\n".encode()
     head = f"HTTP/1.1 {refused.status}\r\nContent-Type: text/plain\r\nContent-Length: {len(body)}\r\n"
@@ -225,7 +225,7 @@ def _parse(head: bytes) -> _Request:
             raise ValueError(target)
         host, port = _place(place, 80)
     except ValueError:
-        raise _Refused("400 Bad Request", "not a request to a proxy") from None
+        raise _Failure("400 Bad Request", "not a request to a proxy") from None
     dropped = ("proxy-", "connection:", "keep-alive:", "host:")
     kept = [field for field in fields if field and not field.lower().startswith(dropped)]
     lines = [f"{method} {slash or '/'}{path} {version}", f"Host: {place}", *kept, "Connection: close", "", ""]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.process.sandbox.confinement import Confinement, SandboxSettings, SandboxUnavailable
 from holdfast.core.run_to_completion import run_to_completion
+from holdfast.schema.exceptions import HoldfastError
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ NO_PROXY_HERE = "network proxy needs a network namespace, which {backend} has no
 WHOLE_DISK = "the project directory is /, so nothing could be protected"
 
 
-class SandboxRefused(Exception):
+class SandboxRefused(HoldfastError):
     """The user requires a sandbox, and there is none."""
 
 

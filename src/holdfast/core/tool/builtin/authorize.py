@@ -29,8 +29,8 @@ class Authorizer(Protocol):
         save: Sequence[str] = (),
         metadata: Mapping[str, Any] | None = None,
     ) -> None:
-        """Return when every resource is allowed, however long that takes; raise `Denied` otherwise. A plain decline
-        by the user is no failure of the tool and passes through as what it is."""
+        """Return when every resource is allowed, however long that takes; raise `Denied` otherwise. A denial by
+        a person without feedback is not a tool failure: DeniedByPerson passes through."""
 
 
 async def allow_outside(permissions: Authorizer, context: ToolContext, targets: Iterable[Target]) -> None:

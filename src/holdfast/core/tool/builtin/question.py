@@ -52,7 +52,7 @@ def question_tool(questions: Asks, authorizer: Authorizer) -> Tool[QuestionInput
         try:
             return Answers(answers=await questions.ask(context.session_id, asked, call))
         except Unanswerable as error:
-            raise ToolFailure(error.for_model()) from error
+            raise ToolFailure(str(error)) from error
 
     return Tool(
         looks_only=True, description=DESCRIPTION, input=QuestionInput, output=Answers, execute=execute, content=_content

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from holdfast.core.permission.errors import Corrected
+from holdfast.core.permission.errors import DeniedWithFeedback
 from holdfast.core.skill.reader import SKILL_FILE
 from holdfast.core.skill.skill import Skill
 from holdfast.core.skill.skills import Skills
@@ -48,7 +48,7 @@ def skill_tool(skills: Skills, authorizer: Authorizer) -> Tool[SkillInput, Loade
         try:
             await authorizer.allow(context, ACTION, (skill.name,), save=(skill.name,))
         except Denied as denied:
-            if isinstance(denied.__cause__, Corrected):
+            if isinstance(denied.__cause__, DeniedWithFeedback):
                 raise  # the user's own words, which the model shall read
             raise unable from denied
         files = await asyncio.to_thread(sample, skill)

@@ -1,0 +1,60 @@
+"""Maps rows to structs: a column to the field of its name.
+
+A field of type `bool` takes an integer, and a field whose type is a struct takes JSON text. Any other value is used as
+it is: the types of the columns are those of the schema."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import starmap
+from operator import itemgetter
+from types import NoneType
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
+
+import msgspec
+
+from holdfast.schema.codec import decoder
+from holdfast.schema.record import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from holdfast.core.database.unit import Row
+
+T = TypeVar("T", bound="msgspec.Struct")
+
+
+def row_mapper(kind: type[T], columns: Sequence[str]) -> Callable[[Iterable[Row]], list[T]]:
+    """Raises TypeError when the columns are not exactly the fields of the struct."""
+    fields = msgspec.structs.fields(kind)
+    names = [field.name for field in fields]
+    if sorted(names) != sorted(columns):
+        raise TypeError(f"{kind.__name__} has the fields {names}, the rows have the columns {list(columns)}")
+    order = [list(columns).index(name) for name in names]
+    pick = None if order == sorted(order) else itemgetter(*order)
+    conversions = [(place, found) for place, field in enumerate(fields) if (found := _conversion(field.type))]
+    keywords = names if issubclass(kind, Record) else None
+
+    def build(row: Row) -> T:
+        values: list[Any] = list(row if pick is None else pick(row))
+        for place, convert in conversions:
+            if values[place] is not None:
+                values[place] = convert(values[place])
+        return kind(*values) if keywords is None else kind(**dict(zip(keywords, values, strict=True)))
+
+    if pick is None and not conversions and keywords is None:
+        return lambda rows: list(starmap(kind, rows))
+    return lambda rows: list(map(build, rows))
+
+
+def _conversion(type: Any) -> Callable[[Any], Any] | None:
+    kinds = [kind for kind in get_args(type) if kind is not NoneType] or [type]
+    if kinds == [bool]:
+        return bool
+    if len(kinds) == 1 and isinstance(kinds[0], msgspec.StructMeta):
+        return partial(_decoded, kinds[0])
+    return None
+
+
+def _decoded(kind: Any, text: str) -> Any:
+    return decoder(kind).decode(text)

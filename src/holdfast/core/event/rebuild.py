@@ -1,0 +1,97 @@
+"""Rebuilding the projections of an aggregate from its events, and comparing them with the stored ones."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from holdfast.core.database.database import PROJECTIONS
+from holdfast.core.database.errors import Moved
+from holdfast.core.database.unit import NewEvent, Replay, Row, Statement, Unit
+from holdfast.schema.frozen import Frozen
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from holdfast.core.database.database import Database
+    from holdfast.core.event.preparation import Preparation
+    from holdfast.schema.event import SerializedEvent
+    from holdfast.schema.manifest import Manifest
+
+
+class Mismatch(Frozen):
+    """A projection row that a rebuild would write differently."""
+
+    aggregate_id: str
+    table: str
+    stored: Row | None
+    rebuilt: Row | None
+
+
+class Rebuild:
+    def __init__(
+        self,
+        database: Database,
+        manifest: Manifest,
+        preparation: Preparation,
+        latest: Callable[[str], Awaitable[int]],
+        page: Callable[[str, int], Awaitable[list[SerializedEvent]]],
+    ) -> None:
+        """`latest` gives the last sequence of an aggregate, `page` its stored events after a sequence."""
+        self._database = database
+        self._manifest = manifest
+        self._preparation = preparation
+        self._latest = latest
+        self._page = page
+
+    async def rebuild(self, aggregate_id: str) -> int:
+        """Replace the projections in one transaction; returns the number of events. Starts again when an event was
+        committed meanwhile."""
+        clear = tuple(Statement(f"projection.clear_{table}", {"id": aggregate_id}) for table in PROJECTIONS[::-1])
+        while True:
+            events = tuple([event async for event in self._events(aggregate_id)])
+            try:
+                await self._database.submit(Unit(aggregate_id, events=events, before=clear, rebuild=True))
+            except Moved:
+                continue
+            return len(events)
+
+    async def verify(self, aggregate_id: str) -> list[Mismatch]:
+        """The projection rows that differ from what the events say. Writes nothing."""
+        while True:
+            before = await self._latest(aggregate_id)
+            events = [event async for event in self._events(aggregate_id)]
+            stored = {
+                table: await self._database.fetch_large(f"projection.{table}", {"id": aggregate_id})
+                for table in PROJECTIONS
+            }
+            if await self._latest(aggregate_id) == before:
+                break
+        replayed = [
+            Unit(aggregate_id, events=(event,), replay=Replay(event.seq or 0, None, strict=False)) for event in events
+        ]
+        rebuilt = await asyncio.to_thread(self._database.rehearse, replayed, aggregate_id)
+        return [
+            mismatch
+            for table in PROJECTIONS
+            for mismatch in _compare(aggregate_id, table, stored[table], rebuilt[table])
+        ]
+
+    async def _events(self, aggregate_id: str) -> AsyncIterator[NewEvent]:
+        """All stored events. One of an unknown type has no projections."""
+        after = -1
+        while page := await self._page(aggregate_id, after):
+            for event in page:
+                if event.type in self._manifest.stored:
+                    yield self._preparation.known(event).row
+                else:
+                    yield NewEvent(event.id, event.type, bytes(event.data).decode(), None, (), event.seq)
+            after = page[-1].seq
+
+
+def _compare(aggregate_id: str, table: str, stored: list[Row], rebuilt: list[Row]) -> list[Mismatch]:
+    if stored == rebuilt:
+        return []
+    width = max(len(stored), len(rebuilt))
+    pairs = zip(stored + [()] * (width - len(stored)), rebuilt + [()] * (width - len(rebuilt)), strict=True)
+    return [Mismatch(aggregate_id, table, left or None, right or None) for left, right in pairs if left != right]

@@ -1,0 +1,68 @@
+"""Events as they are stored, and in the forms in which they leave the log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from holdfast.schema.codec import decoder
+from holdfast.schema.event import DurablePosition, EventEnvelope, SerializedEvent
+from holdfast.schema.frozen import Frozen
+
+
+class EventRow(Frozen):
+    """A row of the log. `type` is the stored type, version included."""
+
+    seq: int
+    id: str
+    type: str
+    data: bytes
+    metadata: str | None
+
+    def envelope(self, aggregate_id: str) -> EventEnvelope:
+        """As clients get it."""
+        type_, _, version = self.type.rpartition(".")
+        return EventEnvelope(
+            id=self.id,
+            type=type_,
+            durable=DurablePosition(aggregate_id=aggregate_id, seq=self.seq, version=int(version)),
+            metadata=self._metadata(),
+            data=msgspec.Raw(self.data),
+        )
+
+    def serialized(self, aggregate_id: str) -> SerializedEvent:
+        """As another log takes it."""
+        return SerializedEvent(
+            id=self.id,
+            type=self.type,
+            seq=self.seq,
+            aggregate_id=aggregate_id,
+            data=msgspec.Raw(self.data),
+            metadata=self._metadata(),
+        )
+
+    def _metadata(self) -> dict[str, Any] | None:
+        return None if self.metadata is None else decoder(dict[str, Any]).decode(self.metadata)
+
+
+class Head(Frozen):
+    """The last sequence of an aggregate, and who may replay into it."""
+
+    seq: int
+    owner_id: str | None
+
+
+class Position(Frozen):
+    """How far the log of all aggregates reaches."""
+
+    position: int
+
+
+class NewEvents(Frozen):
+    """An aggregate with new events: the position and the sequences of these."""
+
+    aggregate_id: str
+    position: int
+    first: int
+    last: int

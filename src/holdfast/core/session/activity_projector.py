@@ -1,0 +1,109 @@
+"""Projections of what a Session has to do and of what it asks a person. All of these events are private."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from holdfast.core.database.unit import Statement, Value
+from holdfast.core.session.errors import (
+    AlreadyAnswered,
+    AlreadyTaken,
+)
+from holdfast.core.session.projected_rows import (
+    end_activity,
+    end_turn,
+    moment,
+)
+from holdfast.schema import session_event as ev
+from holdfast.schema.codec import encode_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from holdfast.core.event.projection import Projected, Projector
+    from holdfast.schema.record import Record
+
+
+def turn_dispatched(event: Projected) -> tuple[Statement, ...]:
+    data: ev.TurnDispatched = event.data
+    row: dict[str, Value] = {
+        "session_id": data.session_id,
+        "agent": data.agent,
+        "model": encode_text(data.model),
+        "attempt": data.attempt,
+        "timestamp": data.timestamp,
+    }
+    return (Statement("turn.dispatch", row), Statement("activity.dispatch", moment(data)))
+
+
+def turn_abandoned(event: Projected) -> tuple[Statement, ...]:
+    return (end_turn(event.data),)
+
+
+def activity_ended(event: Projected) -> tuple[Statement, ...]:
+    return (end_activity(event.data),)
+
+
+def activity_suspended(event: Projected) -> tuple[Statement, ...]:
+    return (Statement("activity.suspend", moment(event.data)),)
+
+
+def permission_asked(event: Projected) -> tuple[Statement, ...]:
+    return (_request(event.data, "permission", event.data.agent),)
+
+
+def permission_replied(event: Projected) -> tuple[Statement, ...]:
+    data: ev.PermissionReplied = event.data
+    given = {"reply": data.reply, "message": data.message, "cause": data.cause}
+    return (_answered(data, {key: value for key, value in given.items() if value is not None}),)
+
+
+def question_asked(event: Projected) -> tuple[Statement, ...]:
+    return (_request(event.data, "question", None),)
+
+
+def question_replied(event: Projected) -> tuple[Statement, ...]:
+    return (_answered(event.data, {"answers": event.data.answers}),)
+
+
+def question_rejected(event: Projected) -> tuple[Statement, ...]:
+    return (_answered(event.data, {"rejected": event.data.cause or "person"}),)
+
+
+def request_taken(event: Projected) -> tuple[Statement, ...]:
+    row = {"session_id": event.data.session_id, "id": event.data.request_id}
+    return (Statement("request.take", row, changes=1, error=AlreadyTaken),)
+
+
+ACTIVITY_PROJECTORS: dict[type[Record], Projector] = {
+    ev.TurnDispatched: turn_dispatched,
+    ev.TurnAbandoned: turn_abandoned,
+    ev.ActivityEnded: activity_ended,
+    ev.ActivitySuspended: activity_suspended,
+    ev.PermissionAsked: permission_asked,
+    ev.PermissionReplied: permission_replied,
+    ev.QuestionAsked: question_asked,
+    ev.QuestionReplied: question_replied,
+    ev.QuestionRejected: question_rejected,
+    ev.RequestTaken: request_taken,
+}
+
+
+def _request(data: ev.PermissionAsked | ev.QuestionAsked, kind: str, agent: str | None) -> Statement:
+    row: dict[str, Value] = {
+        "session_id": data.session_id,
+        "id": data.request.id,
+        "kind": kind,
+        "agent": agent,
+        "data": encode_text(data.request),
+        "timestamp": data.timestamp,
+        "resumable": int(data.resumable is True),
+    }
+    return Statement("request.insert", row)
+
+
+def _answered(
+    data: ev.PermissionReplied | ev.QuestionReplied | ev.QuestionRejected, reply: Mapping[str, Any]
+) -> Statement:
+    row = {"session_id": data.session_id, "id": data.request_id, "reply": encode_text(reply)}
+    return Statement("request.reply", row, changes=1, error=AlreadyAnswered)

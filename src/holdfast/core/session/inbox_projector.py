@@ -1,0 +1,89 @@
+"""Projections of the inbox: admitted, promoted and withdrawn inputs, and their attachments."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from holdfast.core.database.unit import Statement, Value
+from holdfast.core.session.errors import (
+    InputNotPending,
+    LifecycleConflict,
+    MessageIdInUse,
+)
+from holdfast.core.session.projected_rows import (
+    begin_activity,
+    message,
+)
+from holdfast.schema import session_event as ev
+from holdfast.schema.codec import encode_text
+
+if TYPE_CHECKING:
+    from holdfast.core.event.projection import Projected, Projector
+    from holdfast.schema.record import Record
+
+
+def prompt_admitted(event: Projected) -> tuple[Statement, ...]:
+    data: ev.PromptAdmitted = event.data
+    return (
+        Statement("message.exists", {"id": data.message_id}, found=False, error=MessageIdInUse),
+        Statement("inbox.exists", {"id": data.message_id}, found=False, error=MessageIdInUse),
+        Statement("inbox.insert", _inbox_row(data)),
+    )
+
+
+def prompted(event: Projected) -> tuple[Statement, ...]:
+    data: ev.Prompted = event.data
+    row = _inbox_row(data)
+    content = {"text": data.prompt.text, "files": data.prompt.files, "agents": data.prompt.agents}
+    return (
+        Statement("inbox.adopt", row),
+        Statement("inbox.promote", row, changes=1, error=partial(LifecycleConflict, data.message_id)),
+        Statement("inbox.woken", {"id": data.message_id}, operational=True),
+        Statement("blocked.clear", {"session_id": data.session_id}, operational=True),
+        message(event, data.message_id, "user", content),
+        begin_activity(data),
+    )
+
+
+def input_withdrawn(event: Projected) -> tuple[Statement, ...]:
+    data: ev.InputWithdrawn = event.data
+    row = {"session_id": data.session_id, "id": data.message_id}
+    promoted = partial(InputNotPending, data.session_id, data.message_id)
+    return (
+        Statement("inbox.withdraw", row, changes=1, error=promoted),
+        Statement("inbox.woken", {"id": data.message_id}, operational=True),
+    )
+
+
+def attachment_stored(event: Projected) -> tuple[Statement, ...]:
+    data: ev.AttachmentStored = event.data
+    kinds = {"text": data.text, "data": data.data, "note": data.note}
+    kind, content = next(((kind, content) for kind, content in kinds.items() if content is not None), ("note", ""))
+    row: dict[str, Value] = {
+        "session_id": data.session_id,
+        "message_id": data.message_id,
+        "index": data.index,
+        "mime": data.mime,
+        "kind": kind,
+        "content": content,
+    }
+    return (Statement("attachment.insert", row),)
+
+
+INBOX_PROJECTORS: dict[type[Record], Projector] = {
+    ev.PromptAdmitted: prompt_admitted,
+    ev.Prompted: prompted,
+    ev.InputWithdrawn: input_withdrawn,
+    ev.AttachmentStored: attachment_stored,
+}
+
+
+def _inbox_row(data: ev.PromptAdmitted | ev.Prompted) -> dict[str, Value]:
+    return {
+        "session_id": data.session_id,
+        "id": data.message_id,
+        "prompt": encode_text(data.prompt),
+        "delivery": data.delivery,
+        "timestamp": data.timestamp,
+    }

@@ -1,0 +1,65 @@
+"""Statements and rows that several projectors of a Session share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from holdfast.core.database.unit import Statement, Value
+from holdfast.schema.codec import encode_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from holdfast.core.event.projection import Projected
+    from holdfast.schema import session_event as ev
+
+
+def message(event: Projected, id: str, kind: str, content: Mapping[str, Any]) -> Statement:
+    data = event.data
+    header = {key: value for key, value in content.items() if value is not None}
+    header["time"] = {"created": data.timestamp}
+    if event.metadata:
+        header["metadata"] = event.metadata
+    return Statement(
+        "message.insert",
+        {
+            "session_id": data.session_id,
+            "id": id,
+            "type": kind,
+            "timestamp": data.timestamp,
+            "data": encode_text(header),
+        },
+    )
+
+
+def end_turn(data: ev.SessionPayload) -> Statement:
+    return Statement("turn.end", {"session_id": data.session_id})
+
+
+def begin_activity(data: ev.SessionPayload) -> Statement:
+    return Statement("activity.begin", moment(data))
+
+
+def end_activity(data: ev.SessionPayload) -> Statement:
+    return Statement("activity.end", {"session_id": data.session_id})
+
+
+def moment(data: ev.SessionPayload) -> dict[str, Value]:
+    return {"session_id": data.session_id, "timestamp": data.timestamp}
+
+
+def usage_row(data: ev.StepEnded | ev.UsageRecorded) -> dict[str, Value]:
+    return {
+        "id": data.session_id,
+        "timestamp": data.timestamp,
+        "cost": data.cost,
+        "input": data.tokens.input,
+        "output": data.tokens.output,
+        "reasoning": data.tokens.reasoning,
+        "cache_read": data.tokens.cache.read,
+        "cache_write": data.tokens.cache.write,
+    }
+
+
+def json_or_none(value: Any) -> str | None:
+    return None if value is None else encode_text(value)

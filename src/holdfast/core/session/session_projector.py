@@ -1,0 +1,191 @@
+"""Projections of the Session's own row: its record, agent, model, Location, usage, revert, todos and instructions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.core.database.database import PROJECTIONS
+from holdfast.core.database.unit import Statement, Value
+from holdfast.core.session.errors import (
+    SessionIdInUse,
+    UnknownBoundary,
+)
+from holdfast.core.session.projected_rows import (
+    end_activity,
+    json_or_none,
+    message,
+    usage_row,
+)
+from holdfast.schema import session_event as ev
+from holdfast.schema.codec import encode_text
+from holdfast.schema.session import NO_TOKENS, SessionRecord
+
+if TYPE_CHECKING:
+    from holdfast.core.event.projection import Projected, Projector
+    from holdfast.schema.record import Record
+
+
+def session_created(event: Projected) -> tuple[Statement, ...]:
+    info = event.data.info
+    return (
+        Statement("session.exists", {"id": info.id}, found=False, error=SessionIdInUse),
+        Statement("session.insert", _session_row(info)),
+    )
+
+
+def session_updated(event: Projected) -> tuple[Statement, ...]:
+    return (Statement("session.overwrite", _session_row(event.data.info)),)
+
+
+def session_deleted(event: Projected) -> tuple[Statement, ...]:
+    key = {"id": event.data.session_id}
+    # Spelled out, not left to foreign keys: those rest during a rebuild.
+    return (
+        Statement("session.clear_epoch", key, operational=True),
+        Statement("inbox.forget_wakes", {"session_id": event.data.session_id}, operational=True),
+        *(Statement(f"projection.clear_{table}", key) for table in PROJECTIONS[::-1]),
+    )
+
+
+def agent_switched(event: Projected) -> tuple[Statement, ...]:
+    data: ev.AgentSwitched = event.data
+    return (
+        Statement("session.set_agent", {"id": data.session_id, "agent": data.agent, "timestamp": data.timestamp}),
+        message(event, data.message_id, "agent-switched", {"agent": data.agent}),
+    )
+
+
+def model_switched(event: Projected) -> tuple[Statement, ...]:
+    data: ev.ModelSwitched = event.data
+    return (
+        Statement(
+            "session.set_model", {"id": data.session_id, "model": encode_text(data.model), "timestamp": data.timestamp}
+        ),
+        message(event, data.message_id, "model-switched", {"model": data.model}),
+    )
+
+
+def moved(event: Projected) -> tuple[Statement, ...]:
+    data: ev.Moved = event.data
+    return (
+        Statement(
+            "session.move",
+            {
+                "id": data.session_id,
+                "directory": data.location.directory,
+                "workspace_id": data.location.workspace_id,
+                "path": data.subdirectory or "",
+                "timestamp": data.timestamp,
+            },
+        ),
+        # Nothing may promote at the destination before a full baseline was built there.
+        Statement("session.clear_epoch", {"id": data.session_id}, operational=True),
+    )
+
+
+def usage_recorded(event: Projected) -> tuple[Statement, ...]:
+    return (Statement("session.add_usage", usage_row(event.data)),)
+
+
+def revert_staged(event: Projected) -> tuple[Statement, ...]:
+    return (_revert(event.data, encode_text(event.data.revert)),)
+
+
+def revert_cleared(event: Projected) -> tuple[Statement, ...]:
+    return (_revert(event.data, None),)
+
+
+def revert_committed(event: Projected) -> tuple[Statement, ...]:
+    data: ev.RevertCommitted = event.data
+    boundary = {"session_id": data.session_id, "message_id": data.message_id}
+    return (
+        Statement("message.in_session", boundary, found=True, error=UnknownBoundary),
+        # What the model was told after the boundary, it is not told any more.
+        Statement("session.clear_epoch_after", boundary, operational=True),
+        Statement("inbox.delete_after", boundary),
+        Statement("part.delete_after", boundary),
+        Statement("message.delete_after", boundary),
+        end_activity(data),
+        _revert(data, None),
+    )
+
+
+def todos_replaced(event: Projected) -> tuple[Statement, ...]:
+    data: ev.TodosReplaced = event.data
+    rows: list[dict[str, Value]] = [
+        {
+            "session_id": data.session_id,
+            "position": position,
+            "content": todo.content,
+            "status": todo.status,
+            "priority": todo.priority,
+            "timestamp": data.timestamp,
+        }
+        for position, todo in enumerate(data.todos)
+    ]
+    clear = Statement("todo.clear", {"session_id": data.session_id})
+    return (clear, *(Statement("todo.insert", row) for row in rows))
+
+
+def instruction_discovered(event: Projected) -> tuple[Statement, ...]:
+    data: ev.InstructionDiscovered = event.data
+    place = {"directory": data.location.directory, "workspace_id": data.location.workspace_id or ""}
+    return tuple(
+        Statement("instruction.discover", {"session_id": data.session_id, **place, "path": path}) for path in data.paths
+    )
+
+
+RECORD_PROJECTORS: dict[type[Record], Projector] = {
+    ev.SessionCreated: session_created,
+    ev.SessionUpdated: session_updated,
+    ev.SessionDeleted: session_deleted,
+    ev.AgentSwitched: agent_switched,
+    ev.ModelSwitched: model_switched,
+    ev.Moved: moved,
+    ev.UsageRecorded: usage_recorded,
+    ev.RevertStaged: revert_staged,
+    ev.RevertCleared: revert_cleared,
+    ev.RevertCommitted: revert_committed,
+    ev.TodosReplaced: todos_replaced,
+    ev.InstructionDiscovered: instruction_discovered,
+}
+
+
+def _revert(data: ev.SessionPayload, revert: str | None) -> Statement:
+    return Statement("session.set_revert", {"id": data.session_id, "revert": revert, "timestamp": data.timestamp})
+
+
+def _session_row(info: SessionRecord) -> dict[str, Value]:
+    tokens = info.tokens or NO_TOKENS
+    summary = info.summary or {}
+    return {
+        "id": info.id,
+        "project_id": info.project_id,
+        "workspace_id": info.workspace_id,
+        "parent_id": info.parent_id,
+        "slug": info.slug,
+        "directory": info.directory,
+        "path": info.path,
+        "title": info.title,
+        "version": info.version,
+        "share_url": (info.share or {}).get("url"),
+        "summary_additions": summary.get("additions"),
+        "summary_deletions": summary.get("deletions"),
+        "summary_files": summary.get("files"),
+        "summary_diffs": json_or_none(summary.get("diffs")),
+        "metadata": json_or_none(info.metadata),
+        "cost": float(info.cost or 0),
+        "tokens_input": tokens.input,
+        "tokens_output": tokens.output,
+        "tokens_reasoning": tokens.reasoning,
+        "tokens_cache_read": tokens.cache.read,
+        "tokens_cache_write": tokens.cache.write,
+        "revert": json_or_none(info.revert),
+        "permission": json_or_none(info.permission),
+        "agent": info.agent,
+        "model": json_or_none(info.model),
+        "time_created": info.time.created,
+        "time_updated": info.time.updated,
+        "time_compacting": info.time.compacting,
+        "time_archived": info.time.archived,
+    }

@@ -1,0 +1,140 @@
+"""Reads of what a Session still has to do: open turns, activities, calls that wait for a person, blocked input."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.core.session.activity import Activity, OpenTurn
+from holdfast.core.session.stored_messages import OpenCall, StoredMessages
+from holdfast.schema.frozen import Frozen
+from holdfast.schema.model import ModelRef  # noqa: TC001 - msgspec reads the annotations of rows
+from holdfast.schema.session_event import TurnDispatched  # noqa: TC001 - as above
+
+if TYPE_CHECKING:
+    from holdfast.core.database.unit import Value
+
+LAST_ID = "\U0010ffff"
+"""Greater than every Session id."""
+
+
+class Dispatch(Frozen):
+    """The newest dispatch of a Session, and whether a revert came after it."""
+
+    event: TurnDispatched
+    reverted: bool
+
+
+class ResumableCall(Frozen):
+    call: OpenCall
+    answered: bool
+
+
+class Blocked(Frozen):
+    """Why pending input cannot start."""
+
+    since: int
+    name: str
+    message: str
+
+
+class StoredActivity(StoredMessages):
+    async def open_turn(self, session_id: str) -> OpenTurn | None:
+        """The dispatched turn that has no end."""
+        rows = await self._database.fetch("turn.of", {"session_id": session_id}, into=_TurnRow)
+        return rows[0].turn() if rows else None
+
+    async def activity(self, session_id: str) -> Activity | None:
+        """The activity of a Session, whichever process works on it."""
+        found = await self._activities(first=session_id, last=session_id, limit=1)
+        return found[0] if found else None
+
+    async def activities(self, limit: int = 1000) -> list[Activity]:
+        """The activities of all Sessions, whichever process works on them; oldest first."""
+        return await self._activities(first="", last=LAST_ID, limit=limit)
+
+    async def blocked(self, session_id: str) -> Blocked | None:
+        """Why pending input cannot start, if a process tried."""
+        rows = await self._database.fetch("blocked.of", {"session_id": session_id}, into=Blocked)
+        return rows[0] if rows else None
+
+    async def answered_calls(self, session_id: str) -> bool:
+        """Whether a call waits whose last request was answered, and no process has taken the answer."""
+        return any(found.answered for found in await self.resumable_calls(session_id))
+
+    async def resumable_calls(self, session_id: str) -> list[ResumableCall]:
+        """Calls without settlement that wait for a person and have started nothing."""
+        found = []
+        for call in await self.open_calls(session_id):
+            key = {"session_id": session_id, "message_id": call.message_id, "call_id": call.call_id}
+            rows = await self._database.fetch("request.of_call", key, into=RequestRow)
+            if rows and rows[-1].resumable and not rows[-1].taken:
+                found.append(ResumableCall(call, answered=rows[-1].reply is not None))
+        return found
+
+    async def last_dispatch(self, session_id: str) -> Dispatch | None:
+        rows = await self._database.fetch("turn.last_dispatch", {"session_id": session_id}, into=Dispatch)
+        return rows[0] if rows else None
+
+    async def dangling_compaction(self, session_id: str) -> str | None:
+        """The compaction that was started and never ended."""
+        rows = await self._database.fetch("turn.dangling_compaction", {"session_id": session_id})
+        return str(rows[0][0]) if rows else None
+
+    async def _activities(self, **key: Value) -> list[Activity]:
+        return [row.activity() for row in await self._database.fetch("activity.range", key, into=_ActivityRow)]
+
+
+class RequestRow(Frozen):
+    """A request that a tool call made to a person."""
+
+    id: str
+    kind: str
+    data: str
+    reply: str | None
+    resumable: bool
+    taken: bool
+
+
+class _TurnRow(Frozen):
+    agent: str
+    model: ModelRef
+    attempt: int
+    message_id: str | None
+    time_dispatched: int
+
+    def turn(self) -> OpenTurn:
+        return OpenTurn(self.agent, self.model, self.attempt, self.message_id, self.time_dispatched)
+
+
+class _ActivityRow(Frozen):
+    session_id: str
+    seq: int
+    time_started: int
+    suspended: bool
+    time_compacting: int | None
+    newest_type: str | None
+    agent: str | None
+    model: ModelRef | None
+    attempt: int | None
+    message_id: str | None
+    time_dispatched: int | None
+    asks: bool
+    attempts: int
+
+    def activity(self) -> Activity:
+        return Activity(
+            session_id=self.session_id,
+            seq=self.seq,
+            since=self.time_started,
+            suspended=self.suspended,
+            compacting=self.time_compacting is not None,
+            between=self.newest_type == "assistant",
+            turn=self._turn(),
+            asks=self.asks,
+            attempts=self.attempts,
+        )
+
+    def _turn(self) -> OpenTurn | None:
+        if self.agent is None or self.model is None or self.attempt is None or self.time_dispatched is None:
+            return None
+        return OpenTurn(self.agent, self.model, self.attempt, self.message_id, self.time_dispatched)

@@ -1,0 +1,75 @@
+"""Reads of the inbox."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.schema.frozen import Frozen
+from holdfast.schema.prompt import Admission, Delivery, Prompt
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from holdfast.core.database.database import Database
+    from holdfast.core.database.unit import Value
+
+
+class StoredInputs:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def admission(self, message_id: str) -> Admission | None:
+        rows = await self._database.fetch("inbox.get", {"id": message_id}, into=_InputRow)
+        return rows[0].admission() if rows else None
+
+    async def is_withdrawn(self, message_id: str) -> bool:
+        return bool(await self._database.fetch("inbox.is_withdrawn", {"id": message_id}))
+
+    async def pending(self, session_id: str, delivery: str, *, cutoff: int, limit: int) -> list[Admission]:
+        """Pending inputs of one delivery that were admitted up to a sequence, oldest first."""
+        key: dict[str, Value] = {"session_id": session_id, "delivery": delivery, "cutoff": cutoff, "limit": limit}
+        return [row.admission() for row in await self._database.fetch("inbox.next", key, into=_InputRow)]
+
+    async def all_pending(self, session_id: str) -> list[Admission]:
+        """Everything that was admitted and neither promoted nor withdrawn, oldest first."""
+        rows = await self._database.fetch("inbox.pending", {"session_id": session_id}, into=_InputRow)
+        return [row.admission() for row in rows]
+
+    async def waiting(self, session_id: str) -> frozenset[str]:
+        """The deliveries of which something is pending."""
+        rows = await self._database.fetch("inbox.waiting", {"session_id": session_id})
+        return frozenset(str(row[0]) for row in rows)
+
+    async def wakes(self, session_id: str) -> frozenset[str]:
+        """Pending inputs for which a process requested a wake."""
+        rows = await self._database.fetch("inbox.wakes", {"session_id": session_id})
+        return frozenset(str(row[0]) for row in rows)
+
+    async def lost_wakes(self, limit: int) -> list[str]:
+        """Sessions with pending input for which a process requested a wake."""
+        return [str(row[0]) for row in await self._database.fetch("inbox.lost_wakes", {"limit": limit})]
+
+    async def passed_over(self, input_ids: Iterable[str]) -> bool:
+        """Whether drains continued without all of these inputs, which then wait for a person's decision."""
+        return all([await self._database.fetch("inbox.passed_over", {"id": id}) for id in input_ids])
+
+
+class _InputRow(Frozen):
+    session_id: str
+    id: str
+    prompt: Prompt
+    delivery: Delivery
+    admitted_seq: int
+    promoted_seq: int | None
+    time_created: int
+
+    def admission(self) -> Admission:
+        return Admission(
+            admitted_seq=self.admitted_seq,
+            id=self.id,
+            session_id=self.session_id,
+            prompt=self.prompt,
+            delivery=self.delivery,
+            time_created=self.time_created,
+            promoted_seq=self.promoted_seq,
+        )

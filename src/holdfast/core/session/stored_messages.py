@@ -1,0 +1,146 @@
+"""Reads of messages. A message leaves as its stored JSON; it is not decoded here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from holdfast.core.filesystem.content import Content, Kind
+from holdfast.core.session.errors import MessageNotFound, MessageUndecodable
+from holdfast.schema.codec import decode_message, encode
+from holdfast.schema.frozen import Frozen
+
+if TYPE_CHECKING:
+    from holdfast.core.database.database import Database
+    from holdfast.core.database.unit import Value
+    from holdfast.core.session.stored_sessions import Direction, Order
+    from holdfast.schema.session_message import SessionMessage
+
+BEFORE_ALL = -1
+AFTER_ALL = 2**62
+
+
+class StoredMessage(Frozen):
+    """`wire` is the whole message as JSON."""
+
+    seq: int
+    id: str
+    wire: bytes
+    session_id: str
+
+    def decode(self) -> SessionMessage:
+        try:
+            return decode_message(self.wire)
+        except msgspec.DecodeError as error:
+            raise MessageUndecodable(self.session_id, self.id) from error
+
+
+class OpenCall(Frozen):
+    """A tool call that has no settlement."""
+
+    message_id: str
+    call_id: str
+    data: bytes
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Providers may repeat a call id in another message."""
+        return self.message_id, self.call_id
+
+
+class StoredMessages:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def messages(
+        self, session_id: str, *, order: Order, limit: int, anchor: int | None = None, direction: Direction = "next"
+    ) -> list[StoredMessage]:
+        """Ordered by the sequence of the event that made each message, never by id or time."""
+        backwards = direction == "previous"
+        ascending = (order == "asc") != backwards
+        if anchor is None:
+            anchor = BEFORE_ALL if ascending else AFTER_ALL
+        rows = await self._database.fetch(
+            "message.page_asc" if ascending else "message.page_desc",
+            {"session_id": session_id, "anchor": anchor, "limit": limit},
+            into=_MessageRow,
+        )
+        messages = [row.message(session_id) for row in rows]
+        return messages[::-1] if backwards else messages
+
+    async def message(self, session_id: str, message_id: str) -> StoredMessage:
+        key = {"session_id": session_id, "message_id": message_id}
+        rows = await self._database.fetch("message.get", key, into=_MessageRow)
+        if not rows:
+            raise MessageNotFound(session_id, message_id)
+        return rows[0].message(session_id)
+
+    async def active_history(self, session_id: str) -> list[StoredMessage]:
+        """The model's history in the order of the request: the newest checkpoint, the input that was open when it was
+        made, then everything newer."""
+        rows = await self._database.fetch_large("message.active", {"session_id": session_id}, into=_MessageRow)
+        history = [row.message(session_id) for row in rows]
+        place = next((index for index, row in enumerate(rows) if row.type == "compaction"), None)
+        if place is not None:
+            history[place + 1 : place + 1] = await self.open_input(session_id, before=history[place].seq)
+        return history
+
+    async def open_input(self, session_id: str, *, before: int = AFTER_ALL) -> list[StoredMessage]:
+        """The newest input of the user before a position, unless it has a complete answer there."""
+        key: dict[str, Value] = {"session_id": session_id, "before": before}
+        rows = await self._database.fetch_large("message.open_input", key, into=_MessageRow)
+        return [row.message(session_id) for row in rows]
+
+    async def history_after(self, session_id: str, seq: int, held: str | None = None) -> list[StoredMessage]:
+        """Messages newer than a sequence. The message `held` comes without its content."""
+        key: dict[str, Value] = {"session_id": session_id, "after": seq, "held": held}
+        rows = await self._database.fetch("message.after", key, into=_MessageRow)
+        return [row.message(session_id) for row in rows]
+
+    async def attachments(self, session_id: str) -> dict[tuple[str, int], Content]:
+        """The stored content of attached files, by message and position."""
+        rows = await self._database.fetch_large("attachment.list", {"session_id": session_id}, into=_AttachmentRow)
+        return {(row.message_id, row.idx): Content(row.kind, row.mime, row.content) for row in rows}
+
+    async def checkpoint_seq(self, session_id: str) -> int:
+        """The sequence of the newest checkpoint; -1 without any."""
+        rows = await self._database.fetch("message.checkpoint", {"session_id": session_id}, into=_SeqRow)
+        return rows[0].seq if rows and rows[0].seq is not None else -1
+
+    async def newest_checkpoint(self, session_id: str) -> StoredMessage | None:
+        seq = await self.checkpoint_seq(session_id)
+        if seq < 0:
+            return None
+        rows = await self.messages(session_id, order="desc", limit=1, anchor=seq + 1)
+        return rows[0] if rows else None
+
+    async def open_calls(self, session_id: str) -> list[OpenCall]:
+        """Tool calls that have no settlement, oldest first."""
+        return await self._database.fetch("message.unsettled_tools", {"session_id": session_id}, into=OpenCall)
+
+
+class _MessageRow(Frozen):
+    seq: int
+    id: str
+    type: str
+    data: bytes
+    parts: bytes | None
+
+    def message(self, session_id: str) -> StoredMessage:
+        wire = b'{"id":%s,"type":"%s",%s' % (encode(self.id), self.type.encode(), self.data[1:])
+        if self.type == "assistant":
+            wire = b'%s,"content":[%s]}' % (wire[:-1], self.parts or b"")
+        return StoredMessage(self.seq, self.id, wire, session_id)
+
+
+class _AttachmentRow(Frozen):
+    message_id: str
+    idx: int
+    mime: str
+    kind: Kind
+    content: str
+
+
+class _SeqRow(Frozen):
+    seq: int | None

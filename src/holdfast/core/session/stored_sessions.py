@@ -1,0 +1,232 @@
+"""Reads of Session rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import msgspec
+
+from holdfast.core.session.errors import SessionNotFound
+from holdfast.schema.codec import decode_any
+from holdfast.schema.frozen import Frozen
+from holdfast.schema.location import Location
+from holdfast.schema.model import DEFAULT_VARIANT, ModelRef
+from holdfast.schema.session import CacheTokens, RecordTime, Revert, Session, SessionRecord, SessionTime, Tokens
+
+if TYPE_CHECKING:
+    from holdfast.core.database.database import Database
+
+Order = Literal["asc", "desc"]
+Direction = Literal["previous", "next"]
+
+
+class SessionFilter(msgspec.Struct, frozen=True, omit_defaults=True):
+    workspace: str | None = None
+    search: str | None = None
+    directory: str | None = None
+    project: str | None = None
+    subpath: str | None = None
+    archived: bool | None = None
+
+
+class SessionAnchor(msgspec.Struct, frozen=True):
+    id: str
+    time: Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)]
+    direction: Direction
+
+
+class Glance(Frozen):
+    """A Session, whether a steer or a queued input waits, and the last sequence of its log, in one read."""
+
+    session: Session
+    steer: bool
+    queue: bool
+    head: int
+
+
+class StoredSessions:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def find(self, session_id: str) -> Session | None:
+        rows = await self._database.fetch("session.get", {"id": session_id}, into=_SessionRow)
+        return rows[0].session() if rows else None
+
+    async def get(self, session_id: str) -> Session:
+        session = await self.find(session_id)
+        if session is None:
+            raise SessionNotFound(session_id)
+        return session
+
+    async def glance(self, session_id: str) -> Glance:
+        """What a boundary needs to know."""
+        rows = await self._database.fetch("session.glance", {"id": session_id}, into=_GlanceRow)
+        if not rows:
+            raise SessionNotFound(session_id)
+        row = rows[0]
+        return Glance(row.session(), row.steer, row.queue, row.head)
+
+    async def record(self, session_id: str) -> SessionRecord | None:
+        """The whole row, in the form of the events that replace it."""
+        rows = await self._database.fetch("session.record", {"id": session_id}, into=_RecordRow)
+        return rows[0].record() if rows else None
+
+    async def page(
+        self, chosen: SessionFilter, *, order: Order, limit: int, anchor: SessionAnchor | None = None
+    ) -> list[Session]:
+        """Sorted by creation time, then id. `previous` reads against the order and reverses the rows."""
+        backwards = anchor is not None and anchor.direction == "previous"
+        ascending = (order == "asc") != backwards
+        subpath = chosen.subpath.strip("/") if chosen.subpath else None
+        rows = await self._database.fetch(
+            "session.list_asc" if ascending else "session.list_desc",
+            {
+                "directory": chosen.directory,
+                "project": chosen.project,
+                "workspace": chosen.workspace,
+                "search": f"%{_like(chosen.search)}%" if chosen.search else None,
+                "subpath": subpath,
+                "subpath_below": f"{_like(subpath)}/%" if subpath else None,
+                "archived": chosen.archived,
+                "anchor_time": anchor.time if anchor else None,
+                "anchor_id": anchor.id if anchor else None,
+                "limit": limit,
+            },
+            into=_SessionRow,
+        )
+        sessions = [row.session() for row in rows]
+        return sessions[::-1] if backwards else sessions
+
+
+class _SessionRow(Frozen):
+    id: str
+    parent_id: str | None
+    project_id: str
+    agent: str | None
+    model: ModelRef | None
+    cost: float
+    tokens_input: int
+    tokens_output: int
+    tokens_reasoning: int
+    tokens_cache_read: int
+    tokens_cache_write: int
+    time_created: int
+    time_updated: int
+    time_archived: int | None
+    title: str
+    directory: str
+    workspace_id: str | None
+    path: str | None
+    revert: Revert | None
+
+    def session(self) -> Session:
+        return Session(
+            id=self.id,
+            parent_id=self.parent_id,
+            project_id=self.project_id,
+            agent=self.agent,
+            model=_with_variant(self.model),
+            cost=self.cost,
+            tokens=_tokens(self),
+            time=SessionTime(created=self.time_created, updated=self.time_updated, archived=self.time_archived),
+            title=self.title,
+            location=Location(directory=self.directory, workspace_id=self.workspace_id),
+            subpath=self.path or None,
+            revert=self.revert,
+        )
+
+
+class _GlanceRow(_SessionRow):
+    steer: bool
+    queue: bool
+    head: int
+
+
+class _RecordRow(Frozen):
+    id: str
+    slug: str
+    project_id: str
+    workspace_id: str | None
+    directory: str
+    path: str | None
+    parent_id: str | None
+    share_url: str | None
+    summary_additions: int | None
+    summary_deletions: int | None
+    summary_files: int | None
+    summary_diffs: str | None
+    metadata: str | None
+    cost: float
+    tokens_input: int
+    tokens_output: int
+    tokens_reasoning: int
+    tokens_cache_read: int
+    tokens_cache_write: int
+    title: str
+    agent: str | None
+    model: ModelRef | None
+    version: str
+    time_created: int
+    time_updated: int
+    time_compacting: int | None
+    time_archived: int | None
+    permission: str | None
+    revert: Revert | None
+
+    def record(self) -> SessionRecord:
+        summary = {
+            "additions": self.summary_additions,
+            "deletions": self.summary_deletions,
+            "files": self.summary_files,
+            "diffs": _json(self.summary_diffs),
+        }
+        return SessionRecord(
+            id=self.id,
+            slug=self.slug,
+            project_id=self.project_id,
+            workspace_id=self.workspace_id,
+            directory=self.directory,
+            path=self.path,
+            parent_id=self.parent_id,
+            share={"url": self.share_url} if self.share_url is not None else None,
+            summary={key: value for key, value in summary.items() if value is not None} or None,
+            metadata=_json(self.metadata),
+            cost=self.cost,
+            tokens=_tokens(self),
+            title=self.title,
+            agent=self.agent,
+            model=self.model,
+            version=self.version,
+            time=RecordTime(
+                created=self.time_created,
+                updated=self.time_updated,
+                compacting=self.time_compacting,
+                archived=self.time_archived,
+            ),
+            permission=_json(self.permission),
+            revert=self.revert,
+        )
+
+
+def _tokens(row: _SessionRow | _RecordRow) -> Tokens:
+    return Tokens(
+        input=row.tokens_input,
+        output=row.tokens_output,
+        reasoning=row.tokens_reasoning,
+        cache=CacheTokens(read=row.tokens_cache_read, write=row.tokens_cache_write),
+    )
+
+
+def _with_variant(model: ModelRef | None) -> ModelRef | None:
+    """A model that is stored without a variant has the default one."""
+    if model is None or model.variant:
+        return model
+    return ModelRef(id=model.id, provider_id=model.provider_id, variant=DEFAULT_VARIANT)
+
+
+def _json(stored: str | None) -> Any:
+    return decode_any(stored) if stored is not None else None
+
+
+def _like(text: str | None) -> str:
+    return (text or "").replace("\\", "\\\\").replace("%", r"\%").replace("_", r"\_")

@@ -1,0 +1,261 @@
+"""The exceptions of Holdfast.
+
+HoldfastError                   `code` names the failure, the text explains it
+├── ApiError                    an operation failed in a way that the API declares: `status`, `body`
+│   ├── InvalidRequest 400      `kind`, `field`
+│   ├── InvalidCursor 400
+│   ├── ProjectCopyFailed 400   `force_required`
+│   ├── Unauthorized 401
+│   ├── Forbidden 403
+│   ├── NotFound 404
+│   │   ├── SessionNotFound     `session_id`
+│   │   ├── MessageNotFound     `session_id`, `message_id`
+│   │   ├── ProviderNotFound    `provider_id`
+│   │   ├── PermissionNotFound  `request_id`
+│   │   ├── QuestionNotFound    `request_id`
+│   │   ├── PtyNotFound         `pty_id`
+│   │   └── CommandNotFound     `command`
+│   ├── MethodNotAllowed 405
+│   ├── Conflict 409            `resource`
+│   ├── UnsupportedMediaType 415
+│   ├── ServerFailed 500        `ref` finds the failure in the server's log
+│   └── ServiceUnavailable 503  `service`
+├── ClientError                 the way to the server and back failed (client/errors.py)
+├── ActivityFailed              a Session's work did not complete (client/errors.py)
+├── StorageError                the database cannot be used (core/database/errors.py)
+├── LLMError                    a provider failed (llm/errors.py)
+├── ToolFailure                 a tool tells the model why it failed (core/tool/tool.py)
+└── …                           each package of core draws its own part in its `errors.py`
+
+Core raises these classes or subclasses of them. A client raises the class that belongs to the code of the answer. So
+one `except` clause fits a runtime in the same process, a host in memory and a server.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, ClassVar
+
+import msgspec
+
+from holdfast.schema import errors as wire
+
+
+class HoldfastError(Exception):
+    """The root of all exceptions that Holdfast raises for others to catch."""
+
+    code: str | None = "HoldfastError"
+    """The stable name of the failure: its tag on the wire, or else the name of the class. Of an LLMError it is the
+    provider's own code, if there is one."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "code" not in cls.__dict__:
+            cls.code = cls.__name__
+
+
+class ApiError(HoldfastError):
+    """An operation failed in a way that the API declares."""
+
+    struct: ClassVar[type[wire.PublicError]] = wire.UnknownError
+    """How the failure is sent. The exception has its fields as attributes."""
+    status: int = 500
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        if "struct" in cls.__dict__:
+            cls.code = cls.__dict__.get("code", cls.struct.__name__)
+        super().__init_subclass__(**options)
+        cls.status = cls.struct.status
+
+    def public(self) -> wire.PublicError | wire.ProjectCopyError:
+        """What the server sends."""
+        fields = {name: getattr(self, name) for name in self.struct.__struct_fields__ if name != "message"}
+        return self.struct(message=str(self), **fields)
+
+    @cached_property
+    def body(self) -> dict[str, Any]:
+        """The answer as JSON."""
+        return msgspec.to_builtins(self.public())  # type: ignore[no-any-return]
+
+
+def received(code: str, status: int, body: dict[str, Any]) -> ApiError:
+    """The exception for an answer of a server. An unknown code gives a plain ApiError."""
+    kind = _BY_CODE.get(code, ApiError)
+    error = kind.__new__(kind)
+    content = body.get("data") if kind is ProjectCopyFailed else body
+    content = content if isinstance(content, dict) else {}
+    Exception.__init__(error, str(content.get("message", code)))
+    for field in msgspec.structs.fields(wire.ProjectCopyFailure if kind is ProjectCopyFailed else kind.struct):
+        if field.name != "message":
+            setattr(error, field.name, content.get(field.encode_name))
+    error.code, error.status, error.body = code, status, body
+    return error
+
+
+class InvalidRequest(ApiError):
+    """The request is not valid: `kind` names the part of it, `field` the field."""
+
+    struct = wire.InvalidRequestError
+
+    def __init__(self, message: str, *, kind: str | None = None, field: str | None = None) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.field = field
+
+
+class InvalidCursor(ApiError):
+    """A page cursor that does not fit this request."""
+
+    struct = wire.InvalidCursorError
+
+    def __init__(self, message: str = "Invalid cursor") -> None:
+        super().__init__(message)
+
+
+class ProjectCopyFailed(ApiError):
+    """A copy of a project could not be made, removed or refreshed."""
+
+    code = "ProjectCopyError"
+    struct = wire.InvalidRequestError  # for its status: the answer has another form than all others
+
+    def __init__(self, message: str, *, force_required: bool | None = None) -> None:
+        super().__init__(message)
+        self.force_required = force_required
+
+    def public(self) -> wire.ProjectCopyError:
+        failure = wire.ProjectCopyFailure(message=str(self), force_required=self.force_required)
+        return wire.ProjectCopyError(data=failure)
+
+
+class Unauthorized(ApiError):
+    """Credentials are missing or wrong."""
+
+    struct = wire.UnauthorizedError
+
+
+class Forbidden(ApiError):
+    """The request is not permitted, whatever the credentials are."""
+
+    struct = wire.ForbiddenError
+
+
+class NotFound(ApiError):
+    """Something that the request names does not exist."""
+
+    struct: ClassVar[type[wire.PublicError]] = wire.NotFoundError
+
+
+class SessionNotFound(NotFound):
+    """No such Session."""
+
+    struct = wire.SessionNotFoundError
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__(f"Session not found: {session_id}")
+        self.session_id = session_id
+
+
+class MessageNotFound(NotFound):
+    """No such message in that Session."""
+
+    struct = wire.MessageNotFoundError
+
+    def __init__(self, session_id: str, message_id: str) -> None:
+        super().__init__(f"Message not found: {message_id}")
+        self.session_id = session_id
+        self.message_id = message_id
+
+
+class ProviderNotFound(NotFound):
+    """No such provider."""
+
+    struct = wire.ProviderNotFoundError
+
+    def __init__(self, provider_id: str) -> None:
+        super().__init__(f"Provider not found: {provider_id[:200]}")
+        self.provider_id = provider_id
+
+
+class PermissionNotFound(NotFound):
+    """No such request waits here: it is unknown, already answered, or of another Session."""
+
+    struct = wire.PermissionNotFoundError
+
+    def __init__(self, request_id: str) -> None:
+        super().__init__(f"Permission request not found: {request_id}")
+        self.request_id = request_id
+
+
+class QuestionNotFound(NotFound):
+    """No such question waits here: it is unknown, already answered, or of another Session."""
+
+    struct = wire.QuestionNotFoundError
+
+    def __init__(self, request_id: str) -> None:
+        super().__init__(f"Question request not found: {request_id}")
+        self.request_id = request_id
+
+
+class PtyNotFound(NotFound):
+    """No such terminal in this Location."""
+
+    struct = wire.PtyNotFoundError
+
+    def __init__(self, pty_id: str) -> None:
+        super().__init__(f"PTY session not found: {pty_id}")
+        self.pty_id = pty_id
+
+
+class CommandNotFound(NotFound):
+    """No such command; nothing was admitted."""
+
+    struct = wire.CommandNotFoundError
+
+    def __init__(self, command: str) -> None:
+        super().__init__(f"Command not found: {command}")
+        self.command = command
+
+
+class MethodNotAllowed(ApiError):
+    """The path exists, but not with this method."""
+
+    struct = wire.MethodNotAllowedError
+
+
+class Conflict(ApiError):
+    """The operation does not fit the present state of `resource`."""
+
+    struct = wire.ConflictError
+
+    def __init__(self, message: str, *, resource: str | None = None) -> None:
+        super().__init__(message)
+        self.resource = resource
+
+
+class UnsupportedMediaType(ApiError):
+    """The body of the request is not JSON."""
+
+    struct = wire.UnsupportedMediaTypeError
+
+
+class ServerFailed(ApiError):
+    """The server failed unexpectedly; `ref` finds the failure in its log."""
+
+    struct = wire.UnknownError
+
+    def __init__(self, message: str, *, ref: str | None = None) -> None:
+        super().__init__(message)
+        self.ref = ref
+
+
+class ServiceUnavailable(ApiError):
+    """The operation is not possible now: `service` tells what is missing."""
+
+    struct = wire.ServiceUnavailableError
+
+    def __init__(self, message: str, *, service: str | None = None) -> None:
+        super().__init__(message)
+        self.service = service
+
+
+_BY_CODE = {kind.code: kind for kind in (*ApiError.__subclasses__(), *NotFound.__subclasses__())}
