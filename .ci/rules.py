@@ -133,7 +133,7 @@ class Sources:
         """From the path of an endpoint, its parameters replaced by `{}`, to the module that answers."""
         found: dict[str, str] = {}
         for endpoint in API:
-            group = endpoint.handlers or endpoint.group
+            group = (endpoint.handler or endpoint.group).partition(".")[0]
             candidates = (f"handlers.{group}", group, group.removesuffix("s"))
             for name in (f"holdfast.server.{candidate}" for candidate in candidates):
                 if name in self.paths:

@@ -44,36 +44,36 @@ export interface LocationOperations {
 }
 
 export interface EventsOperations {
-  /** Everything that happens from now on in any process on the database, deltas included. No replay. */
+  /** New events of all processes on the database, including deltas. No replay. */
   subscribe(options?: CallOptions): AsyncIterable<Event>
 }
 
 export interface SessionsOperations {
   /** A page of Sessions, newest first unless asked otherwise. Fails with InvalidCursorError. */
   list(input?: { workspace?: string | null | undefined; limit?: number | null | undefined; order?: "asc" | "desc" | null | undefined; search?: string | null | undefined; directory?: string | null | undefined; project?: string | null | undefined; subpath?: string | null | undefined; archived?: boolean | null | undefined; cursor?: string | null | undefined }, options?: CallOptions): Promise<Page<Session>>
-  /** Create a Session, or get the one that has this id already. Fails with ConflictError. */
+  /** Create a Session, or return the existing one with this id. Fails with ConflictError. */
   create(input?: { id?: string | null | undefined; agent?: string | null | undefined; model?: ModelInput | null | undefined; location?: LocationInput | null | undefined }, options?: CallOptions): Promise<Session>
   /** The Sessions that are executing now. */
   active(options?: CallOptions): Promise<Record<string, SessionActive>>
   /** One Session. Fails with SessionNotFoundError. */
   get(input: { sessionID: string }, options?: CallOptions): Promise<Session>
-  /** Let another agent speak, from the next turn on. Fails with SessionNotFoundError. */
+  /** Switch the agent, from the next turn on. Fails with SessionNotFoundError. */
   switchAgent(input: { sessionID: string; agent: string }, options?: CallOptions): Promise<void>
-  /** Use another model, from the next turn on. The one already selected changes nothing. Fails with SessionNotFoundError. */
+  /** Switch the model, from the next turn on. Selecting the current model has no effect. Fails with SessionNotFoundError. */
   switchModel(input: { sessionID: string; model: ModelInput }, options?: CallOptions): Promise<void>
   /** Admit a prompt durably and wake the Session, unless `resume` is false. Fails with ConflictError, SessionNotFoundError. */
   prompt(input: { sessionID: string; prompt: PromptInput; id?: string | null | undefined; delivery?: "queue" | "steer" | null | undefined; resume?: boolean | null | undefined }, options?: CallOptions): Promise<Admission>
   /** Expand a command of the Session's Location and admit the result as a prompt. Shell commands of its template need permission like those of an agent. A caller that disconnects before the admission ends it. Fails with CommandNotFoundError, ConflictError, ServiceUnavailableError, SessionNotFoundError. */
   command(input: { sessionID: string; command: string; id?: string | null | undefined; arguments?: string | null | undefined; files?: readonly FileInput[] | null | undefined; agents?: readonly AgentInput[] | null | undefined; delivery?: "queue" | "steer" | null | undefined; resume?: boolean | null | undefined }, options?: CallOptions): Promise<Admission>
-  /** Summarise older history now. Takes no turn. Fails with ConflictError, ServiceUnavailableError, SessionNotFoundError. */
+  /** Summarise older history now, without a turn. Fails with ConflictError, ServiceUnavailableError, SessionNotFoundError. */
   compact(input: { sessionID: string }, options?: CallOptions): Promise<void>
-  /** Return once the Session is idle and every prompt that was to start it has been handled. Fails with ServiceUnavailableError, SessionNotFoundError. */
+  /** Wait until the Session is idle and every prompt that should start it has been handled. Fails with ServiceUnavailableError, SessionNotFoundError. */
   wait(input: { sessionID: string }, options?: CallOptions): Promise<void>
-  /** Put the files back to where they were at a message; the conversation stays until it is committed. Fails with MessageNotFoundError, UnknownError, SessionNotFoundError. */
+  /** Restore the files to their state at a message. The conversation stays until the revert is committed. Fails with MessageNotFoundError, UnknownError, SessionNotFoundError. */
   stageRevert(input: { sessionID: string; messageID: string; files?: boolean | null | undefined }, options?: CallOptions): Promise<Revert>
-  /** Take a staged revert back. Fails with UnknownError, SessionNotFoundError. */
+  /** Undo a staged revert. Fails with UnknownError, SessionNotFoundError. */
   clearRevert(input: { sessionID: string }, options?: CallOptions): Promise<void>
-  /** Remove what came after the staged message from the conversation. Fails with SessionNotFoundError. */
+  /** Remove everything after the staged message from the conversation. Fails with SessionNotFoundError. */
   commitRevert(input: { sessionID: string }, options?: CallOptions): Promise<void>
   /** The messages selected as model history, oldest first. Fails with UnknownError, SessionNotFoundError. */
   context(input: { sessionID: string }, options?: CallOptions): Promise<readonly SessionMessage[]>
@@ -81,69 +81,69 @@ export interface SessionsOperations {
   history(input: { sessionID: string; limit?: number | null | undefined; after?: number | null | undefined }, options?: CallOptions): Promise<History<DurableEvent>>
   /** Durable events after a sequence, then new ones as they are committed; with `live`, live events too. Fails with SessionNotFoundError. */
   events(input: { sessionID: string; after?: number | null | undefined; live?: boolean | null | undefined; replay?: boolean | null | undefined }, options?: CallOptions): AsyncIterable<Event>
-  /** Stop what runs and return once it has ended and is recorded. Fails with SessionNotFoundError. */
+  /** Interrupt the running activity and return when its end is recorded. Fails with SessionNotFoundError. */
   interrupt(input: { sessionID: string }, options?: CallOptions): Promise<void>
   /** One message. Fails with MessageNotFoundError, SessionNotFoundError. */
   message(input: { sessionID: string; messageID: string }, options?: CallOptions): Promise<SessionMessage>
   /** A page of messages, newest first unless asked otherwise. Fails with InvalidCursorError, UnknownError, SessionNotFoundError. */
   messages(input: { sessionID: string; limit?: number | null | undefined; order?: "asc" | "desc" | null | undefined; cursor?: string | null | undefined }, options?: CallOptions): Promise<Page<SessionMessage>>
-  /** What sessions owe and no process works on: how far it came, since when, and what comes of it. */
+  /** Unfinished work of Sessions that no process executes: its progress, since when, and what happens next. */
   interrupted(input?: { directory?: string | null | undefined }, options?: CallOptions): Promise<readonly InterruptedActivity[]>
-  /** Inputs that were admitted and are not part of the conversation yet, oldest first. Fails with SessionNotFoundError. */
+  /** Admitted inputs that are not part of the conversation yet, oldest first. Fails with SessionNotFoundError. */
   pending(input: { sessionID: string }, options?: CallOptions): Promise<readonly Admission[]>
-  /** Take a pending input back. Again is fine; a promoted one is a conflict. Fails with MessageNotFoundError, ConflictError, SessionNotFoundError. */
+  /** Withdraw a pending input. Repeating it is fine; a promoted input is a conflict. Fails with MessageNotFoundError, ConflictError, SessionNotFoundError. */
   withdraw(input: { sessionID: string; messageID: string }, options?: CallOptions): Promise<void>
-  /** Give a Session a title. Fails with SessionNotFoundError. */
+  /** Set the title of a Session. Fails with SessionNotFoundError. */
   rename(input: { sessionID: string; title: string }, options?: CallOptions): Promise<Session>
-  /** Put a Session away, or with `archived: false` take it out again. Fails with SessionNotFoundError. */
+  /** Archive a Session, or restore it with `archived: false`. Fails with SessionNotFoundError. */
   archive(input: { sessionID: string; archived?: boolean | null | undefined }, options?: CallOptions): Promise<Session>
-  /** Stop what runs and remove a Session from every view. Fails with SessionNotFoundError. */
+  /** Interrupt a Session and delete it. Fails with SessionNotFoundError. */
   delete(input: { sessionID: string }, options?: CallOptions): Promise<void>
-  /** Move a Session to another directory of its project, with its uncommitted changes if wanted. Fails with ConflictError, SessionNotFoundError. */
+  /** Move a Session to another directory of its project, optionally with its uncommitted changes. Fails with ConflictError, SessionNotFoundError. */
   move(input: { sessionID: string; directory: string; moveChanges?: boolean | null | undefined }, options?: CallOptions): Promise<void>
-  /** For what a Session waits right now, since when, and what ends that. Fails with SessionNotFoundError. */
+  /** What a Session currently waits for, since when, and what ends the wait. Fails with SessionNotFoundError. */
   waits(input: { sessionID: string }, options?: CallOptions): Promise<readonly WaitInfo[]>
-  /** Continue after a turn that broke off with its process, or let it be. Fails with SessionNotFoundError. */
+  /** Continue or abandon a turn whose process ended. Fails with SessionNotFoundError. */
   recover(input: { sessionID: string; decision: "abandon" | "continue" }, options?: CallOptions): Promise<void>
-  /** Wait until nothing executes the session, and say how its last activity ended. Fails with SessionNotFoundError. */
+  /** Wait until the Session is idle and return how its last activity ended. Fails with SessionNotFoundError. */
   outcome(input: { sessionID: string }, options?: CallOptions): Promise<Outcome>
-  /** Go on from history, at least once, or join what runs; returns when that has ended, and how. Fails with SessionNotFoundError. */
+  /** Continue from history, or join the running activity; returns how it ended. Fails with SessionNotFoundError. */
   run(input: { sessionID: string }, options?: CallOptions): Promise<Outcome>
-  /** The newest compaction and what it replaced, or nothing. Fails with SessionNotFoundError. */
+  /** The newest compaction and the messages it replaced, or null. Fails with SessionNotFoundError. */
   checkpoint(input: { sessionID: string }, options?: CallOptions): Promise<CheckpointInfo | null>
-  /** Let the model read again what the newest compaction replaced, while nothing followed it. Fails with ConflictError, SessionNotFoundError. */
+  /** Undo the newest compaction, if nothing has followed it. Fails with ConflictError, SessionNotFoundError. */
   undoCompaction(input: { sessionID: string }, options?: CallOptions): Promise<void>
-  /** What the model is told about its surroundings: the baseline, its sources, and what changed since. Fails with UnknownError, SessionNotFoundError. */
+  /** The System Context of a Session: its baseline, its sources and later changes. Fails with UnknownError, SessionNotFoundError. */
   requestContext(input: { sessionID: string }, options?: CallOptions): Promise<RequestContextView>
-  /** The list of things to do that the model keeps. Fails with SessionNotFoundError. */
+  /** The model's to-do list. Fails with SessionNotFoundError. */
   todos(input: { sessionID: string }, options?: CallOptions): Promise<readonly Todo[]>
 }
 
 export interface PermissionsOperations {
-  /** What waits for a reply in a Location. */
+  /** Pending permission requests of a Location. */
   listRequests(input?: { location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<Located<LocationInfo, readonly PermissionRequest[]>>
-  /** What was approved for good, in a Location or a project. */
+  /** Saved approvals of a Location or a project. */
   listSaved(input?: { location?: LocationSelector | null | undefined; projectID?: string | null | undefined }, options?: CallOptions): Promise<readonly SavedApproval[]>
-  /** Forget an approval; an unknown one is fine. */
+  /** Delete a saved approval. An unknown id is accepted. */
   removeSaved(input: { id: string }, options?: CallOptions): Promise<void>
-  /** Evaluate what an agent wants to do, and ask a person where the rules say so. Never waits. Fails with ConflictError, SessionNotFoundError. */
+  /** Check an action of an agent against the rules, and ask the user if they require it. Never waits. Fails with ConflictError, SessionNotFoundError. */
   create(input: { sessionID: string; action: string; resources: readonly string[]; id?: string | null | undefined; save?: readonly string[] | null | undefined; metadata?: Record<string, unknown> | null | undefined; source?: PermissionSource | null | undefined; agent?: string | null | undefined }, options?: CallOptions): Promise<Evaluation>
-  /** What waits for a reply in a Session. Fails with SessionNotFoundError. */
+  /** Pending permission requests of a Session. Fails with SessionNotFoundError. */
   list(input: { sessionID: string }, options?: CallOptions): Promise<readonly PermissionRequest[]>
-  /** One request that waits. Fails with PermissionNotFoundError, SessionNotFoundError. */
+  /** One pending permission request. Fails with PermissionNotFoundError, SessionNotFoundError. */
   get(input: { sessionID: string; requestID: string }, options?: CallOptions): Promise<PermissionRequest>
-  /** Allow once, allow for good, or reject. Fails with PermissionNotFoundError, SessionNotFoundError. */
+  /** Allow once, allow always, or reject. Fails with PermissionNotFoundError, SessionNotFoundError. */
   reply(input: { sessionID: string; requestID: string; reply: "always" | "once" | "reject"; message?: string | null | undefined; save?: readonly string[] | null | undefined }, options?: CallOptions): Promise<void>
 }
 
 export interface QuestionsOperations {
-  /** What waits for an answer in a Location. */
+  /** Pending questions of a Location. */
   listRequests(input?: { location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<Located<LocationInfo, readonly QuestionRequest[]>>
-  /** What waits for an answer in a Session. Fails with SessionNotFoundError. */
+  /** Pending questions of a Session. Fails with SessionNotFoundError. */
   list(input: { sessionID: string }, options?: CallOptions): Promise<readonly QuestionRequest[]>
   /** Answer a question. Fails with QuestionNotFoundError, SessionNotFoundError. */
   reply(input: { sessionID: string; requestID: string; answers: readonly (readonly string[])[] }, options?: CallOptions): Promise<void>
-  /** Do not answer: the turn stops. Fails with QuestionNotFoundError, SessionNotFoundError. */
+  /** Reject a question. The turn stops. Fails with QuestionNotFoundError, SessionNotFoundError. */
   reject(input: { sessionID: string; requestID: string }, options?: CallOptions): Promise<void>
 }
 
@@ -160,7 +160,7 @@ export interface ModelsOperations {
 export interface ProvidersOperations {
   /** The providers that can be used now. Fails with ServiceUnavailableError. */
   list(input?: { location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<Located<LocationInfo, readonly ProviderInfo[]>>
-  /** One provider, also one that cannot be used now. Fails with ProviderNotFoundError, ServiceUnavailableError. */
+  /** One provider, even if it cannot be used now. Fails with ProviderNotFoundError, ServiceUnavailableError. */
   get(input: { providerID: string; location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<Located<LocationInfo, ProviderInfo>>
 }
 
@@ -175,18 +175,18 @@ export interface SkillsOperations {
 }
 
 export interface ReferencesOperations {
-  /** Further directories that agents may look into. */
+  /** Additional directories that agents may read. */
   list(input?: { location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<Located<LocationInfo, readonly ReferenceInfo[]>>
 }
 
 export interface ConfigOperations {
   /** The configuration files and folders of a Location, lowest priority first, without secrets. */
   get(input?: { location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<readonly (ConfigDocument | ConfigDirectory)[]>
-  /** What in the configuration does not count, and what of the project needs trust. */
+  /** Problems in the configuration, and settings of the project that need trust. */
   report(input?: { location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<ConfigReport>
   /** The configuration files of a Location, merged into one object, without secrets. */
   effective(input?: { location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<Record<string, unknown>>
-  /** Read the configuration again; it counts from the next turn on. A broken file changes nothing. Fails with ConflictError. */
+  /** Read the configuration again, effective from the next turn. A file with an error changes nothing. Fails with ConflictError. */
   reload(input?: { location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<ConfigReport>
 }
 
@@ -196,26 +196,26 @@ export interface SandboxOperations {
 }
 
 export interface IntegrationsOperations {
-  /** What can be connected, how, and what it is connected with. */
+  /** The integrations, with their connection methods and current connections. */
   list(input?: { location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<Located<LocationInfo, readonly IntegrationInfo[]>>
-  /** One integration, or nothing. */
+  /** One integration, or null. */
   get(input: { integrationID: string; location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<Located<LocationInfo, IntegrationInfo | null>>
-  /** Store a key; it takes the place of an earlier credential. Fails with ServiceUnavailableError. */
+  /** Store a key. It replaces the current credential. Fails with ServiceUnavailableError. */
   connectKey(input: { integrationID: string; key: string; location?: LocationSelector | null | undefined; label?: string | null | undefined }, options?: CallOptions): Promise<void>
-  /** Begin a sign-in that a person finishes elsewhere. */
+  /** Start a sign-in that the user completes in a browser. */
   connectOauth(input: { integrationID: string; methodID: string; inputs: Record<string, string>; location?: LocationSelector | null | undefined; label?: string | null | undefined }, options?: CallOptions): Promise<Located<LocationInfo, Attempt>>
-  /** How a sign-in stands. */
+  /** The status of a sign-in. */
   attemptStatus(input: { attemptID: string; location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<Located<LocationInfo, AttemptStatus>>
   /** Finish a sign-in with the code that the provider showed. Fails with ServiceUnavailableError. */
   attemptComplete(input: { attemptID: string; location?: LocationSelector | null | undefined; code?: string | null | undefined }, options?: CallOptions): Promise<void>
-  /** Give a sign-in up; an unknown one is fine. */
+  /** Cancel a sign-in. An unknown id is accepted. */
   attemptCancel(input: { attemptID: string; location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<void>
 }
 
 export interface CredentialsOperations {
-  /** Give a stored credential another label; an unknown one is fine. Fails with ServiceUnavailableError. */
+  /** Change the label of a stored credential. An unknown id is accepted. Fails with ServiceUnavailableError. */
   update(input: { credentialID: string; label: string; location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<void>
-  /** Forget a stored credential; an unknown one is fine. Fails with ServiceUnavailableError. */
+  /** Delete a stored credential. An unknown id is accepted. Fails with ServiceUnavailableError. */
   remove(input: { credentialID: string; location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<void>
 }
 
@@ -224,12 +224,12 @@ export interface FilesOperations {
   read(input: { path: string; location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<Uint8Array>
   /** The entries of a directory, directories first. Fails with NotFoundError. */
   list(input?: { location?: LocationSelector | null | undefined; path?: string | null | undefined }, options?: CallOptions): Promise<Located<LocationInfo, readonly FileEntry[]>>
-  /** Files and directories whose path resembles a text, the best first. Fails with ServiceUnavailableError. */
+  /** Files and directories whose path resembles a text, best matches first. Fails with ServiceUnavailableError. */
   find(input: { query: string; location?: LocationSelector | null | undefined; type?: "directory" | "file" | null | undefined; limit?: number | null | undefined }, options?: CallOptions): Promise<Located<LocationInfo, readonly FileEntry[]>>
 }
 
 export interface PtysOperations {
-  /** The terminals of a Location, exited ones included until they are removed. */
+  /** The terminals of a Location, including exited ones that were not removed. */
   list(input?: { location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<Located<LocationInfo, readonly Pty[]>>
   /** Start a terminal. Fails with ServiceUnavailableError. */
   create(input?: { location?: LocationSelector | null | undefined; command?: string | null | undefined; args?: readonly string[] | null | undefined; cwd?: string | null | undefined; title?: string | null | undefined; env?: Record<string, string> | null | undefined }, options?: CallOptions): Promise<Located<LocationInfo, Pty>>
@@ -237,25 +237,25 @@ export interface PtysOperations {
   get(input: { ptyID: string; location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<Located<LocationInfo, Pty>>
   /** Change the title or the size of a terminal. Fails with PtyNotFoundError. */
   update(input: { ptyID: string; location?: LocationSelector | null | undefined; title?: string | null | undefined; size?: PtySize | null | undefined }, options?: CallOptions): Promise<Located<LocationInfo, Pty>>
-  /** End a terminal and forget it. Fails with PtyNotFoundError. */
+  /** End and remove a terminal. Fails with PtyNotFoundError. */
   remove(input: { ptyID: string; location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<void>
-  /** A ticket with which one connection is let in without credentials. Fails with ForbiddenError, PtyNotFoundError. */
+  /** A ticket that authorizes one connection without credentials. Fails with ForbiddenError, PtyNotFoundError. */
   connectToken(input: { ptyID: string; location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<Located<LocationInfo, PtyTicket>>
-  /** A WebSocket on a terminal: its retained output, a cursor, then what follows. Fails with ForbiddenError, PtyNotFoundError. */
+  /** A WebSocket to a terminal: retained output, a cursor, then new output. Fails with ForbiddenError, PtyNotFoundError. */
   connect(input: { ptyID: string; location?: LocationSelector | null | undefined; cursor?: number | null | undefined; ticket?: string | null | undefined }, options?: CallOptions): Promise<PtySocket>
 }
 
 export interface ProjectCopiesOperations {
-  /** Make a copy of the project below a directory; the strategy is `git_worktree`. Fails with ProjectCopyError. */
+  /** Create a copy of the project below a directory; the strategy is `git_worktree`. Fails with ProjectCopyError. */
   create(input: { projectID: string; strategy: string; directory: string; location?: LocationSelector | null | undefined; name?: string | null | undefined }, options?: CallOptions): Promise<ProjectCopy>
-  /** Remove a copy; what is not committed in it needs `force`. Fails with ProjectCopyError. */
+  /** Remove a copy. `force` is required if it has uncommitted changes. Fails with ProjectCopyError. */
   remove(input: { projectID: string; directory: string; force: boolean; location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<void>
-  /** Forget copies whose directories are gone. Fails with ProjectCopyError. */
+  /** Forget copies whose directories no longer exist. Fails with ProjectCopyError. */
   refresh(input: { projectID: string; location?: LocationSelector | null | undefined }, options?: CallOptions): Promise<void>
 }
 
 export interface MetricsOperations {
-  /** Counts, sums and largest values since the start, by name and source. Never a text. */
+  /** Counts, sums and maximum values since the start, by name and source. Numbers only. */
   read(options?: CallOptions): Promise<Record<string, Record<string, Record<string, number>>>>
 }
 

@@ -17,7 +17,7 @@ from holdfast.client.call import Operation
 from holdfast.client.codegen.contract import GenerationError, compile_contract
 from holdfast.client.codegen.python import emit_python
 from holdfast.client.codegen.typescript import emit_typescript
-from holdfast.client.codegen.writer import MANIFEST, Output, RefusedPath, drift, write
+from holdfast.client.codegen.writer import MANIFEST, GeneratedFiles, RefusedPath, drift, write
 from holdfast.client.generated import async_client, guards, operations, sync_client
 from holdfast.protocol.api import API
 from holdfast.protocol.endpoint import Endpoint, Envelope
@@ -118,9 +118,9 @@ def test_the_check_fails_on_drift_in_any_generated_file(
 
 def test_only_own_files_are_ever_deleted(tmp_path: Path) -> None:
     """API-306: what the manifest lists and generation no longer makes goes; a neighbour stays."""
-    write(Output(tmp_path, {"a.py": "a", "b.py": "b"}))
+    write(GeneratedFiles(tmp_path, {"a.py": "a", "b.py": "b"}))
     (tmp_path / "mine.py").write_text("mine", encoding="utf-8")
-    now = Output(tmp_path, {"a.py": "a"})
+    now = GeneratedFiles(tmp_path, {"a.py": "a"})
     assert drift(now) == ["b.py", MANIFEST]
     write(now)
 
@@ -137,7 +137,7 @@ def test_generation_stays_in_its_folder(tmp_path: Path, name: str, listed: bool)
     if listed:
         (folder / MANIFEST).write_text(f"{name}\n" if name else "\n", encoding="utf-8")
     with pytest.raises(RefusedPath):
-        write(Output(folder, {} if listed else {name: "x"}))
+        write(GeneratedFiles(folder, {} if listed else {name: "x"}))
 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["generated"]
 
@@ -152,7 +152,7 @@ def test_generation_writes_through_no_symbolic_link(tmp_path: Path) -> None:
     (tmp_path / "linked").symlink_to(folder)
     for place, name in ((folder, "a.py"), (tmp_path / "linked", "b.py")):
         with pytest.raises(RefusedPath):
-            write(Output(place, {name: "x"}))
+            write(GeneratedFiles(place, {name: "x"}))
 
     assert victim.read_text(encoding="utf-8") == "precious"
 

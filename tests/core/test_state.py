@@ -10,7 +10,7 @@ from hypothesis import settings as limits
 from hypothesis import strategies as st
 
 from holdfast.core.scope import Scope
-from holdfast.core.state import MOST_FAILURES, Batches, Failure, Phase, ReentrantChange, State
+from holdfast.core.state import MOST_FAILURES, Batches, Phase, ReentrantChange, State, TransformFailure
 
 
 class Names(list[str]):
@@ -140,7 +140,7 @@ def test_a_transform_that_raises_changes_nothing_and_is_named() -> None:
     remove = state.transform(bad, scope, phase=Phase.PLUGIN, owner="acme")
     state.transform(appending("after"), scope, phase=Phase.PLUGIN)
     assert state.value == ["before", "after"]
-    assert list(state.failures) == [Failure("acme", "ValueError: no", 2)]
+    assert list(state.failures) == [TransformFailure("acme", "ValueError: no", 2)]
     state.reload()
     state.reload()
     assert calls == MOST_FAILURES

@@ -12,7 +12,7 @@ from tests.conftest import FIXTURES
 from tests.contract import OPENCODE
 
 from holdfast.protocol.api import API
-from holdfast.protocol.endpoint import Scope
+from holdfast.protocol.endpoint import EndpointScope
 from holdfast.protocol.openapi import EXTENSION, document
 
 # Operation and place (globs), and why we differ there.
@@ -264,7 +264,7 @@ def test_the_location_is_one_deep_parameter() -> None:
     for endpoint in API:
         _, _, operation = Document(document()).operations[endpoint.operation]
         found = [item for item in operation["parameters"] if item["name"] == "location"]
-        assert len(found) == (endpoint.scope is Scope.LOCATION)
+        assert len(found) == (endpoint.scope is EndpointScope.LOCATION)
         for parameter in found:
             schema = Document(document()).resolve(parameter["schema"])
             assert (parameter["style"], parameter["explode"], set(schema["properties"])) == (

@@ -10,7 +10,7 @@ import pytest
 from tests.server.conftest import UNKNOWN, Wire
 
 from holdfast.protocol.api import API
-from holdfast.protocol.endpoint import Endpoint, Scope
+from holdfast.protocol.endpoint import Endpoint, EndpointScope
 from holdfast.schema import errors
 
 pytestmark = pytest.mark.anyio
@@ -225,7 +225,7 @@ def test_every_endpoint_declares_what_may_refuse_it(endpoint: Endpoint) -> None:
     declared = set(endpoint.declared_errors)
 
     assert {errors.InvalidRequestError, errors.UnauthorizedError} <= declared
-    assert (errors.SessionNotFoundError in declared) == (endpoint.scope is Scope.SESSION)
+    assert (errors.SessionNotFoundError in declared) == (endpoint.scope is EndpointScope.SESSION)
 
 
 @pytest.mark.parametrize(

@@ -743,7 +743,7 @@ async def test_an_oversized_frame_closes_the_socket(app: App, browser: Browser) 
 
 async def test_shutting_down_closes_every_terminal_socket_with_1001(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     """TOL-313: every socket is closed with 1001, also one whose terminal is busy."""
-    monkeypatch.setattr(pty, "FAREWELL_SECONDS", PATIENCE)
+    monkeypatch.setattr(pty, "CLOSE_SECONDS", PATIENCE)
     screens = [Screen(), Screen()]
     async with browsing(app) as browser:
         quiet, busy = await browser.create("printf ready; cat"), await browser.create("while :; do echo ready; done")

@@ -1,4 +1,4 @@
-"""What every operation of the asynchronous client does: send, read, close."""
+"""Sends the operations of the asynchronous client and reads their responses."""
 
 from __future__ import annotations
 
@@ -7,20 +7,9 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from holdfast.client.call import (
-    FRAME_LIMIT,
-    Heartbeats,
-    Operation,
-    Options,
-    element,
-    expect_stream,
-    failure,
-    outcome,
-    request,
-)
+from holdfast.client.call import EventDecoder, Operation, Options, decode_response, request, response_error
 from holdfast.client.errors import ClientError
 from holdfast.client.transport import NO_SOCKETS, SocketRefused, SocketTransport
-from holdfast.schema.sse import FrameTooLarge, SSEFrames
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping
@@ -31,35 +20,35 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Cut:
-    """Ends an iteration from outside, by taking its response away."""
+class StreamCloser:
+    """Ends an iteration from outside by closing its response."""
 
     def __init__(self) -> None:
-        self.made = False
+        self.closed = False
         self.response: Response | None = None
 
-    async def make(self) -> None:
-        self.made = True
+    async def close(self) -> None:
+        self.closed = True
         if self.response is not None:
             await self.response.close()
 
 
 class Stream(AsyncIterator[T]):
-    """Elements of a streamed answer. Nothing happens before the first is asked for; each `async for` is a request of
-    its own, and leaving it closes that. After an `anext` the stream keeps that iteration; `aclose` closes all, also
-    those in which another task is waiting: there the elements just end."""
+    """Elements of a streamed response. Each `async for` sends its own request when its first element is needed, and
+    closes it at the end. After an `anext` the stream keeps that iteration. `aclose` closes all iterations; one that
+    another task is waiting in simply ends."""
 
-    def __init__(self, start: Callable[[Cut], AsyncGenerator[T, None]]) -> None:
+    def __init__(self, start: Callable[[StreamCloser], AsyncGenerator[T, None]]) -> None:
         self._start = start
         self._kept: AsyncGenerator[T, None] | None = None
-        self._open: weakref.WeakKeyDictionary[AsyncGenerator[T, None], Cut] = weakref.WeakKeyDictionary()
+        self._open: weakref.WeakKeyDictionary[AsyncGenerator[T, None], StreamCloser] = weakref.WeakKeyDictionary()
 
     def __aiter__(self) -> AsyncGenerator[T, None]:
         if self._kept is not None:
             return self._kept
-        cut = Cut()
-        iteration = self._start(cut)
-        self._open[iteration] = cut
+        closer = StreamCloser()
+        iteration = self._start(closer)
+        self._open[iteration] = closer
         return iteration
 
     async def __anext__(self) -> T:
@@ -68,14 +57,14 @@ class Stream(AsyncIterator[T]):
         return await anext(self._kept)
 
     async def aclose(self) -> None:
-        for iteration, cut in tuple(self._open.items()):
+        for iteration, closer in tuple(self._open.items()):
             try:
                 await iteration.aclose()
-            except RuntimeError:  # another task is inside
-                await cut.make()
-        import asyncio  # the loop is running, so this is only a name; a cold import would bring the whole of TLS
+            except RuntimeError:  # another task is running it
+                await closer.close()
+        import asyncio  # already imported by the running loop; at module level it would load TLS on start-up
 
-        # One that was just left behind is closed by the loop itself, within its next two turns.
+        # The loop closes an abandoned iteration within its next two turns.
         for _ in range(2):
             await asyncio.sleep(0)
 
@@ -91,7 +80,7 @@ class AsyncCore:
             body = b"" if response.status == 204 else await response.read()
         finally:
             await response.close()
-        return outcome(operation, response.status, response.content_type, body)
+        return decode_response(operation, response.status, response.content_type, body)
 
     async def connect(self, operation: Operation[T], **given: Any) -> PtySocket:
         from holdfast.client.terminal import PtySocket, refusal
@@ -106,33 +95,26 @@ class AsyncCore:
     def stream(self, operation: Operation[T], **given: Any) -> Stream[T]:
         asked = request(operation, self._headers, **given)
         options = given.get("options") or Options()
-        return Stream(lambda cut: self._elements(operation, asked, options, cut))
+        return Stream(lambda closer: self._elements(operation, asked, options, closer))
 
     async def _elements(
-        self, operation: Operation[T], asked: Request, options: Options, cut: Cut
+        self, operation: Operation[T], asked: Request, options: Options, closer: StreamCloser
     ) -> AsyncGenerator[T, None]:
-        response = cut.response = await self.transport.send(asked)
+        response = closer.response = await self.transport.send(asked)
         try:
-            if cut.made:
+            if closer.closed:
                 return
             if response.status != 200:
-                raise failure(operation, response.status, response.content_type, await response.read())
-            expect_stream(response.status, response.content_type)
-            if options.on_open is not None:
-                options.on_open()
-            frames = SSEFrames(FRAME_LIMIT)
-            heartbeats = Heartbeats(frames, options)
+                raise response_error(operation, response.status, response.content_type, await response.read())
+            decoder = EventDecoder(response.content_type, options)
             async with aclosing(response.chunks()) as chunks:  # type: ignore[type-var]
                 async for chunk in chunks:
-                    for frame in frames.feed(chunk):
-                        yield element(frame)  # type: ignore[misc]
-                    heartbeats.tell()
-            for frame in frames.finish():
-                yield element(frame)  # type: ignore[misc]
-        except FrameTooLarge as error:
-            raise ClientError("MalformedResponse", str(error)) from error
+                    for event in decoder.feed(chunk):
+                        yield event  # type: ignore[misc]
+            for event in decoder.finish():
+                yield event  # type: ignore[misc]
         except ClientError:
-            if not cut.made:
+            if not closer.closed:
                 raise
         finally:
             await response.close()

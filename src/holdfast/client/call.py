@@ -1,10 +1,10 @@
-"""One call without its I/O: the request that an operation becomes, and what an answer to it means."""
+"""Builds the request of an operation and interprets the response, without I/O."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -16,10 +16,8 @@ from holdfast.schema.event import EventEnvelope
 from holdfast.schema.exceptions import received
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.location import Location, LocationInfo
+from holdfast.schema.sse import FrameTooLarge, SSEFrames
 from holdfast.schema.typed_event import DurableEvent, Event, decode_event, typed
-
-if TYPE_CHECKING:
-    from holdfast.schema.sse import SSEFrames
 
 T = TypeVar("T")
 
@@ -27,13 +25,13 @@ JSON = "application/json"
 EVENT_STREAM = "text/event-stream"
 ACCEPTED = {"stream": EVENT_STREAM, "raw": "*/*"}
 FRAME_LIMIT = 64 * 1024 * 1024
-"""Of one event: the largest body that a server takes, and what admission adds to it."""
+"""The largest event: the largest body that a server accepts, and what admission adds to it."""
 
 NO_SEGMENT = ("", ".", "..")
-"""What the way there would take out of a path, which then names another operation."""
+"""Path segments that are removed in transit, so that the path would name another operation."""
 
 WILDCARD = "*"
-"""The end of a path that takes any number of segments, from the one parameter that there is."""
+"""The end of a path that takes any number of segments from its one parameter."""
 
 Shape = Literal["bare", "data", "location", "page", "history", "void", "stream", "raw", "socket"]
 
@@ -42,15 +40,15 @@ NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
 class Options(Frozen):
-    """Of one call, apart from what it asks for. `timeout` bounds each wait for the server, in seconds; a stream waits
-    for the next event or heartbeat."""
+    """Options of one call. `timeout` limits each wait for the server, in seconds; a stream waits for the next event or
+    heartbeat."""
 
     headers: Mapping[str, str] | None = None
     timeout: float | None = None
     on_open: Callable[[], None] | None = None
-    """Called when a stream has been answered, before its first element."""
+    """Called when a stream is open, before its first element."""
     on_heartbeat: Callable[[], None] | None = None
-    """Called for each heartbeat of a stream: the server is there and has nothing to say."""
+    """Called for each heartbeat of a stream."""
 
 
 class Page(msgspec.Struct, Generic[T], frozen=True):
@@ -67,24 +65,24 @@ class History(msgspec.Struct, frozen=True):
 
 
 class Located(msgspec.Struct, Generic[T], frozen=True):
-    """What a Location has, and which Location that is."""
+    """A value and the Location it belongs to."""
 
     location: LocationInfo
     data: T
 
 
 class Operation(Frozen, Generic[T]):
-    """What one operation sends and gives; `T` is the caller's result, of a stream one element."""
+    """The request and response of one operation; `T` is the result, of a stream one element."""
 
     method: str
     path: str
     errors: frozenset[int]
-    """The statuses that the operation declares."""
+    """The error statuses that the operation declares."""
     shape: Shape
     kind: Any = None
-    """What is decoded, inside the envelope."""
+    """The type inside the envelope."""
     headers: Mapping[str, str] = NO_HEADERS
-    """What every request of it carries."""
+    """Headers of every request."""
 
 
 def request(
@@ -96,7 +94,7 @@ def request(
     payload: Mapping[str, Any] | None = None,
     options: Options | None = None,
 ) -> Request:
-    """Headers of the call win over the defaults; a content type is set only with a body, and only if none is given."""
+    """Headers of the call override the defaults. A content type is set only with a body and if none is given."""
     accept = ACCEPTED.get(operation.shape, JSON)
     given = (options and options.headers) or {}
     headers = {"accept": accept, **operation.headers, **_lower(defaults), **_lower(given)}
@@ -113,10 +111,10 @@ def request(
     )
 
 
-def outcome(operation: Operation[T], status: int, content_type: str, body: bytes) -> T:
-    """The value of an answer. Raises ApiError for a declared failure, ClientError for anything else."""
+def decode_response(operation: Operation[T], status: int, content_type: str, body: bytes) -> T:
+    """The value of a response. Raises ApiError for a declared failure, ClientError for any other."""
     if status not in (200, 204):
-        raise failure(operation, status, content_type, body)
+        raise response_error(operation, status, content_type, body)
     if operation.shape == "void":
         return None  # type: ignore[return-value]
     if operation.shape == "raw":
@@ -125,41 +123,51 @@ def outcome(operation: Operation[T], status: int, content_type: str, body: bytes
         raise ClientError("UnsupportedContentType", f"expected JSON, got {content_type or 'nothing'}", status=status)
     match operation.shape:
         case "data":
-            value = decode(_data(operation.kind), body).data
+            value = decode(_wire(_DataWire, operation.kind), body).data
         case "location":
-            value = decode(_located(operation.kind), body)
+            value = decode(_wire(Located, operation.kind), body)
         case "page":
-            wire = decode(_page(operation.kind), body)
+            wire = decode(_wire(_PageWire, operation.kind), body)
             value = Page(items=wire.data, previous=wire.cursor.previous, next=wire.cursor.next)
         case "history":
-            wire = decode(_History, body)
+            wire = decode(_HistoryWire, body)
             value = History(events=[_checked(typed, event) for event in wire.data], has_more=wire.has_more)
         case _:
             value = decode(operation.kind, body)
     return value  # type: ignore[no-any-return]
 
 
-class Heartbeats:
-    """Tells of the heartbeats that a stream has had since it last looked."""
+class EventDecoder:
+    """Decodes the events of one stream and reports its opening and its heartbeats. Raises ClientError."""
 
-    def __init__(self, frames: SSEFrames, options: Options) -> None:
-        self._frames = frames
-        self._told = 0
+    def __init__(self, content_type: str, options: Options) -> None:
+        if content_type != EVENT_STREAM:
+            raise ClientError("UnsupportedContentType", f"expected a stream, got {content_type}", status=200)
+        self._frames = SSEFrames(FRAME_LIMIT)
+        self._heartbeats = 0
         self._on_heartbeat = options.on_heartbeat
+        if options.on_open is not None:
+            options.on_open()
 
-    def tell(self) -> None:
-        while self._told < self._frames.comments:
-            self._told += 1
+    def feed(self, chunk: bytes) -> Iterator[Event]:
+        yield from self._decoded(lambda: self._frames.feed(chunk))
+        while self._heartbeats < self._frames.comments:
+            self._heartbeats += 1
             if self._on_heartbeat is not None:
                 self._on_heartbeat()
 
+    def finish(self) -> Iterator[Event]:
+        yield from self._decoded(self._frames.finish)
 
-def expect_stream(status: int, content_type: str) -> None:
-    if content_type != EVENT_STREAM:
-        raise ClientError("UnsupportedContentType", f"expected a stream, got {content_type}", status=status)
+    def _decoded(self, read: Callable[[], list[bytes]]) -> Iterator[Event]:
+        try:
+            frames = read()
+        except FrameTooLarge as error:
+            raise ClientError("MalformedResponse", str(error)) from error
+        yield from map(decode_element, frames)
 
 
-def failure(operation: Operation[Any], status: int, content_type: str, body: bytes) -> Exception:
+def response_error(operation: Operation[Any], status: int, content_type: str, body: bytes) -> Exception:
     shown = _message(body)
     if status not in operation.errors:
         return ClientError("UnexpectedStatus", f"the server answered {status}: {shown}", status=status)
@@ -173,7 +181,7 @@ def failure(operation: Operation[Any], status: int, content_type: str, body: byt
 
 
 def _message(body: bytes) -> str:
-    """What the server says about a failure that the operation does not declare, or else how its answer begins."""
+    """The server's message in an undeclared failure, or the start of the body."""
     try:
         return str(decoder(dict[str, Any]).decode(body)["message"])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError):
@@ -184,8 +192,8 @@ def decode(kind: Any, body: bytes) -> Any:
     return _checked(decoder(kind).decode, body)
 
 
-def element(frame: bytes) -> Event:
-    """One element of a stream; all streams are of events."""
+def decode_element(frame: bytes) -> Event:
+    """Decode one element of a stream, which is always an event."""
     return _checked(decode_event, frame)  # type: ignore[no-any-return]
 
 
@@ -196,42 +204,34 @@ def _checked(decoding: Callable[[Any], Any], given: Any) -> Any:
         raise ClientError("MalformedResponse", f"the answer does not fit: {error}") from error
 
 
-def placed(location: Location | None) -> Mapping[str, Any] | None:
-    """A Location as a query says it."""
+def location_query(location: Location | None) -> Mapping[str, Any] | None:
+    """A Location as query parameters."""
     if location is None:
         return None
     return {"directory": location.directory, "workspace": location.workspace_id}
 
 
-class _Cursor(msgspec.Struct):
+class _PageCursor(msgspec.Struct):
     previous: str | None = None
     next: str | None = None
 
 
-class _Data(msgspec.Struct, Generic[T]):
+class _DataWire(msgspec.Struct, Generic[T]):
     data: T
 
 
 class _PageWire(msgspec.Struct, Generic[T]):
     data: list[T]
-    cursor: _Cursor
+    cursor: _PageCursor
 
 
-class _History(msgspec.Struct, rename="camel"):
+class _HistoryWire(msgspec.Struct, rename="camel"):
     data: list[EventEnvelope]
     has_more: bool
 
 
-def _data(kind: Any) -> Any:
-    return _Data[kind]
-
-
-def _located(kind: Any) -> Any:
-    return Located[kind]
-
-
-def _page(kind: Any) -> Any:
-    return _PageWire[kind]
+def _wire(generic: Any, kind: Any) -> Any:
+    return generic[kind]
 
 
 def _target(path: str, params: Mapping[str, str], query: Mapping[str, Any]) -> str:
@@ -246,7 +246,7 @@ def _target(path: str, params: Mapping[str, str], query: Mapping[str, Any]) -> s
 
 
 def _segments(name: str, value: str) -> str:
-    """A path inside a path: its slashes stay."""
+    """Quotes a relative path, keeping its slashes."""
     segments = value.split("/")
     if any(segment in NO_SEGMENT for segment in segments):
         raise ValueError(f"{name} is a relative path without `.`, `..` and empty parts, not {value!r}")
@@ -254,7 +254,7 @@ def _segments(name: str, value: str) -> str:
 
 
 def _pairs(key: str, value: Any) -> Iterator[tuple[str, str]]:
-    """None is left out, a list repeats the key, an object becomes `key[child]`."""
+    """None is omitted, a list repeats the key, an object becomes `key[child]`."""
     if isinstance(value, list | tuple):
         for item in value:
             yield from _pairs(key, item)

@@ -1,7 +1,7 @@
-"""A client of a server elsewhere, with the address and the credential that this machine already knows.
+"""Connects to a running server, with the address and credential known on this machine.
 
-A server that this user runs on this machine is reached over its Unix socket, also when its URL was given. The password
-that it made for itself is sent there only, never to a port: another process may have taken that."""
+A server of this user on this machine is reached over its Unix socket, even if its URL was given. The password that it
+generated is sent only there, never to a port, because another process may have taken the port."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from holdfast.client.errors import ClientError
 from holdfast.client.local_socket import UntrustedSocket, verify_socket
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from holdfast.client.discovery import RunningServer
     from holdfast.client.generated.async_client import AsyncClient
@@ -34,19 +34,17 @@ def connect(
     headers: Mapping[str, str] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> AsyncClient:
-    """Use as `async with connect() as client`. Without an address, the newest server of this machine."""
+    """Use as `async with connect() as client`. Without a URL it connects to the newest server on this machine."""
     from holdfast.client.generated.async_client import AsyncClient
     from holdfast.client.http import HttpTransport
 
-    known = os.environ if environment is None else environment
-    found = _resolve(url, password, known)
-    again = partial(_resolve, found.url, password, known) if found.socket is not None else None
-    transport = HttpTransport(found.url, auth=found.auth, socket=found.socket, locate=again)
+    target, locate = _locate(url, password, environment)
+    transport = HttpTransport(target.url, auth=target.auth, socket=target.socket, locate=locate)
     return AsyncClient(transport, headers=headers)
 
 
 def transport_to(url: str, environment: Mapping[str, str]) -> HttpTransport:
-    """A transport to a server of this machine, with the credential that is kept here."""
+    """A transport to a server on this machine, with the stored credential."""
     from holdfast.client.http import HttpTransport
 
     found = _resolve(url, None, environment)
@@ -60,15 +58,22 @@ def connect_sync(
     headers: Mapping[str, str] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Client:
-    """Use as `with connect_sync() as client`. Without an address, the newest server of this machine."""
+    """Use as `with connect_sync() as client`. Without a URL it connects to the newest server on this machine."""
     from holdfast.client.generated.sync_client import Client
     from holdfast.client.http import SyncHttpTransport
 
-    known = os.environ if environment is None else environment
-    found = _resolve(url, password, known)
-    again = partial(_resolve, found.url, password, known) if found.socket is not None else None
-    transport = SyncHttpTransport(found.url, auth=found.auth, socket=found.socket, locate=again)
+    target, locate = _locate(url, password, environment)
+    transport = SyncHttpTransport(target.url, auth=target.auth, socket=target.socket, locate=locate)
     return Client(transport, headers=headers)
+
+
+def _locate(
+    url: str | None, password: str | None, environment: Mapping[str, str] | None
+) -> tuple[Target, Callable[[], Target] | None]:
+    """The server, and how to find its socket again after a restart."""
+    known = os.environ if environment is None else environment
+    target = _resolve(url, password, known)
+    return target, partial(_resolve, target.url, password, known) if target.socket is not None else None
 
 
 def _resolve(url: str | None, password: str | None, environment: Mapping[str, str]) -> Target:
@@ -91,7 +96,7 @@ def _resolve(url: str | None, password: str | None, environment: Mapping[str, st
 
 
 def _same_server(server: RunningServer, url: str) -> bool:
-    """By its URL, or by another name of this machine with the same port."""
+    """Compares the URL; all loopback names are the same host."""
     if server.url == url.rstrip("/"):
         return True
     try:

@@ -1,13 +1,13 @@
-"""Which servers run on this machine.
+"""Finds the servers that run on this machine.
 
-Each one keeps three files under one name in a directory that only its owner can enter: `.json` says what it is, `.sock`
-is where clients of this machine reach it, and `.lock` is held by its process.
+Each server has three files with one name in a directory that only its owner can enter: `.json` describes it, `.sock` is
+its socket for local clients, and `.lock` is locked by its process.
 
 Invariants
-- A server runs exactly as long as its lock is held. The system releases the lock however the process ends, so neither
-  a process id nor a port that somebody else has taken since then is believed.
-- What a process left without releasing it in order is removed by whoever finds it.
-- Clients of this machine use the socket, so that no password is sent to a port."""
+- A server runs exactly as long as its lock is held. The system releases the lock however the process ends, so neither a
+  process id nor a reused port is trusted.
+- Files of a process that ended without removing them are removed by the next process that finds them.
+- Local clients use the socket, so that no password is sent to a port."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SOCKET_FOLDER_PREFIX = "holdfast-server-"
-"""Of directories for sockets whose usual path would be too long."""
+"""Prefix of directories for sockets whose usual path would be too long."""
 
 
 class RunningServer(Record):
@@ -48,7 +48,7 @@ def servers_folder(environment: Mapping[str, str]) -> Path:
 
 
 def running_servers(environment: Mapping[str, str], *, data: Path | None = None) -> list[RunningServer]:
-    """Newest first; only those with this data directory, if one is given. What dead processes left is removed."""
+    """Newest first; only those with this data directory, if given. Removes files of dead processes."""
     folder = servers_folder(environment)
     try:
         if not _private(folder):
@@ -68,7 +68,7 @@ def running_servers(environment: Mapping[str, str], *, data: Path | None = None)
 
 
 def forget(entry: Path, server: RunningServer | None) -> None:
-    """Remove the files of a server; the lock is last, so that an interrupted removal is repeated."""
+    """Remove a server's files; the lock is last, so that an interrupted removal is repeated."""
     if server is not None and (elsewhere := Path(server.socket)).parent.name.startswith(SOCKET_FOLDER_PREFIX):
         with suppress(OSError):
             if stat.S_ISSOCK(os.lstat(elsewhere).st_mode):
@@ -81,7 +81,7 @@ def forget(entry: Path, server: RunningServer | None) -> None:
 
 
 def _private(folder: Path) -> bool:
-    """Whether nobody else can put a file there; its mode is put right if it is ours."""
+    """Whether only this user can create files there; corrects the mode of our own folder."""
     found = folder.stat()
     if found.st_uid != os.getuid():
         return False
@@ -98,7 +98,7 @@ def _read(path: Path) -> RunningServer | None:
 
 
 def _held(path: Path) -> bool:
-    """A shared lock is tried: two clients that look at the same moment do not take each other for the server."""
+    """Tries a shared lock, so that two clients that check at the same time do not see each other as the server."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Writes the clients from the protocol: `python -m holdfast.client.generate [--check]`."""
+"""Generates the clients from the protocol: `python -m holdfast.client.generate [--check]`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from holdfast.client.codegen.contract import Contract, compile_contract
 from holdfast.client.codegen.python import emit_python
 from holdfast.client.codegen.typescript import emit_typescript
-from holdfast.client.codegen.writer import Output, drift, write
+from holdfast.client.codegen.writer import GeneratedFiles, drift, write
 from holdfast.protocol.api import API
 from holdfast.schema.manifest import MANIFEST
 
@@ -20,11 +20,11 @@ def contract() -> Contract:
     return compile_contract(API, (event for event in MANIFEST.latest.values() if event.announced))
 
 
-def outputs() -> list[Output]:
+def outputs() -> list[GeneratedFiles]:
     compiled = contract()
     return [
-        Output(PACKAGE / "generated", emit_python(compiled)),
-        Output(REPOSITORY / "clients" / "typescript", emit_typescript(compiled)),
+        GeneratedFiles(PACKAGE / "generated", emit_python(compiled)),
+        GeneratedFiles(REPOSITORY / "clients" / "typescript", emit_typescript(compiled)),
     ]
 
 
@@ -35,7 +35,7 @@ def main() -> int:
         return 0
     changed = [name for output in outputs() for name in drift(output)]
     if changed:
-        sys.stderr.write(f"{', '.join(changed)}: not what the protocol says; run `make generate`\n")
+        sys.stderr.write(f"{', '.join(changed)}: out of date with the protocol; run `make generate`\n")
     return 1 if changed else 0
 
 

@@ -1,4 +1,4 @@
-"""What every operation of the synchronous client does: send, read, close."""
+"""Sends the operations of the synchronous client and reads their responses."""
 
 from __future__ import annotations
 
@@ -6,20 +6,9 @@ import weakref
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from holdfast.client.call import (
-    FRAME_LIMIT,
-    Heartbeats,
-    Operation,
-    Options,
-    element,
-    expect_stream,
-    failure,
-    outcome,
-    request,
-)
+from holdfast.client.call import EventDecoder, Operation, Options, decode_response, request, response_error
 from holdfast.client.errors import ClientError
 from holdfast.client.transport import NO_SOCKETS, SocketRefused, SyncSocketTransport
-from holdfast.schema.sse import FrameTooLarge, SSEFrames
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
@@ -31,35 +20,35 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Cut:
-    """Ends an iteration from outside, by taking its response away."""
+class SyncStreamCloser:
+    """Ends an iteration from outside by closing its response."""
 
     def __init__(self) -> None:
-        self.made = False
+        self.closed = False
         self.response: SyncResponse | None = None
 
-    def make(self) -> None:
-        self.made = True
+    def close(self) -> None:
+        self.closed = True
         if self.response is not None:
             self.response.close()
 
 
 class SyncStream(Iterator[T]):
-    """Elements of a streamed answer. Nothing happens before the first is asked for; each `for` is a request of its
-    own, and leaving it closes that. After a `next` the stream keeps that iteration; `close` closes all, also those in
-    which another thread is waiting: there the elements just end."""
+    """Elements of a streamed response. Each `for` sends its own request when its first element is needed, and closes it
+    at the end. After a `next` the stream keeps that iteration. `close` closes all iterations; one that another thread
+    is waiting in simply ends."""
 
-    def __init__(self, start: Callable[[Cut], Generator[T, None, None]]) -> None:
+    def __init__(self, start: Callable[[SyncStreamCloser], Generator[T, None, None]]) -> None:
         self._start = start
         self._kept: Generator[T, None, None] | None = None
-        self._open: weakref.WeakKeyDictionary[Generator[T, None, None], Cut] = weakref.WeakKeyDictionary()
+        self._open: weakref.WeakKeyDictionary[Generator[T, None, None], SyncStreamCloser] = weakref.WeakKeyDictionary()
 
     def __iter__(self) -> Generator[T, None, None]:
         if self._kept is not None:
             return self._kept
-        cut = Cut()
-        iteration = self._start(cut)
-        self._open[iteration] = cut
+        closer = SyncStreamCloser()
+        iteration = self._start(closer)
+        self._open[iteration] = closer
         return iteration
 
     def __next__(self) -> T:
@@ -68,11 +57,11 @@ class SyncStream(Iterator[T]):
         return next(self._kept)
 
     def close(self) -> None:
-        for iteration, cut in tuple(self._open.items()):
+        for iteration, closer in tuple(self._open.items()):
             try:
                 iteration.close()
-            except ValueError:  # another thread is inside
-                cut.make()
+            except ValueError:  # another thread is running it
+                closer.close()
 
     def __enter__(self) -> Self:
         return self
@@ -94,7 +83,7 @@ class SyncCore:
             body = b"" if response.status == 204 else response.read()
         finally:
             response.close()
-        return outcome(operation, response.status, response.content_type, body)
+        return decode_response(operation, response.status, response.content_type, body)
 
     def connect(self, operation: Operation[T], **given: Any) -> SyncPtySocket:
         from holdfast.client.terminal import SyncPtySocket, refusal
@@ -109,32 +98,25 @@ class SyncCore:
     def stream(self, operation: Operation[T], **given: Any) -> SyncStream[T]:
         asked = request(operation, self._headers, **given)
         options = given.get("options") or Options()
-        return SyncStream(lambda cut: self._elements(operation, asked, options, cut))
+        return SyncStream(lambda closer: self._elements(operation, asked, options, closer))
 
     def _elements(
-        self, operation: Operation[T], asked: Request, options: Options, cut: Cut
+        self, operation: Operation[T], asked: Request, options: Options, closer: SyncStreamCloser
     ) -> Generator[T, None, None]:
-        response = cut.response = self.transport.send(asked)
+        response = closer.response = self.transport.send(asked)
         try:
-            if cut.made:
+            if closer.closed:
                 return
             if response.status != 200:
-                raise failure(operation, response.status, response.content_type, response.read())
-            expect_stream(response.status, response.content_type)
-            if options.on_open is not None:
-                options.on_open()
-            frames = SSEFrames(FRAME_LIMIT)
-            heartbeats = Heartbeats(frames, options)
+                raise response_error(operation, response.status, response.content_type, response.read())
+            decoder = EventDecoder(response.content_type, options)
             for chunk in response.chunks():
-                for frame in frames.feed(chunk):
-                    yield element(frame)  # type: ignore[misc]
-                heartbeats.tell()
-            for frame in frames.finish():
-                yield element(frame)  # type: ignore[misc]
-        except FrameTooLarge as error:
-            raise ClientError("MalformedResponse", str(error)) from error
+                for event in decoder.feed(chunk):
+                    yield event  # type: ignore[misc]
+            for event in decoder.finish():
+                yield event  # type: ignore[misc]
         except ClientError:
-            if not cut.made:
+            if not closer.closed:
                 raise
         finally:
             response.close()

@@ -1,4 +1,4 @@
-"""A connection to a terminal: its output piece by piece, what is typed, and the position to go on from later."""
+"""A connection to a terminal: output, input, and the position to continue from."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
-from holdfast.client.call import failure
+from holdfast.client.call import response_error
 from holdfast.client.errors import ClientError
 from holdfast.client.transport import SocketClosed
 from holdfast.schema.codec import decoder
@@ -20,51 +20,45 @@ if TYPE_CHECKING:
 
 FINISHED = 1000
 EXITED = (4404, "session exited")
-"""How an exited terminal ends its connection, after what it had retained."""
+"""How the connection to an exited terminal ends, after its retained output."""
 REFUSALS = {
-    403: ("ForbiddenError", "the server lets nobody from here connect to its terminals, or the ticket is not valid"),
+    403: ("ForbiddenError", "this client may not connect to the server's terminals, or its ticket is invalid"),
     404: ("PtyNotFoundError", "there is no such terminal in this Location"),
 }
 
 
-class _Cursor(msgspec.Struct):
+class _CursorMessage(msgspec.Struct):
     cursor: int
 
 
-class _Position:
-    """Where the reader is, in UTF-16 units as the server counts them."""
+class _Reader:
+    """Tracks how far the output was read, in UTF-16 units as on the server."""
 
-    def __init__(self) -> None:
-        self.cursor: int | None = None
+    cursor: int | None = None
+    """The position for a later `connect`; None until the retained output was read."""
 
-    def take(self, message: str | bytes) -> str | None:
-        """The output in a message, if it is output."""
+    def _output(self, message: str | bytes) -> str | None:
+        """The output in a message, or None for a cursor message."""
         if isinstance(message, str):
             if self.cursor is not None:
                 self.cursor += len(message.encode("utf-16-le")) // 2
             return message
         try:
-            self.cursor = decoder(_Cursor).decode(message[1:]).cursor
+            self.cursor = decoder(_CursorMessage).decode(message[1:]).cursor
         except msgspec.DecodeError as error:
             raise ClientError("MalformedResponse", f"not a message of a terminal: {error}") from error
         return None
 
 
-class PtySocket:
-    """Iterate over the output; it ends when the terminal does. Use as `async with` to leave earlier: the terminal goes
-    on. Raises ClientError when the connection ends in any other way."""
+class PtySocket(_Reader):
+    """Iterate over the output; it ends with the terminal. Closing the socket earlier leaves the terminal running.
+    Raises ClientError if the connection ends in any other way."""
 
     def __init__(self, socket: Socket) -> None:
         self._socket = socket
-        self._position = _Position()
-
-    @property
-    def cursor(self) -> int | None:
-        """How far the output was read, for a later `connect`; None until the retained output has been read."""
-        return self._position.cursor
 
     async def write(self, text: str) -> None:
-        """Type."""
+        """Send input to the terminal."""
         try:
             await self._socket.send(text)
         except SocketClosed as closed:
@@ -78,7 +72,7 @@ class PtySocket:
 
     async def __anext__(self) -> str:
         try:
-            while (output := self._position.take(await self._socket.receive())) is None:
+            while (output := self._output(await self._socket.receive())) is None:
                 pass
         except SocketClosed as closed:
             if _finished(closed):
@@ -95,20 +89,14 @@ class PtySocket:
         await self.close()
 
 
-class SyncPtySocket:
-    """As `PtySocket`, for blocking code."""
+class SyncPtySocket(_Reader):
+    """Like `PtySocket`, for blocking code."""
 
     def __init__(self, socket: SyncSocket) -> None:
         self._socket = socket
-        self._position = _Position()
-
-    @property
-    def cursor(self) -> int | None:
-        """How far the output was read, for a later `connect`; None until the retained output has been read."""
-        return self._position.cursor
 
     def write(self, text: str) -> None:
-        """Type."""
+        """Send input to the terminal."""
         try:
             self._socket.send(text)
         except SocketClosed as closed:
@@ -122,7 +110,7 @@ class SyncPtySocket:
 
     def __next__(self) -> str:
         try:
-            while (output := self._position.take(self._socket.receive())) is None:
+            while (output := self._output(self._socket.receive())) is None:
                 pass
         except SocketClosed as closed:
             if _finished(closed):
@@ -140,11 +128,11 @@ class SyncPtySocket:
 
 
 def refusal(operation: Operation[Any], refused: SocketRefused) -> Exception:
-    """What a server says instead of opening a WebSocket. Before an upgrade some answers have no body."""
+    """The error for a refused WebSocket. Some refusals have no body."""
     if not refused.body and refused.status in REFUSALS:
         code, message = REFUSALS[refused.status]
         return received(code, refused.status, {"_tag": code, "message": message})
-    return failure(operation, refused.status, refused.content_type, refused.body)
+    return response_error(operation, refused.status, refused.content_type, refused.body)
 
 
 def _finished(closed: SocketClosed) -> bool:

@@ -1,4 +1,4 @@
-"""Files that are replaced as a whole: whoever reads one finds the old content or the new, also after a crash."""
+"""Atomic file replacement: a reader sees the old or the new content, also after a crash."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
 
 def atomic_write(path: Path, data: bytes) -> None:
-    """Readable for its owner alone. Durable when this returns; raises OSError, and leaves nothing behind then."""
+    """Replace the file; only its owner can read it. Durable on return. Raises OSError and then leaves no file
+    behind."""
     import tempfile
 
     handle, draft = tempfile.mkstemp(dir=path.parent, prefix=path.name)  # mode 0600

@@ -1,4 +1,4 @@
-"""Time, identifiers and chance behind one seam, so that tests and simulations can own them."""
+"""Time, identifiers and randomness behind one interface, so that tests can control them."""
 
 from __future__ import annotations
 
@@ -7,15 +7,7 @@ import random
 import time
 from typing import Protocol
 
-from holdfast.schema.ids import (
-    ALPHABET,
-    COUNTER_SPAN,
-    RANDOM_LENGTH,
-    EventID,
-    MessageID,
-    SessionID,
-    format_id,
-)
+from holdfast.schema.ids import ALPHABET, COUNTER_SPAN, RANDOM_LENGTH, EventID, MessageID, SessionID, format_id
 
 SUPPLY = 64
 
@@ -25,7 +17,7 @@ class Clock(Protocol):
         """Milliseconds since the Unix epoch."""
 
     async def sleep(self, seconds: float) -> None:
-        """Until that much time has passed."""
+        """Sleep for this many seconds."""
 
 
 class SystemClock:
@@ -37,7 +29,7 @@ class SystemClock:
 
 
 class Ids:
-    """Makes identifiers that sort in the order they were made, also while the clock stands still or runs back."""
+    """Makes identifiers that sort in creation order, also if the clock stops or goes back."""
 
     def __init__(self, clock: Clock, chance: random.Random | None = None) -> None:
         self._clock = clock
@@ -56,11 +48,11 @@ class Ids:
         return EventID(self._make("evt"))
 
     def of(self, prefix: str) -> str:
-        """An ascending id of another kind."""
+        """An ascending id with another prefix."""
         return self._make(prefix)
 
     def slug(self) -> str:
-        """A name for people, as in `quiet-kelp`."""
+        """A readable name such as `quiet-kelp`."""
         return f"{self._chance.choice(_QUALITIES)}-{self._chance.choice(_THINGS)}"
 
     def _make(self, prefix: str, *, descending: bool = False) -> str:
@@ -73,14 +65,14 @@ class Ids:
         return format_id(prefix, self._millis * COUNTER_SPAN + self._counter, self._tail(), descending=descending)
 
     def _tail(self) -> str:
-        """Letters by chance, taken from a supply: an id is made for every event."""
+        """Random letters, generated in batches because every event needs an id."""
         if not self._tails:
             letters = self._chance.randbytes(SUPPLY * RANDOM_LENGTH).translate(_LETTERS).decode("ascii")
             self._tails = [letters[at : at + RANDOM_LENGTH] for at in range(0, len(letters), RANDOM_LENGTH)]
         return self._tails.pop()
 
 
-# From a random byte to a character, in one step for all of them.
+# Maps a random byte to a character; `bytes.translate` converts a whole batch.
 _LETTERS = bytes(ord(ALPHABET[byte % len(ALPHABET)]) for byte in range(256))
 _QUALITIES = """
     amber brave calm clear deep eager early fair fine firm free glad grand green keen kind light lucky mild neat

@@ -1,4 +1,4 @@
-"""What is wrong with something that a user wrote, and where."""
+"""Problems in files that users write."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ Severity: TypeAlias = Literal["warning", "error"]
 
 
 class Diagnostic(Frozen):
-    """One thing in a file that does not count as its author meant it. Never contains a substituted value."""
+    """A problem in a file, and where it is. Never contains a substituted value."""
 
     path: str
     message: str
     line: int | None = None
     severity: Severity = "warning"
     suggestion: str | None = None
-    """The nearest name that is known."""
+    """The most similar known name."""

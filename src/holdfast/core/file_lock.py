@@ -1,4 +1,4 @@
-"""Locks between processes. One ends with the process that holds it, however that ends."""
+"""File locks between processes. The system releases a lock when its process ends."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ POLL_SECONDS = 0.02
 
 @contextmanager
 def try_lock(path: Path) -> Iterator[bool]:
-    """Whether nobody else holds it, for work that another process may just as well do."""
+    """Yields whether the lock was free. For work that another process may do instead."""
     handle = _open(path)
     try:
         yield _take(handle)
@@ -27,7 +27,7 @@ def try_lock(path: Path) -> Iterator[bool]:
 
 @contextmanager
 def wait_for_lock(path: Path) -> Iterator[None]:
-    """Blocks; for short work of commands and threads, never on a loop."""
+    """Blocks until the lock is free. For short work in commands and threads, never on an event loop."""
     handle = _open(path)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -38,7 +38,7 @@ def wait_for_lock(path: Path) -> Iterator[None]:
 
 @asynccontextmanager
 async def file_lock(path: Path, *, patience: float = 60.0) -> AsyncIterator[None]:
-    """Raises TimeoutError when another process keeps it longer than `patience` seconds."""
+    """Raises TimeoutError if another process holds the lock longer than `patience` seconds."""
     handle = _open(path)
     try:
         async with asyncio.timeout(patience):

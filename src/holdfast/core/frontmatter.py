@@ -1,4 +1,4 @@
-"""Markdown with a YAML head. Forgiving about unquoted colons, which other tools let through; bounded in every way."""
+"""Markdown with YAML frontmatter. Accepts unquoted colons, as other tools do; size and depth are bounded."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from functools import cache
 from typing import Any
 
 from holdfast.schema.frozen import Frozen
-from holdfast.schema.pattern import pattern
 
 NODE_LIMIT = 10_000
 DEPTH_LIMIT = 50
 
-_HEAD = pattern(r"\A---[ \t]*\r?\n(.*?)(?:\r?\n)?^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
-_ENTRY = pattern(r"([A-Za-z_][\w-]*)[ \t]*:[ \t]*(.*)")
+_HEAD = r"(?sm)\A---[ \t]*\r?\n(.*?)(?:\r?\n)?^---[ \t]*(?:\r?\n|\Z)"
+_ENTRY = r"([A-Za-z_][\w-]*)[ \t]*:[ \t]*(.*)"
 
 
 class InvalidFrontmatter(ValueError):
@@ -22,14 +21,14 @@ class InvalidFrontmatter(ValueError):
 
 class Markdown(Frozen):
     data: dict[str, Any]
-    """Plain values only: whatever else YAML knows (dates, for one) is its text."""
+    """Plain JSON values; other YAML types, such as dates, become text."""
     body: str
-    """Everything after the head, untouched."""
+    """The text after the frontmatter, unchanged."""
 
 
 def parse_markdown(text: str) -> Markdown:
     text = text.removeprefix("\ufeff")
-    head = _HEAD.match(text)
+    head = re.match(_HEAD, text)
     if head is None:
         return Markdown({}, text)
     return Markdown(_decode(head[1]), text[head.end() :])
@@ -43,7 +42,7 @@ def _decode(head: str) -> dict[str, Any]:
             value = yaml.load(head, _loader())
         except yaml.YAMLError:
             value = yaml.load(_quote_colons(head), _loader())
-    # Constructing a scalar may fail in Python itself: a date with month 13, an integer of ten thousand digits.
+    # Python itself may fail to construct a scalar: a date with month 13, an integer of ten thousand digits.
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise InvalidFrontmatter(f"its frontmatter is not valid YAML: {_first_line(error)}") from None
     if value is None:
@@ -62,7 +61,7 @@ def _loader() -> type[Any]:
     base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
     class Loader(base):  # type: ignore[misc]
-        """A merge key copies what it names, so a few lines of them could fill any memory."""
+        """Limits merge keys, which copy their target and could exhaust memory."""
 
         def flatten_mapping(self, node: Any) -> None:
             super().flatten_mapping(node)
@@ -76,7 +75,7 @@ def _quote_colons(head: str) -> str:
     """`description: Use when: always` becomes a block scalar."""
     lines: list[str] = []
     for line in head.splitlines():
-        entry = _ENTRY.fullmatch(line)
+        entry = re.fullmatch(_ENTRY, line)
         value = entry[2].strip() if entry else ""
         if entry and ":" in value and value[0] not in "\"'|>":
             lines += [f"{entry[1]}: |-", f"  {value}"]
@@ -86,7 +85,7 @@ def _quote_colons(head: str) -> str:
 
 
 class _Plain:
-    """Copies with a budget: YAML aliases let a short text stand for an endless value, or one that holds itself."""
+    """Copies a value with limits: YAML aliases can make a short text endless or cyclic."""
 
     def __init__(self) -> None:
         self._left = NODE_LIMIT

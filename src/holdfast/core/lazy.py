@@ -1,4 +1,4 @@
-"""A part that is made when it is first asked for: most processes never open a terminal."""
+"""Lazy construction of parts that most processes never use, such as terminals."""
 
 from __future__ import annotations
 

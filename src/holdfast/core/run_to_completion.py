@@ -1,4 +1,4 @@
-"""Work that a cancellation may not cut in two: it is delivered when the work has ended."""
+"""Runs work to completion despite cancellation of the caller."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ T = TypeVar("T")
 
 
 async def run_to_completion(work: Coroutine[Any, Any, T]) -> T:
+    """Run the work to its end; re-raise a cancellation of the caller only afterwards."""
     running = asyncio.ensure_future(work)
     cancelled = await until_done(running)
     if cancelled is None:
         return running.result()
     if not running.cancelled():
-        running.exception()  # seen: nobody is left to hear of a failure
+        running.exception()  # marks a failure as retrieved
     raise cancelled
 
 
 async def until_done(work: asyncio.Future[Any]) -> asyncio.CancelledError | None:
-    """However often the waiting one is cancelled meanwhile; the last time, for the caller to raise."""
+    """Wait for the future, ignoring cancellations. Returns the last one, for the caller to raise."""
     cancelled: asyncio.CancelledError | None = None
     while not work.done():
         try:

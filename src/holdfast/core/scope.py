@@ -1,4 +1,4 @@
-"""A scope owns registrations: closing it undoes them, newest first."""
+"""A scope owns registrations and undoes them, newest first, when it closes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 
 class Scope:
-    """Use as `with Scope() as scope`, or close it by hand. Adding to a closed scope undoes at once."""
+    """Use as a context manager, or call `close`. A registration added after closing is undone at once."""
 
     def __init__(self) -> None:
         self._undo: dict[int, Callable[[], None]] = {}
@@ -21,7 +21,7 @@ class Scope:
         self.closed = False
 
     def add(self, undo: Callable[[], None]) -> Callable[[], None]:
-        """Own one registration. What is returned undoes it early; twice is once."""
+        """Own one registration. Returns a function that undoes it early; calling it again has no effect."""
         key, self._next = self._next, self._next + 1
         self._undo[key] = undo
 

@@ -1,4 +1,4 @@
-"""What is never shown: values that variables stood for, values under names that say so, credentials in addresses."""
+"""Hides secrets in displayed text: substituted variables, values with secret-looking names, credentials in URLs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import lru_cache
 
 HIDDEN = "***"
 
-# Compiled when something is shown.
+# Compiled on first use.
 _NAME = (
     r"(?i)auth(?!ors?$)|(?:api|access|private)[-_]?key|_(?:key|pat)$|secret|password|passphrase|cookie|credential"
     r"|token(?!s)"
@@ -16,12 +16,13 @@ _USER = r"(?<=//)[^/@\s]*@"
 
 
 def is_secret(name: str) -> bool:
-    """Whether what has this name is likely to be a key."""
+    """Whether a value with this name is probably a secret."""
     return re.search(_NAME, name) is not None
 
 
 def hide(text: str, secrets: frozenset[str]) -> str:
-    """For showing. A secret of three letters hides only what equals it, or every text would be unreadable."""
+    """Replace secrets in a text. A secret of up to three characters is replaced only if it is the whole text; otherwise
+    every text would become unreadable."""
     for secret in sorted(secrets, key=len, reverse=True):
         if text == secret:
             return HIDDEN
@@ -32,7 +33,7 @@ def hide(text: str, secrets: frozenset[str]) -> str:
 
 @lru_cache(maxsize=1024)
 def public_address(url: str) -> str:
-    """Without a user and without parameters that hold a key."""
+    """The URL without user information and without secret parameters."""
     from holdfast.llm.errors import redact_url
 
     return redact_url(re.sub(_USER, "", url))

@@ -1,45 +1,47 @@
-"""Replayable state: what a domain holds is always its initial value put through the transforms that are registered.
+"""Replayable state: a domain's value is its initial value with all registered transforms applied.
 
-Nothing is ever undone. Leaving is the absence of a transform at the next rebuild, so removal leaves nothing behind and
-overrides fall out of the order.
+Nothing is undone: a removed transform is simply absent at the next rebuild, so removal leaves nothing behind.
 
 Invariants
-- A rebuild is one synchronous step: readers see the old value or the new one, and a cancelled task cannot split it.
-- Transforms run by phase, then in the order of their registration, each on a copy. One that raises has changed nothing.
-- A transform may not add to the state it is running under or reload it: that fails like any other mistake of it. It
-  may take itself out, which counts from the next rebuild on.
-- Inside a batch nothing is rebuilt; at its end every domain that changed is rebuilt once, in the order in which the
-  domains were made, and only then are observers told."""
+- A rebuild is one synchronous step: readers see the old value or the new one, and cancellation cannot split it.
+- Transforms run by phase, then in registration order, each on a copy. A transform that raises has no effect.
+- A transform must not add to or reload the state that is being rebuilt; that fails like any other error in it. It may
+  remove itself, effective from the next rebuild.
+- Inside a batch nothing is rebuilt. At its end every changed domain is rebuilt once, in creation order, and only then
+  observers are notified."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from contextlib import contextmanager
 from enum import IntEnum
 from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
+
+import msgspec
 
 from holdfast.schema.exceptions import HoldfastError
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from holdfast.core.scope import Scope
 
 MOST_FAILURES = 3
-"""In a row; after that a transform is skipped until it is registered anew."""
+"""Consecutive failures; after that a transform is skipped until it is registered again."""
 
 log = logging.getLogger(__name__)
 
 
 class Phase(IntEnum):
-    """A plugin that arrives late still runs before what the user configured."""
+    """The order of transforms: a plugin that is loaded late still runs before the user's configuration."""
 
     BUILTIN = 0
     DISCOVERY = 1
     PLUGIN = 2
     TOOL_RULES = 3
-    """That tools of plugins are asked for: after every agent's own rules, before those of the user."""
+    """Rules that make plugin tools ask: after all agents' own rules, before those of the user."""
     CONFIG = 4
     VARIANTS = 5
     POLICY = 6
@@ -47,7 +49,7 @@ class Phase(IntEnum):
 
 class Draft(Protocol):
     def copy(self) -> Self:
-        """Independent in everything that a transform can change."""
+        """A copy; transforms must not be able to change the original through it."""
 
 
 D = TypeVar("D", bound=Draft)
@@ -57,23 +59,22 @@ class ReentrantChange(HoldfastError, RuntimeError):
     """A transform tried to change the state that is being rebuilt with it."""
 
 
-class Failure(Frozen):
+class TransformFailure(Frozen):
     owner: str
-    """Who registered the transform: a plugin's id, or the name of our own part."""
+    """Who registered the transform: a plugin's id or the name of a built-in part."""
     message: str
     in_a_row: int
 
 
-class _Transform(Generic[D]):
-    def __init__(self, owner: str, phase: Phase, apply: Callable[[D], None]) -> None:
-        self.owner = owner
-        self.phase = phase
-        self.apply = apply
-        self.failures = 0
+class _Transform(msgspec.Struct, Generic[D], eq=False):
+    owner: str
+    phase: Phase
+    apply: Callable[[D], None]
+    failures: int = 0
 
 
 class Batches:
-    """The domains of one Location, rebuilt together."""
+    """The domains of one Location, which are rebuilt together."""
 
     def __init__(self) -> None:
         self._states: list[_Rebuilt] = []
@@ -81,7 +82,7 @@ class Batches:
 
     @contextmanager
     def batch(self) -> Iterator[None]:
-        """Synchronous on purpose: no other task can register into it. An inner batch joins the outer one."""
+        """Synchronous, so that no other task can register inside it. An inner batch joins the outer one."""
         self._depth += 1
         try:
             yield
@@ -118,13 +119,13 @@ class State(Generic[D]):
         finalize: Callable[[D], None] | None = None,
         updated: Callable[[], None] | None = None,
     ) -> None:
-        """`finalize` has the last word over every transform; `updated` is told once a new value can be read."""
+        """`finalize` runs after all transforms; `updated` is called when a new value can be read."""
         self._initial = initial
         self._batches = batches
         self._finalize = finalize
         self._updated = updated
         self._transforms: list[_Transform[D]] = []
-        self._failures: tuple[Failure, ...] = ()
+        self._failures: tuple[TransformFailure, ...] = ()
         self._dirty = False
         self._rebuilding = False
         self.value = self._build()
@@ -133,13 +134,13 @@ class State(Generic[D]):
     def transform(
         self, apply: Callable[[D], None], scope: Scope, *, phase: Phase, owner: str = "holdfast"
     ) -> Callable[[], None]:
-        """Register until `scope` closes; what is returned takes it out early."""
+        """Register until `scope` closes. Returns a function that removes it early."""
         entry = _Transform(owner, phase, apply)
 
         def remove() -> None:
             self._transforms.remove(entry)
             self._dirty = True
-            if not self._rebuilding:  # else the batch comes back for it
+            if not self._rebuilding:  # otherwise the batch flushes again
                 self._batches.changed()
 
         self._change()
@@ -150,17 +151,17 @@ class State(Generic[D]):
         return dispose
 
     def reload(self) -> None:
-        """Run every transform again: something that one of them reads has changed."""
+        """Run all transforms again because their input has changed."""
         self._change()
         self._batches.changed()
 
     @property
-    def failures(self) -> tuple[Failure, ...]:
-        """Of the last rebuild."""
+    def failures(self) -> tuple[TransformFailure, ...]:
+        """Failures of the last rebuild."""
         return self._failures
 
     def rebuild(self) -> bool:
-        """Called by the batch."""
+        """Rebuild if something changed; returns whether it did. Called by the batch."""
         if not self._dirty:
             return False
         self._dirty = False
@@ -179,27 +180,27 @@ class State(Generic[D]):
     def _build(self) -> D:
         self._rebuilding = True
         try:
-            draft, failures = self._initial(), list[Failure]()
+            draft, failures = self._initial(), list[TransformFailure]()
             for transform in tuple(self._transforms):
-                draft = self._applied(transform, draft, failures)
+                draft = self._apply(transform, draft, failures)
             if self._finalize is not None:
                 self._finalize(draft)
             self._failures = tuple(failures)
-            # A transform may have kept the draft it was given.
+            # A transform may keep a reference to its draft.
             return draft.copy()
         finally:
             self._rebuilding = False
 
-    def _applied(self, transform: _Transform[D], draft: D, failures: list[Failure]) -> D:
+    def _apply(self, transform: _Transform[D], draft: D, failures: list[TransformFailure]) -> D:
         if transform.failures >= MOST_FAILURES:
-            failures.append(Failure(transform.owner, "skipped: it failed too often", transform.failures))
+            failures.append(TransformFailure(transform.owner, "skipped: it failed too often", transform.failures))
             return draft
         changed = draft.copy()
         try:
             transform.apply(changed)
-        except (Exception, SystemExit) as error:  # a plugin's mistake, also when it would end the process
+        except (Exception, SystemExit) as error:  # plugin errors, including attempts to exit the process
             transform.failures += 1
-            failures.append(Failure(transform.owner, f"{type(error).__name__}: {error}", transform.failures))
+            failures.append(TransformFailure(transform.owner, f"{type(error).__name__}: {error}", transform.failures))
             log.warning("a transform of %s failed", transform.owner, exc_info=True)
             return draft
         transform.failures = 0

@@ -1,1 +1,1 @@
-"""The HTTP API as data. The server hosts it and the clients are generated from it; nothing is written twice."""
+"""The HTTP API as data, from which the server's routes, the OpenAPI document and the clients are derived."""

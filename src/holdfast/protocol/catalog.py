@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.protocol.endpoint import Endpoint, Envelope, LocationQuery
+from holdfast.protocol.endpoint import Endpoint, endpoint
 from holdfast.protocol.scope import at_location
 from holdfast.schema.agent import Agent
 from holdfast.schema.catalog import CommandInfo, ModelInfo, ProviderInfo, ReferenceInfo, SkillInfo
@@ -17,46 +17,32 @@ class ProviderPath(Record):
 
 
 def _list(group: str, noun: str, success: Any, summary: str, *, may_be_unavailable: bool = False) -> Endpoint:
-    return Endpoint(
-        group=group,
-        name="list",
-        operation=f"v2.{noun}.list",
-        method="GET",
-        path=f"/api/{noun}",
-        summary=summary,
-        query=LocationQuery,
-        envelope=Envelope.LOCATION,
-        success=list[success],
+    return endpoint(
+        f"{group}.list",
+        f"GET /api/{noun}",
+        f"v2.{noun}.list",
+        summary,
+        location=list[success],
         errors=(ServiceUnavailableError,) if may_be_unavailable else (),
+        handler=f"catalog.{group}",
     )
 
 
-_LISTS = (
+ENDPOINTS: tuple[Endpoint, ...] = at_location(
     _list("agents", "agent", Agent, "The agents of a Location."),
     _list("models", "model", ModelInfo, "The models that can be used now, newest first.", may_be_unavailable=True),
     _list("providers", "provider", ProviderInfo, "The providers that can be used now.", may_be_unavailable=True),
     _list("commands", "command", CommandInfo, "The commands of a Location."),
     _list("skills", "skill", SkillInfo, "The skills of a Location."),
-    _list("references", "reference", ReferenceInfo, "Further directories that agents may look into."),
-)
-
-ENDPOINTS: tuple[Endpoint, ...] = tuple(
-    map(
-        at_location,
-        (
-            *_LISTS,
-            Endpoint(
-                group="providers",
-                name="get",
-                operation="v2.provider.get",
-                method="GET",
-                path="/api/provider/{providerID}",
-                summary="One provider, also one that cannot be used now.",
-                params=ProviderPath,
-                envelope=Envelope.LOCATION,
-                success=ProviderInfo,
-                errors=(ProviderNotFoundError, ServiceUnavailableError),
-            ),
-        ),
-    )
+    _list("references", "reference", ReferenceInfo, "Additional directories that agents may read."),
+    endpoint(
+        "providers.get",
+        "GET /api/provider/{providerID}",
+        "v2.provider.get",
+        "One provider, even if it cannot be used now.",
+        params=ProviderPath,
+        location=ProviderInfo,
+        errors=(ProviderNotFoundError, ServiceUnavailableError),
+        handler="catalog.provider",
+    ),
 )

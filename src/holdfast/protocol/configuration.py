@@ -1,10 +1,10 @@
-"""The configuration of a Location: what was read, what is wrong with it, reading it again, and the sandbox."""
+"""The configuration of a Location: its files, its problems, reloading it, and the sandbox."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from holdfast.protocol.endpoint import Endpoint, Envelope, LocationQuery
+from holdfast.protocol.endpoint import Endpoint, LocationQuery, endpoint
 from holdfast.protocol.scope import at_location
 from holdfast.schema.configuration import ConfigDirectory, ConfigDocument, ConfigReport, SandboxInfo
 from holdfast.schema.errors import ConflictError
@@ -15,71 +15,50 @@ class SandboxQuery(LocationQuery):
     """Whether to look for a back end even if the sandbox is off."""
 
 
-ENDPOINTS: tuple[Endpoint, ...] = tuple(
-    map(
-        at_location,
-        (
-            Endpoint(
-                group="config",
-                name="get",
-                operation="v2.config.get",
-                method="GET",
-                path="/api/config",
-                summary="The configuration files and folders of a Location, lowest priority first, without secrets.",
-                query=LocationQuery,
-                envelope=Envelope.BARE,
-                success=list[ConfigDocument | ConfigDirectory],
-                extension=True,
-            ),
-            Endpoint(
-                group="config",
-                name="report",
-                operation="holdfast.config.report",
-                method="GET",
-                path="/api/config/report",
-                summary="What in the configuration does not count, and what of the project needs trust.",
-                query=LocationQuery,
-                envelope=Envelope.DATA,
-                success=ConfigReport,
-                extension=True,
-            ),
-            Endpoint(
-                group="config",
-                name="effective",
-                operation="holdfast.config.effective",
-                method="GET",
-                path="/api/config/effective",
-                summary="The configuration files of a Location, merged into one object, without secrets.",
-                query=LocationQuery,
-                envelope=Envelope.DATA,
-                success=dict[str, Any],
-                extension=True,
-            ),
-            Endpoint(
-                group="config",
-                name="reload",
-                operation="holdfast.config.reload",
-                method="POST",
-                path="/api/config/reload",
-                summary="Read the configuration again; it counts from the next turn on. A broken file changes nothing.",
-                query=LocationQuery,
-                envelope=Envelope.DATA,
-                success=ConfigReport,
-                errors=(ConflictError,),
-                extension=True,
-            ),
-            Endpoint(
-                group="sandbox",
-                name="get",
-                operation="holdfast.sandbox.get",
-                method="GET",
-                path="/api/sandbox",
-                summary="How the commands of a Location's agents are confined, and what this machine can enforce.",
-                query=SandboxQuery,
-                envelope=Envelope.DATA,
-                success=SandboxInfo,
-                extension=True,
-            ),
-        ),
-    )
+ENDPOINTS: tuple[Endpoint, ...] = at_location(
+    endpoint(
+        "config.get",
+        "GET /api/config",
+        "v2.config.get",
+        "The configuration files and folders of a Location, lowest priority first, without secrets.",
+        query=LocationQuery,
+        bare=list[ConfigDocument | ConfigDirectory],
+        extension=True,
+    ),
+    endpoint(
+        "config.report",
+        "GET /api/config/report",
+        "holdfast.config.report",
+        "Problems in the configuration, and settings of the project that need trust.",
+        query=LocationQuery,
+        data=ConfigReport,
+        extension=True,
+    ),
+    endpoint(
+        "config.effective",
+        "GET /api/config/effective",
+        "holdfast.config.effective",
+        "The configuration files of a Location, merged into one object, without secrets.",
+        data=dict[str, Any],
+        extension=True,
+    ),
+    endpoint(
+        "config.reload",
+        "POST /api/config/reload",
+        "holdfast.config.reload",
+        "Read the configuration again, effective from the next turn. A file with an error changes nothing.",
+        query=LocationQuery,
+        data=ConfigReport,
+        errors=(ConflictError,),
+        extension=True,
+    ),
+    endpoint(
+        "sandbox.get",
+        "GET /api/sandbox",
+        "holdfast.sandbox.get",
+        "How the commands of a Location's agents are confined, and what this machine can enforce.",
+        query=SandboxQuery,
+        data=SandboxInfo,
+        extension=True,
+    ),
 )

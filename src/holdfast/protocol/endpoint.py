@@ -1,4 +1,4 @@
-"""What an endpoint is."""
+"""The definition of an endpoint."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Envelope(Enum):
     DATA = "data"
     """`{data}`; clients unwrap it."""
     LOCATION = "location"
-    """`{location, data}`: the value, and the Location it holds for."""
+    """`{location, data}`: the value and its Location."""
     PAGE = "page"
     """`{data, cursor: {previous, next}}`."""
     HISTORY = "history"
@@ -27,21 +27,21 @@ class Envelope(Enum):
     VOID = "void"
     """204, no body."""
     STREAM = "stream"
-    """Server-sent events, one JSON document each."""
+    """Server-sent events, each one JSON document."""
     RAW = "raw"
-    """Bytes with a media type of their own."""
+    """Bytes with their own media type."""
 
 
-class Scope(Enum):
+class EndpointScope(Enum):
     INSTANCE = "instance"
     SESSION = "session"
-    """Belongs to the Session in its path, whose existence is checked before anything is decoded."""
+    """Belongs to the Session in its path, which is checked before anything is decoded."""
     LOCATION = "location"
-    """Takes its Location from query or headers; its query is a `LocationQuery`."""
+    """Takes its Location from the query or headers; its query is a `LocationQuery`."""
 
 
 class LocationSelector(Record):
-    """Where the question is asked; what is left out comes from the headers, then from the server."""
+    """The requested Location. Missing parts come from the headers, then from the server."""
 
     directory: str | None = None
     workspace: str | None = None
@@ -53,32 +53,52 @@ class LocationQuery(Record):
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     group: str
-    """The consumer's name of the group, as in `client.sessions`."""
+    """The group's name in clients, as in `client.sessions`."""
     name: str
-    """The consumer's name of the operation, in Python's spelling."""
+    """The operation's name in clients, in Python's spelling."""
     operation: str
     method: str
     path: str
     summary: str
     envelope: Envelope
     success: Any = None
-    """The type inside the envelope; of a stream, of one element."""
+    """The type inside the envelope; of a stream, that of one element."""
     params: type[Record] | None = None
     query: type[Record] | None = None
     payload: type[Record] | None = None
     unsupported: type[Record] | None = None
-    """Known fields of the payload that are refused by name, unless their value asks for nothing."""
+    """Known payload fields that are rejected by name unless they are empty."""
     errors: tuple[ErrorClass, ...] = ()
-    scope: Scope = Scope.INSTANCE
+    scope: EndpointScope = EndpointScope.INSTANCE
     extension: bool = False
-    """Ours: the contract does not have it."""
-    handlers: str = ""
-    """The module that answers, where it is not named after the group."""
+    """Whether it is an extension of the OpenCode contract."""
+    handler: str = ""
+    """`module.function` of the server's handler; `group.name` by default."""
     headers: tuple[tuple[str, str], ...] = ()
-    """What every request of the generated clients carries."""
+    """Headers of every request of the generated clients."""
     socket: bool = False
-    """Whether clients reach it by a WebSocket; the envelope is for those who come without."""
+    """Whether clients use a WebSocket; the envelope applies to plain requests."""
 
     @property
     def declared_errors(self) -> tuple[ErrorClass, ...]:
         return (*self.errors, InvalidRequestError, UnauthorizedError)
+
+
+def endpoint(client_name: str, route: str, operation: str, summary: str, **fields: Any) -> Endpoint:
+    """An endpoint from `group.name` and `METHOD /path`. The keyword named after an envelope is the type inside it;
+    without one the response is empty. All other keywords are fields of Endpoint."""
+    group, _, name = client_name.partition(".")
+    method, _, path = route.partition(" ")
+    envelope = next((kind for kind in Envelope if kind.value in fields), Envelope.VOID)
+    success = fields.pop(envelope.value, None)
+    return Endpoint(
+        group=group,
+        name=name,
+        method=method,
+        path=path,
+        operation=operation,
+        summary=summary,
+        envelope=envelope,
+        success=success,
+        **fields,
+    )

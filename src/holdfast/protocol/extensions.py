@@ -1,4 +1,4 @@
-"""Operations of our own, on paths that the contract leaves free."""
+"""Operations that OpenCode does not have, on unused paths."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.protocol.endpoint import Endpoint, Envelope
+from holdfast.protocol.endpoint import Endpoint, endpoint
 from holdfast.protocol.scope import MessagePath, of_session
 from holdfast.schema.errors import ConflictError, MessageNotFoundError, UnknownError
 from holdfast.schema.insight import CheckpointInfo, InterruptedActivity, Outcome, RequestContextView, WaitInfo
@@ -39,188 +39,126 @@ class RecoverPayload(Record):
     decision: Literal["continue", "abandon"]
 
 
-_OF_SESSION = (
-    Endpoint(
-        group="sessions",
-        name="pending",
-        operation="holdfast.session.pending",
-        method="GET",
-        path="/pending",
-        summary="Inputs that were admitted and are not part of the conversation yet, oldest first.",
-        envelope=Envelope.DATA,
-        success=list[Admission],
+_OF_SESSION = of_session(
+    endpoint(
+        "sessions.pending",
+        "GET /pending",
+        "holdfast.session.pending",
+        "Admitted inputs that are not part of the conversation yet, oldest first.",
+        data=list[Admission],
     ),
-    Endpoint(
-        group="sessions",
-        name="withdraw",
-        operation="holdfast.session.withdraw",
-        method="DELETE",
-        path="/pending/{messageID}",
-        summary="Take a pending input back. Again is fine; a promoted one is a conflict.",
+    endpoint(
+        "sessions.withdraw",
+        "DELETE /pending/{messageID}",
+        "holdfast.session.withdraw",
+        "Withdraw a pending input. Repeating it is fine; a promoted input is a conflict.",
         params=MessagePath,
-        envelope=Envelope.VOID,
         errors=(MessageNotFoundError, ConflictError),
     ),
-    Endpoint(
-        group="sessions",
-        name="rename",
-        operation="holdfast.session.rename",
-        method="POST",
-        path="/rename",
-        summary="Give a Session a title.",
+    endpoint(
+        "sessions.rename",
+        "POST /rename",
+        "holdfast.session.rename",
+        "Set the title of a Session.",
         payload=RenamePayload,
-        envelope=Envelope.DATA,
-        success=Session,
+        data=Session,
     ),
-    Endpoint(
-        group="sessions",
-        name="archive",
-        operation="holdfast.session.archive",
-        method="POST",
-        path="/archive",
-        summary="Put a Session away, or with `archived: false` take it out again.",
+    endpoint(
+        "sessions.archive",
+        "POST /archive",
+        "holdfast.session.archive",
+        "Archive a Session, or restore it with `archived: false`.",
         payload=ArchivePayload,
-        envelope=Envelope.DATA,
-        success=Session,
+        data=Session,
     ),
-    Endpoint(
-        group="sessions",
-        name="delete",
-        operation="holdfast.session.delete",
-        method="DELETE",
-        path="",
-        summary="Stop what runs and remove a Session from every view.",
-        envelope=Envelope.VOID,
-    ),
-    Endpoint(
-        group="sessions",
-        name="move",
-        operation="holdfast.session.move",
-        method="POST",
-        path="/move",
-        summary="Move a Session to another directory of its project, with its uncommitted changes if wanted.",
+    endpoint("sessions.delete", "DELETE", "holdfast.session.delete", "Interrupt a Session and delete it."),
+    endpoint(
+        "sessions.move",
+        "POST /move",
+        "holdfast.session.move",
+        "Move a Session to another directory of its project, optionally with its uncommitted changes.",
         payload=MovePayload,
-        envelope=Envelope.VOID,
         errors=(ConflictError,),
     ),
-    Endpoint(
-        group="sessions",
-        name="waits",
-        operation="holdfast.session.waits",
-        method="GET",
-        path="/waits",
-        summary="For what a Session waits right now, since when, and what ends that.",
-        envelope=Envelope.DATA,
-        success=list[WaitInfo],
+    endpoint(
+        "sessions.waits",
+        "GET /waits",
+        "holdfast.session.waits",
+        "What a Session currently waits for, since when, and what ends the wait.",
+        data=list[WaitInfo],
     ),
-    Endpoint(
-        group="sessions",
-        name="recover",
-        operation="holdfast.session.recover",
-        method="POST",
-        path="/recover",
-        summary="Continue after a turn that broke off with its process, or let it be.",
+    endpoint(
+        "sessions.recover",
+        "POST /recover",
+        "holdfast.session.recover",
+        "Continue or abandon a turn whose process ended.",
         payload=RecoverPayload,
-        envelope=Envelope.VOID,
     ),
-    Endpoint(
-        group="sessions",
-        name="outcome",
-        operation="holdfast.session.outcome",
-        method="POST",
-        path="/outcome",
-        summary="Wait until nothing executes the session, and say how its last activity ended.",
-        envelope=Envelope.DATA,
-        success=Outcome,
+    endpoint(
+        "sessions.outcome",
+        "POST /outcome",
+        "holdfast.session.outcome",
+        "Wait until the Session is idle and return how its last activity ended.",
+        data=Outcome,
     ),
-    Endpoint(
-        group="sessions",
-        name="run",
-        operation="holdfast.session.run",
-        method="POST",
-        path="/run",
-        summary="Go on from history, at least once, or join what runs; returns when that has ended, and how.",
-        envelope=Envelope.DATA,
-        success=Outcome,
+    endpoint(
+        "sessions.run",
+        "POST /run",
+        "holdfast.session.run",
+        "Continue from history, or join the running activity; returns how it ended.",
+        data=Outcome,
     ),
-    Endpoint(
-        group="sessions",
-        name="checkpoint",
-        operation="holdfast.session.checkpoint",
-        method="GET",
-        path="/checkpoint",
-        summary="The newest compaction and what it replaced, or nothing.",
-        envelope=Envelope.DATA,
-        success=CheckpointInfo | None,
+    endpoint(
+        "sessions.checkpoint",
+        "GET /checkpoint",
+        "holdfast.session.checkpoint",
+        "The newest compaction and the messages it replaced, or null.",
+        data=CheckpointInfo | None,
     ),
-    Endpoint(
-        group="sessions",
-        name="undo_compaction",
-        operation="holdfast.session.checkpoint.undo",
-        method="POST",
-        path="/checkpoint/undo",
-        summary="Let the model read again what the newest compaction replaced, while nothing followed it.",
-        envelope=Envelope.VOID,
+    endpoint(
+        "sessions.undo_compaction",
+        "POST /checkpoint/undo",
+        "holdfast.session.checkpoint.undo",
+        "Undo the newest compaction, if nothing has followed it.",
         errors=(ConflictError,),
     ),
-    Endpoint(
-        group="sessions",
-        name="request_context",
-        operation="holdfast.session.requestContext",
-        method="GET",
-        path="/request-context",
-        summary="What the model is told about its surroundings: the baseline, its sources, and what changed since.",
-        envelope=Envelope.DATA,
-        success=RequestContextView,
+    endpoint(
+        "sessions.request_context",
+        "GET /request-context",
+        "holdfast.session.requestContext",
+        "The System Context of a Session: its baseline, its sources and later changes.",
+        data=RequestContextView,
         errors=(UnknownError,),
     ),
-    Endpoint(
-        group="sessions",
-        name="todos",
-        operation="holdfast.session.todos",
-        method="GET",
-        path="/todo",
-        summary="The list of things to do that the model keeps.",
-        envelope=Envelope.DATA,
-        success=list[Todo],
-    ),
+    endpoint("sessions.todos", "GET /todo", "holdfast.session.todos", "The model's to-do list.", data=list[Todo]),
 )
 
 _OF_INSTANCE = (
-    Endpoint(
-        group="sessions",
-        name="interrupted",
-        operation="holdfast.session.interrupted",
-        method="GET",
-        path="/api/session/interrupted",
+    endpoint(
+        "sessions.interrupted",
+        "GET /api/session/interrupted",
+        "holdfast.session.interrupted",
+        "Unfinished work of Sessions that no process executes: its progress, since when, and what happens next.",
         query=InterruptedQuery,
-        summary="What sessions owe and no process works on: how far it came, since when, and what comes of it.",
-        envelope=Envelope.DATA,
-        success=list[InterruptedActivity],
+        data=list[InterruptedActivity],
     ),
-    Endpoint(
-        group="metrics",
-        name="read",
-        operation="holdfast.metrics.read",
-        method="GET",
-        path="/api/metrics",
-        summary="Counts, sums and largest values since the start, by name and source. Never a text.",
-        envelope=Envelope.DATA,
-        success=dict[str, dict[str, dict[str, float]]],
+    endpoint(
+        "metrics.read",
+        "GET /api/metrics",
+        "holdfast.metrics.read",
+        "Counts, sums and maximum values since the start, by name and source. Numbers only.",
+        data=dict[str, dict[str, dict[str, float]]],
     ),
-    Endpoint(
-        group="openapi",
-        name="document",
-        operation="holdfast.openapi.document",
-        method="GET",
-        path="/openapi.json",
-        summary="This API as an OpenAPI document.",
-        envelope=Envelope.BARE,
-        success=dict[str, Any],
+    endpoint(
+        "openapi.document",
+        "GET /openapi.json",
+        "holdfast.openapi.document",
+        "This API as an OpenAPI document.",
+        bare=dict[str, Any],
     ),
 )
 
 ENDPOINTS: tuple[Endpoint, ...] = tuple(
-    replace(endpoint, extension=True, handlers="extensions")
-    for endpoint in (*_OF_INSTANCE, *map(of_session, _OF_SESSION))
+    replace(endpoint, extension=True, handler=f"extensions.{endpoint.name}")
+    for endpoint in (*_OF_INSTANCE, *_OF_SESSION)
 )

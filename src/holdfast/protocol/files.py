@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from holdfast.protocol.endpoint import Endpoint, Envelope, LocationQuery
+from holdfast.protocol.endpoint import Endpoint, LocationQuery, endpoint
 from holdfast.protocol.scope import at_location
 from holdfast.schema.errors import NotFoundError, ServiceUnavailableError
 from holdfast.schema.record import Record
@@ -35,45 +35,32 @@ class FindQuery(LocationQuery):
     limit: Annotated[int, msgspec.Meta(ge=1, le=MOST_FOUND)] | None = None
 
 
-ENDPOINTS: tuple[Endpoint, ...] = tuple(
-    map(
-        at_location,
-        (
-            Endpoint(
-                group="files",
-                name="read",
-                operation="v2.fs.read",
-                method="GET",
-                path="/api/fs/read/*",
-                summary="The bytes of a file, with its media type.",
-                params=FilePath,
-                envelope=Envelope.RAW,
-                errors=(NotFoundError,),
-            ),
-            Endpoint(
-                group="files",
-                name="list",
-                operation="v2.fs.list",
-                method="GET",
-                path="/api/fs/list",
-                summary="The entries of a directory, directories first.",
-                query=ListFilesQuery,
-                envelope=Envelope.LOCATION,
-                success=list[FileEntry],
-                errors=(NotFoundError,),
-            ),
-            Endpoint(
-                group="files",
-                name="find",
-                operation="v2.fs.find",
-                method="GET",
-                path="/api/fs/find",
-                summary="Files and directories whose path resembles a text, the best first.",
-                query=FindQuery,
-                envelope=Envelope.LOCATION,
-                success=list[FileEntry],
-                errors=(ServiceUnavailableError,),
-            ),
-        ),
-    )
+ENDPOINTS: tuple[Endpoint, ...] = at_location(
+    endpoint(
+        "files.read",
+        "GET /api/fs/read/*",
+        "v2.fs.read",
+        "The bytes of a file, with its media type.",
+        params=FilePath,
+        raw=bytes,
+        errors=(NotFoundError,),
+    ),
+    endpoint(
+        "files.list",
+        "GET /api/fs/list",
+        "v2.fs.list",
+        "The entries of a directory, directories first.",
+        query=ListFilesQuery,
+        location=list[FileEntry],
+        errors=(NotFoundError,),
+    ),
+    endpoint(
+        "files.find",
+        "GET /api/fs/find",
+        "v2.fs.find",
+        "Files and directories whose path resembles a text, best matches first.",
+        query=FindQuery,
+        location=list[FileEntry],
+        errors=(ServiceUnavailableError,),
+    ),
 )

@@ -1,4 +1,4 @@
-"""Payload records that differ from the shared ones in one thing: inside them, `null` is refused."""
+"""Payload records in which `null` is invalid, unlike in the shared records."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Operations of the instance itself: health, its default Location, the live stream."""
+"""Operations of the instance: health, its default Location, the live stream."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-from holdfast.protocol.endpoint import Endpoint, Envelope
+from holdfast.protocol.endpoint import Endpoint, endpoint
 from holdfast.protocol.scope import at_location
 from holdfast.schema.location import LocationInfo
 from holdfast.schema.record import Record
@@ -16,36 +16,29 @@ class Health(Record):
 
 
 ENDPOINTS: tuple[Endpoint, ...] = (
-    Endpoint(
-        group="health",
-        name="get",
-        operation="v2.health.get",
-        method="GET",
-        path="/api/health",
-        summary="Whether the server answers.",
-        envelope=Envelope.BARE,
-        success=Health,
+    endpoint(
+        "health.get",
+        "GET /api/health",
+        "v2.health.get",
+        "Whether the server answers.",
+        bare=Health,
+        handler="instance.health",
     ),
-    at_location(
-        Endpoint(
-            group="location",
-            name="get",
-            operation="v2.location.get",
-            method="GET",
-            path="/api/location",
-            summary="The Location that a request belongs to.",
-            envelope=Envelope.BARE,
-            success=LocationInfo,
+    *at_location(
+        endpoint(
+            "location.get",
+            "GET /api/location",
+            "v2.location.get",
+            "The Location that a request belongs to.",
+            bare=LocationInfo,
+            handler="instance.location",
         )
     ),
-    Endpoint(
-        group="events",
-        name="subscribe",
-        operation="v2.event.subscribe",
-        method="GET",
-        path="/api/event",
-        summary="Everything that happens from now on in any process on the database, deltas included. No replay.",
-        envelope=Envelope.STREAM,
-        success=Event,
+    endpoint(
+        "events.subscribe",
+        "GET /api/event",
+        "v2.event.subscribe",
+        "New events of all processes on the database, including deltas. No replay.",
+        stream=Event,
     ),
 )

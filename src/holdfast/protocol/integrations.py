@@ -1,4 +1,4 @@
-"""Connecting to the services behind providers. Keys go in and never come out."""
+"""Connections to the services of providers. Keys can be stored but never read."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from holdfast.protocol.endpoint import Endpoint, Envelope
+from holdfast.protocol.endpoint import Endpoint, endpoint
 from holdfast.protocol.scope import at_location
 from holdfast.schema.catalog import Attempt, AttemptStatus, IntegrationInfo
 from holdfast.schema.errors import ServiceUnavailableError
@@ -46,111 +46,81 @@ class CredentialPayload(Record):
     label: Label
 
 
-ENDPOINTS: tuple[Endpoint, ...] = tuple(
-    map(
-        at_location,
-        (
-            Endpoint(
-                group="integrations",
-                name="list",
-                operation="v2.integration.list",
-                method="GET",
-                path="/api/integration",
-                summary="What can be connected, how, and what it is connected with.",
-                envelope=Envelope.LOCATION,
-                success=list[IntegrationInfo],
-            ),
-            Endpoint(
-                group="integrations",
-                name="get",
-                operation="v2.integration.get",
-                method="GET",
-                path="/api/integration/{integrationID}",
-                summary="One integration, or nothing.",
-                params=IntegrationPath,
-                envelope=Envelope.LOCATION,
-                success=IntegrationInfo | None,
-            ),
-            Endpoint(
-                group="integrations",
-                name="connect_key",
-                operation="v2.integration.connect.key",
-                method="POST",
-                path="/api/integration/{integrationID}/connect/key",
-                summary="Store a key; it takes the place of an earlier credential.",
-                params=IntegrationPath,
-                payload=KeyPayload,
-                envelope=Envelope.VOID,
-                errors=(ServiceUnavailableError,),
-            ),
-            Endpoint(
-                group="integrations",
-                name="connect_oauth",
-                operation="v2.integration.connect.oauth",
-                method="POST",
-                path="/api/integration/{integrationID}/connect/oauth",
-                summary="Begin a sign-in that a person finishes elsewhere.",
-                params=IntegrationPath,
-                payload=OAuthPayload,
-                envelope=Envelope.LOCATION,
-                success=Attempt,
-            ),
-            Endpoint(
-                group="integrations",
-                name="attempt_status",
-                operation="v2.integration.attempt.status",
-                method="GET",
-                path="/api/integration/attempt/{attemptID}",
-                summary="How a sign-in stands.",
-                params=AttemptPath,
-                envelope=Envelope.LOCATION,
-                success=AttemptStatus,
-            ),
-            Endpoint(
-                group="integrations",
-                name="attempt_complete",
-                operation="v2.integration.attempt.complete",
-                method="POST",
-                path="/api/integration/attempt/{attemptID}/complete",
-                summary="Finish a sign-in with the code that the provider showed.",
-                params=AttemptPath,
-                payload=CompletePayload,
-                envelope=Envelope.VOID,
-                errors=(ServiceUnavailableError,),
-            ),
-            Endpoint(
-                group="integrations",
-                name="attempt_cancel",
-                operation="v2.integration.attempt.cancel",
-                method="DELETE",
-                path="/api/integration/attempt/{attemptID}",
-                summary="Give a sign-in up; an unknown one is fine.",
-                params=AttemptPath,
-                envelope=Envelope.VOID,
-            ),
-            Endpoint(
-                group="credentials",
-                name="update",
-                operation="v2.credential.update",
-                method="PATCH",
-                path="/api/credential/{credentialID}",
-                summary="Give a stored credential another label; an unknown one is fine.",
-                params=CredentialPath,
-                payload=CredentialPayload,
-                envelope=Envelope.VOID,
-                errors=(ServiceUnavailableError,),
-            ),
-            Endpoint(
-                group="credentials",
-                name="remove",
-                operation="v2.credential.remove",
-                method="DELETE",
-                path="/api/credential/{credentialID}",
-                summary="Forget a stored credential; an unknown one is fine.",
-                params=CredentialPath,
-                envelope=Envelope.VOID,
-                errors=(ServiceUnavailableError,),
-            ),
-        ),
-    )
+ENDPOINTS: tuple[Endpoint, ...] = at_location(
+    endpoint(
+        "integrations.list",
+        "GET /api/integration",
+        "v2.integration.list",
+        "The integrations, with their connection methods and current connections.",
+        location=list[IntegrationInfo],
+    ),
+    endpoint(
+        "integrations.get",
+        "GET /api/integration/{integrationID}",
+        "v2.integration.get",
+        "One integration, or null.",
+        params=IntegrationPath,
+        location=IntegrationInfo | None,
+    ),
+    endpoint(
+        "integrations.connect_key",
+        "POST /api/integration/{integrationID}/connect/key",
+        "v2.integration.connect.key",
+        "Store a key. It replaces the current credential.",
+        params=IntegrationPath,
+        payload=KeyPayload,
+        errors=(ServiceUnavailableError,),
+    ),
+    endpoint(
+        "integrations.connect_oauth",
+        "POST /api/integration/{integrationID}/connect/oauth",
+        "v2.integration.connect.oauth",
+        "Start a sign-in that the user completes in a browser.",
+        params=IntegrationPath,
+        payload=OAuthPayload,
+        location=Attempt,
+    ),
+    endpoint(
+        "integrations.attempt_status",
+        "GET /api/integration/attempt/{attemptID}",
+        "v2.integration.attempt.status",
+        "The status of a sign-in.",
+        params=AttemptPath,
+        location=AttemptStatus,
+    ),
+    endpoint(
+        "integrations.attempt_complete",
+        "POST /api/integration/attempt/{attemptID}/complete",
+        "v2.integration.attempt.complete",
+        "Finish a sign-in with the code that the provider showed.",
+        params=AttemptPath,
+        payload=CompletePayload,
+        errors=(ServiceUnavailableError,),
+    ),
+    endpoint(
+        "integrations.attempt_cancel",
+        "DELETE /api/integration/attempt/{attemptID}",
+        "v2.integration.attempt.cancel",
+        "Cancel a sign-in. An unknown id is accepted.",
+        params=AttemptPath,
+    ),
+    endpoint(
+        "credentials.update",
+        "PATCH /api/credential/{credentialID}",
+        "v2.credential.update",
+        "Change the label of a stored credential. An unknown id is accepted.",
+        params=CredentialPath,
+        payload=CredentialPayload,
+        errors=(ServiceUnavailableError,),
+        handler="integrations.update_credential",
+    ),
+    endpoint(
+        "credentials.remove",
+        "DELETE /api/credential/{credentialID}",
+        "v2.credential.remove",
+        "Delete a stored credential. An unknown id is accepted.",
+        params=CredentialPath,
+        errors=(ServiceUnavailableError,),
+        handler="integrations.remove_credential",
+    ),
 )

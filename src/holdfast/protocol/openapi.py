@@ -1,4 +1,4 @@
-"""The API as an OpenAPI 3.1 document, from the same data that routes and clients are made of."""
+"""The OpenAPI 3.1 document, from the same data as routes and clients."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from holdfast.protocol.api import API
-from holdfast.protocol.endpoint import Endpoint, Envelope, LocationSelector, Scope
+from holdfast.protocol.endpoint import Endpoint, EndpointScope, Envelope, LocationSelector
 from holdfast.schema.event import DurablePosition
 from holdfast.schema.location import Location, LocationInfo
 from holdfast.schema.manifest import MANIFEST
@@ -27,7 +27,7 @@ EXTENSION = "x-holdfast-extension"
 DURABLE = "SessionDurableEvent"
 LIVE = "LiveEvent"
 EVENTS = (Event, DurableEvent)
-"""Described by their types, since a schema cannot say which payload belongs to which."""
+"""Described by their event types, because a schema cannot relate a type to its payload."""
 
 
 @cache
@@ -45,7 +45,7 @@ def document() -> Schema:
 
 
 class _Schemas:
-    """Every type of the API, by reference."""
+    """All types of the API, as references."""
 
     def __init__(self, api: Iterable[Endpoint]) -> None:
         definitions = [definition for definition in MANIFEST.latest.values() if definition.public]
@@ -64,7 +64,7 @@ class _Schemas:
         return self._found[self._types.index(kind)]
 
     def properties(self, kind: Any) -> Schema:
-        """The properties of a record, and which of them it needs."""
+        """The schema of a record: its properties, and which are required."""
         return self.components[str(self.of(kind)["$ref"]).rpartition("/")[2]]
 
     def _event(self, definition: Definition) -> Schema:
@@ -116,7 +116,7 @@ def _query_parameters(endpoint: Endpoint, schemas: _Schemas) -> Iterable[Schema]
     record = schemas.properties(endpoint.query)
     for name, schema in record["properties"].items():
         parameter = {"name": name, "in": "query", "required": name in record.get("required", ()), "schema": schema}
-        deep = endpoint.scope is Scope.LOCATION and name == "location"
+        deep = endpoint.scope is EndpointScope.LOCATION and name == "location"
         yield {**parameter, "style": "deepObject", "explode": True} if deep else parameter
 
 
@@ -174,7 +174,7 @@ def _object(**properties: Schema) -> Schema:
 
 
 def _names(components: Iterable[str]) -> dict[str, str]:
-    """Two records of one name come with their modules, which are nobody's business: the second gets a number."""
+    """Component names without modules; of records with the same name, the second gets a number."""
     names: dict[str, str] = {}
     for component in sorted(components):
         plain = name = component.rpartition(".")[2]
@@ -187,7 +187,7 @@ def _names(components: Iterable[str]) -> dict[str, str]:
 
 
 def _clean(schema: Any, names: dict[str, str]) -> Any:
-    """A field with a default of None is one that may be left out: absent on the wire, never null."""
+    """Removes null from optional fields: they are absent on the wire, never null."""
     if isinstance(schema, list):
         return [_clean(item, names) for item in schema]
     if not isinstance(schema, dict):
@@ -196,7 +196,7 @@ def _clean(schema: Any, names: dict[str, str]) -> Any:
     if isinstance(reference := clean.get("$ref"), str):
         clean["$ref"] = REF.format(name=names[reference.rpartition("/")[2]])
     if isinstance(clean.get("discriminator"), dict):
-        del clean["discriminator"]  # says nothing that the tags of its members do not
+        del clean["discriminator"]  # redundant: the members have tags
     if "default" in clean and clean["default"] is None:
         del clean["default"]
         options = [option for option in clean.pop("anyOf", ()) if option != {"type": "null"}]

@@ -1,4 +1,4 @@
-"""Permission requests, their answers, and what was approved for good."""
+"""Permission requests, replies and saved approvals."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from holdfast.protocol.endpoint import Endpoint, Envelope, LocationQuery
+from holdfast.protocol.endpoint import Endpoint, LocationQuery, endpoint
 from holdfast.protocol.scope import at_location, of_session
 from holdfast.schema.errors import ConflictError, PermissionNotFoundError
 from holdfast.schema.ids import SessionIDField
@@ -29,7 +29,7 @@ class PermissionPath(Record):
 
 
 class SavedQuery(LocationQuery):
-    """Of a project if one is named, else of the Location."""
+    """Saved approvals of the named project, else of the Location."""
 
     project_id: str | None = None
 
@@ -39,7 +39,7 @@ class SavedPath(Record):
 
 
 class PermissionPayload(Record):
-    """`agent` is the Session's own unless it is named."""
+    """`agent` is the Session's by default."""
 
     id: PermissionIDField | None = None
     action: str
@@ -51,7 +51,7 @@ class PermissionPayload(Record):
 
 
 class PermissionReplyPayload(Record):
-    """`save` chooses among the offered patterns; without it, `always` saves those without a star, or all if
+    """`save` selects from the offered patterns. Without it, `always` saves the patterns without a wildcard, or all if
     each has one."""
 
     reply: Reply
@@ -60,96 +60,73 @@ class PermissionReplyPayload(Record):
 
 
 class Evaluation(Record):
-    """`ask` means that a request now waits for a reply."""
+    """`ask`: a request now waits for a reply."""
 
     id: PermissionIDField
     effect: Effect
 
 
-_OF_SESSION = (
-    Endpoint(
-        group="permissions",
-        name="create",
-        operation="v2.session.permission.create",
-        method="POST",
-        path="/permission",
-        summary="Evaluate what an agent wants to do, and ask a person where the rules say so. Never waits.",
+_OF_SESSION = of_session(
+    endpoint(
+        "permissions.create",
+        "POST /permission",
+        "v2.session.permission.create",
+        "Check an action of an agent against the rules, and ask the user if they require it. Never waits.",
         payload=PermissionPayload,
-        envelope=Envelope.DATA,
-        success=Evaluation,
+        data=Evaluation,
         errors=(ConflictError,),
     ),
-    Endpoint(
-        group="permissions",
-        name="list",
-        operation="v2.session.permission.list",
-        method="GET",
-        path="/permission",
-        summary="What waits for a reply in a Session.",
-        envelope=Envelope.DATA,
-        success=list[PermissionRequest],
+    endpoint(
+        "permissions.list",
+        "GET /permission",
+        "v2.session.permission.list",
+        "Pending permission requests of a Session.",
+        data=list[PermissionRequest],
     ),
-    Endpoint(
-        group="permissions",
-        name="get",
-        operation="v2.session.permission.get",
-        method="GET",
-        path="/permission/{requestID}",
-        summary="One request that waits.",
+    endpoint(
+        "permissions.get",
+        "GET /permission/{requestID}",
+        "v2.session.permission.get",
+        "One pending permission request.",
         params=PermissionPath,
-        envelope=Envelope.DATA,
-        success=PermissionRequest,
+        data=PermissionRequest,
         errors=(PermissionNotFoundError,),
     ),
-    Endpoint(
-        group="permissions",
-        name="reply",
-        operation="v2.session.permission.reply",
-        method="POST",
-        path="/permission/{requestID}/reply",
-        summary="Allow once, allow for good, or reject.",
+    endpoint(
+        "permissions.reply",
+        "POST /permission/{requestID}/reply",
+        "v2.session.permission.reply",
+        "Allow once, allow always, or reject.",
         params=PermissionPath,
         payload=PermissionReplyPayload,
-        envelope=Envelope.VOID,
         errors=(PermissionNotFoundError,),
     ),
 )
 
 ENDPOINTS: tuple[Endpoint, ...] = (
-    at_location(
-        Endpoint(
-            group="permissions",
-            name="list_requests",
-            operation="v2.permission.request.list",
-            method="GET",
-            path="/api/permission/request",
-            summary="What waits for a reply in a Location.",
-            envelope=Envelope.LOCATION,
-            success=list[PermissionRequest],
-        )
-    ),
-    at_location(
-        Endpoint(
-            group="permissions",
-            name="list_saved",
-            operation="v2.permission.saved.list",
-            method="GET",
-            path="/api/permission/saved",
-            summary="What was approved for good, in a Location or a project.",
+    *at_location(
+        endpoint(
+            "permissions.list_requests",
+            "GET /api/permission/request",
+            "v2.permission.request.list",
+            "Pending permission requests of a Location.",
+            location=list[PermissionRequest],
+        ),
+        endpoint(
+            "permissions.list_saved",
+            "GET /api/permission/saved",
+            "v2.permission.saved.list",
+            "Saved approvals of a Location or a project.",
             query=SavedQuery,
-            envelope=Envelope.DATA,
-            success=list[SavedApproval],
-        )
+            data=list[SavedApproval],
+        ),
     ),
-    Endpoint(
-        group="permissions",
-        name="remove_saved",
-        operation="v2.permission.saved.remove",
-        method="DELETE",
-        path="/api/permission/saved/{id}",
-        summary="Forget an approval; an unknown one is fine.",
+    endpoint(
+        "permissions.remove_saved",
+        "DELETE /api/permission/saved/{id}",
+        "v2.permission.saved.remove",
+        "Delete a saved approval. An unknown id is accepted.",
         params=SavedPath,
-        envelope=Envelope.VOID,
     ),
-    *map(of_session, _OF_SESSION),
+    *_OF_SESSION,
 )

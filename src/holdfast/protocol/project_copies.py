@@ -1,8 +1,8 @@
-"""Copies of a project: further working trees of its repository."""
+"""Copies of a project: additional working trees of its repository."""
 
 from __future__ import annotations
 
-from holdfast.protocol.endpoint import Endpoint, Envelope
+from holdfast.protocol.endpoint import Endpoint, endpoint
 from holdfast.protocol.scope import at_location
 from holdfast.schema.errors import ProjectCopyError
 from holdfast.schema.record import Record
@@ -27,46 +27,32 @@ class ProjectCopy(Record):
     directory: str
 
 
-ENDPOINTS: tuple[Endpoint, ...] = tuple(
-    map(
-        at_location,
-        (
-            Endpoint(
-                group="project_copies",
-                name="create",
-                operation="v2.projectCopy.create",
-                method="POST",
-                path="/experimental/project/{projectID}/copy",
-                summary="Make a copy of the project below a directory; the strategy is `git_worktree`.",
-                params=ProjectPath,
-                payload=CopyPayload,
-                envelope=Envelope.BARE,
-                success=ProjectCopy,
-                errors=(ProjectCopyError,),
-            ),
-            Endpoint(
-                group="project_copies",
-                name="remove",
-                operation="v2.projectCopy.remove",
-                method="DELETE",
-                path="/experimental/project/{projectID}/copy",
-                summary="Remove a copy; what is not committed in it needs `force`.",
-                params=ProjectPath,
-                payload=RemoveCopyPayload,
-                envelope=Envelope.VOID,
-                errors=(ProjectCopyError,),
-            ),
-            Endpoint(
-                group="project_copies",
-                name="refresh",
-                operation="v2.projectCopy.refresh",
-                method="POST",
-                path="/experimental/project/{projectID}/copy/refresh",
-                summary="Forget copies whose directories are gone.",
-                params=ProjectPath,
-                envelope=Envelope.VOID,
-                errors=(ProjectCopyError,),
-            ),
-        ),
-    )
+ENDPOINTS: tuple[Endpoint, ...] = at_location(
+    endpoint(
+        "project_copies.create",
+        "POST /experimental/project/{projectID}/copy",
+        "v2.projectCopy.create",
+        "Create a copy of the project below a directory; the strategy is `git_worktree`.",
+        params=ProjectPath,
+        payload=CopyPayload,
+        bare=ProjectCopy,
+        errors=(ProjectCopyError,),
+    ),
+    endpoint(
+        "project_copies.remove",
+        "DELETE /experimental/project/{projectID}/copy",
+        "v2.projectCopy.remove",
+        "Remove a copy. `force` is required if it has uncommitted changes.",
+        params=ProjectPath,
+        payload=RemoveCopyPayload,
+        errors=(ProjectCopyError,),
+    ),
+    endpoint(
+        "project_copies.refresh",
+        "POST /experimental/project/{projectID}/copy/refresh",
+        "v2.projectCopy.refresh",
+        "Forget copies whose directories no longer exist.",
+        params=ProjectPath,
+        errors=(ProjectCopyError,),
+    ),
 )

@@ -1,4 +1,4 @@
-"""The terminals of a Location. `connect` is a WebSocket: frames of output one way, what is typed the other."""
+"""The terminals of a Location. `connect` is a WebSocket that sends output and receives input."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from holdfast.protocol.endpoint import Endpoint, Envelope, LocationQuery
+from holdfast.protocol.endpoint import Endpoint, LocationQuery, endpoint
 from holdfast.protocol.scope import SAFE, at_location
 from holdfast.schema.errors import ForbiddenError, PtyNotFoundError, ServiceUnavailableError
 from holdfast.schema.pty import Pty, PtyIDField, PtySize, PtyTicket
@@ -34,99 +34,73 @@ class UpdatePtyPayload(Record):
 
 class ConnectQuery(LocationQuery):
     cursor: Annotated[int, msgspec.Meta(ge=-1, le=SAFE)] | None = None
-    """From which position the output is wanted; -1 is only what follows."""
+    """Position from which output is sent; -1 sends only new output."""
     ticket: str | None = None
 
 
-ENDPOINTS: tuple[Endpoint, ...] = tuple(
-    map(
-        at_location,
-        (
-            Endpoint(
-                group="ptys",
-                name="list",
-                operation="v2.pty.list",
-                method="GET",
-                path="/api/pty",
-                summary="The terminals of a Location, exited ones included until they are removed.",
-                envelope=Envelope.LOCATION,
-                success=list[Pty],
-            ),
-            Endpoint(
-                group="ptys",
-                name="create",
-                operation="v2.pty.create",
-                method="POST",
-                path="/api/pty",
-                summary="Start a terminal.",
-                payload=CreatePtyPayload,
-                envelope=Envelope.LOCATION,
-                success=Pty,
-                errors=(ServiceUnavailableError,),
-            ),
-            Endpoint(
-                group="ptys",
-                name="get",
-                operation="v2.pty.get",
-                method="GET",
-                path="/api/pty/{ptyID}",
-                summary="One terminal, with its exit code once it has exited.",
-                params=PtyPath,
-                envelope=Envelope.LOCATION,
-                success=Pty,
-                errors=(PtyNotFoundError,),
-            ),
-            Endpoint(
-                group="ptys",
-                name="update",
-                operation="v2.pty.update",
-                method="PUT",
-                path="/api/pty/{ptyID}",
-                summary="Change the title or the size of a terminal.",
-                params=PtyPath,
-                payload=UpdatePtyPayload,
-                envelope=Envelope.LOCATION,
-                success=Pty,
-                errors=(PtyNotFoundError,),
-            ),
-            Endpoint(
-                group="ptys",
-                name="remove",
-                operation="v2.pty.remove",
-                method="DELETE",
-                path="/api/pty/{ptyID}",
-                summary="End a terminal and forget it.",
-                params=PtyPath,
-                envelope=Envelope.VOID,
-                errors=(PtyNotFoundError,),
-            ),
-            Endpoint(
-                group="ptys",
-                name="connect_token",
-                operation="v2.pty.connectToken",
-                method="POST",
-                path="/api/pty/{ptyID}/connect-token",
-                summary="A ticket with which one connection is let in without credentials.",
-                params=PtyPath,
-                envelope=Envelope.LOCATION,
-                success=PtyTicket,
-                errors=(ForbiddenError, PtyNotFoundError),
-                headers=(("x-opencode-ticket", "1"),),
-            ),
-            Endpoint(
-                group="ptys",
-                name="connect",
-                operation="v2.pty.connect",
-                method="GET",
-                path="/api/pty/{ptyID}/connect",
-                summary="A WebSocket on a terminal: its retained output, a cursor, then what follows.",
-                params=PtyPath,
-                query=ConnectQuery,
-                envelope=Envelope.BARE,
-                success=bool,
-                errors=(ForbiddenError, PtyNotFoundError),
-                socket=True,
-            ),
-        ),
-    )
+ENDPOINTS: tuple[Endpoint, ...] = at_location(
+    endpoint(
+        "ptys.list",
+        "GET /api/pty",
+        "v2.pty.list",
+        "The terminals of a Location, including exited ones that were not removed.",
+        location=list[Pty],
+    ),
+    endpoint(
+        "ptys.create",
+        "POST /api/pty",
+        "v2.pty.create",
+        "Start a terminal.",
+        payload=CreatePtyPayload,
+        location=Pty,
+        errors=(ServiceUnavailableError,),
+    ),
+    endpoint(
+        "ptys.get",
+        "GET /api/pty/{ptyID}",
+        "v2.pty.get",
+        "One terminal, with its exit code once it has exited.",
+        params=PtyPath,
+        location=Pty,
+        errors=(PtyNotFoundError,),
+    ),
+    endpoint(
+        "ptys.update",
+        "PUT /api/pty/{ptyID}",
+        "v2.pty.update",
+        "Change the title or the size of a terminal.",
+        params=PtyPath,
+        payload=UpdatePtyPayload,
+        location=Pty,
+        errors=(PtyNotFoundError,),
+    ),
+    endpoint(
+        "ptys.remove",
+        "DELETE /api/pty/{ptyID}",
+        "v2.pty.remove",
+        "End and remove a terminal.",
+        params=PtyPath,
+        errors=(PtyNotFoundError,),
+    ),
+    endpoint(
+        "ptys.connect_token",
+        "POST /api/pty/{ptyID}/connect-token",
+        "v2.pty.connectToken",
+        "A ticket that authorizes one connection without credentials.",
+        params=PtyPath,
+        location=PtyTicket,
+        errors=(ForbiddenError, PtyNotFoundError),
+        headers=(("x-opencode-ticket", "1"),),
+    ),
+    endpoint(
+        "ptys.connect",
+        "GET /api/pty/{ptyID}/connect",
+        "v2.pty.connect",
+        "A WebSocket to a terminal: retained output, a cursor, then new output.",
+        params=PtyPath,
+        query=ConnectQuery,
+        bare=bool,
+        errors=(ForbiddenError, PtyNotFoundError),
+        socket=True,
+    ),
 )

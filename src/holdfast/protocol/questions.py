@@ -1,4 +1,4 @@
-"""Questions that a model asks a person."""
+"""Questions from the model to the user."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from holdfast.protocol.endpoint import Endpoint, Envelope
+from holdfast.protocol.endpoint import Endpoint, endpoint
 from holdfast.protocol.scope import at_location, of_session
 from holdfast.schema.errors import QuestionNotFoundError
 from holdfast.schema.ids import SessionIDField
@@ -25,54 +25,42 @@ class AnswersPayload(Record):
     answers: Annotated[tuple[Answer, ...], msgspec.Meta(max_length=1_000)]
 
 
-_OF_SESSION = (
-    Endpoint(
-        group="questions",
-        name="list",
-        operation="v2.session.question.list",
-        method="GET",
-        path="/question",
-        summary="What waits for an answer in a Session.",
-        envelope=Envelope.DATA,
-        success=list[QuestionRequest],
+_OF_SESSION = of_session(
+    endpoint(
+        "questions.list",
+        "GET /question",
+        "v2.session.question.list",
+        "Pending questions of a Session.",
+        data=list[QuestionRequest],
     ),
-    Endpoint(
-        group="questions",
-        name="reply",
-        operation="v2.session.question.reply",
-        method="POST",
-        path="/question/{requestID}/reply",
-        summary="Answer a question.",
+    endpoint(
+        "questions.reply",
+        "POST /question/{requestID}/reply",
+        "v2.session.question.reply",
+        "Answer a question.",
         params=QuestionPath,
         payload=AnswersPayload,
-        envelope=Envelope.VOID,
         errors=(QuestionNotFoundError,),
     ),
-    Endpoint(
-        group="questions",
-        name="reject",
-        operation="v2.session.question.reject",
-        method="POST",
-        path="/question/{requestID}/reject",
-        summary="Do not answer: the turn stops.",
+    endpoint(
+        "questions.reject",
+        "POST /question/{requestID}/reject",
+        "v2.session.question.reject",
+        "Reject a question. The turn stops.",
         params=QuestionPath,
-        envelope=Envelope.VOID,
         errors=(QuestionNotFoundError,),
     ),
 )
 
 ENDPOINTS: tuple[Endpoint, ...] = (
-    at_location(
-        Endpoint(
-            group="questions",
-            name="list_requests",
-            operation="v2.question.request.list",
-            method="GET",
-            path="/api/question/request",
-            summary="What waits for an answer in a Location.",
-            envelope=Envelope.LOCATION,
-            success=list[QuestionRequest],
+    *at_location(
+        endpoint(
+            "questions.list_requests",
+            "GET /api/question/request",
+            "v2.question.request.list",
+            "Pending questions of a Location.",
+            location=list[QuestionRequest],
         )
     ),
-    *map(of_session, _OF_SESSION),
+    *_OF_SESSION,
 )

@@ -1,16 +1,16 @@
-"""Endpoints of a Session and of a Location: what all of one kind share, said once."""
+"""What all endpoints of a Session, or of a Location, have in common."""
 
 from __future__ import annotations
 
 from msgspec.structs import replace
 
-from holdfast.protocol.endpoint import Endpoint, LocationQuery, Scope
+from holdfast.protocol.endpoint import Endpoint, EndpointScope, LocationQuery
 from holdfast.schema.errors import SessionNotFoundError
 from holdfast.schema.ids import MessageIDField, SessionIDField
 from holdfast.schema.record import Record
 
 SAFE = 2**53 - 1
-"""The largest number that every JSON reader gets right."""
+"""The largest integer that all JSON parsers read exactly."""
 
 
 class SessionPath(Record):
@@ -22,16 +22,22 @@ class MessagePath(Record):
     message_id: MessageIDField
 
 
-def of_session(endpoint: Endpoint) -> Endpoint:
-    """Its path is written from the Session on."""
-    return replace(
-        endpoint,
-        path=f"/api/session/{{sessionID}}{endpoint.path}",
-        params=endpoint.params or SessionPath,
-        errors=(*endpoint.errors, SessionNotFoundError),
-        scope=Scope.SESSION,
+def of_session(*endpoints: Endpoint) -> tuple[Endpoint, ...]:
+    """Endpoints below a Session; their paths are relative to it."""
+    return tuple(
+        replace(
+            endpoint,
+            path=f"/api/session/{{sessionID}}{endpoint.path}",
+            params=endpoint.params or SessionPath,
+            errors=(*endpoint.errors, SessionNotFoundError),
+            scope=EndpointScope.SESSION,
+        )
+        for endpoint in endpoints
     )
 
 
-def at_location(endpoint: Endpoint) -> Endpoint:
-    return replace(endpoint, query=endpoint.query or LocationQuery, scope=Scope.LOCATION)
+def at_location(*endpoints: Endpoint) -> tuple[Endpoint, ...]:
+    """Endpoints of a Location, which the query or the headers select."""
+    return tuple(
+        replace(endpoint, query=endpoint.query or LocationQuery, scope=EndpointScope.LOCATION) for endpoint in endpoints
+    )

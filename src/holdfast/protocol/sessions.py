@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from holdfast.protocol.endpoint import Endpoint, Envelope
+from holdfast.protocol.endpoint import Endpoint, endpoint
 from holdfast.protocol.inputs import LocationInput, ModelInput, WorkspaceIDField
 from holdfast.protocol.scope import SAFE, MessagePath, of_session
 from holdfast.protocol.unsupported import UnsupportedBesideCommand, UnsupportedBesidePrompt
@@ -37,13 +37,13 @@ class ListQuery(Record):
     project: str | None = None
     subpath: str | None = None
     archived: bool | None = None
-    """Only those that were put away, or only those that were not; without it, both."""
+    """Only archived Sessions, or only others; both by default."""
     cursor: str | None = None
 
 
 CHECKED = "x-holdfast-checked"
-"""With it, a Session is created only with an agent and a model that exist. Without it, whatever the contract accepts is
-accepted, and what is wrong keeps its input from starting."""
+"""Header that rejects an unknown agent or model when a Session is created. Without it they are accepted, as in the
+contract, and the Session's input does not start."""
 
 
 class CreatePayload(Record):
@@ -97,226 +97,163 @@ class HistoryQuery(Record):
 class EventsQuery(Record):
     after: Annotated[int, msgspec.Meta(ge=0, le=SAFE)] | None = None
     live: bool | None = None
-    """Whether live events of the Session come too: marked, without a sequence, and not replayed. A comment in the
-    stream says when they begin."""
+    """Whether live events of the Session are included: marked, without a sequence, not replayed. A comment in the
+    stream marks where they begin."""
     replay: bool | None = None
     """False begins with the next event, unless `after` or `Last-Event-ID` names another position."""
 
 
-_OF_SESSION: tuple[Endpoint, ...] = (
-    Endpoint(
-        group="sessions",
-        name="get",
-        operation="v2.session.get",
-        method="GET",
-        path="",
-        summary="One Session.",
-        envelope=Envelope.DATA,
-        success=Session,
-    ),
-    Endpoint(
-        group="sessions",
-        name="switch_agent",
-        operation="v2.session.switchAgent",
-        method="POST",
-        path="/agent",
-        summary="Let another agent speak, from the next turn on.",
-        envelope=Envelope.VOID,
+_OF_SESSION = of_session(
+    endpoint("sessions.get", "GET", "v2.session.get", "One Session.", data=Session),
+    endpoint(
+        "sessions.switch_agent",
+        "POST /agent",
+        "v2.session.switchAgent",
+        "Switch the agent, from the next turn on.",
         payload=SwitchAgentPayload,
     ),
-    Endpoint(
-        group="sessions",
-        name="switch_model",
-        operation="v2.session.switchModel",
-        method="POST",
-        path="/model",
-        summary="Use another model, from the next turn on. The one already selected changes nothing.",
-        envelope=Envelope.VOID,
+    endpoint(
+        "sessions.switch_model",
+        "POST /model",
+        "v2.session.switchModel",
+        "Switch the model, from the next turn on. Selecting the current model has no effect.",
         payload=SwitchModelPayload,
     ),
-    Endpoint(
-        group="sessions",
-        name="prompt",
-        operation="v2.session.prompt",
-        method="POST",
-        path="/prompt",
-        summary="Admit a prompt durably and wake the Session, unless `resume` is false.",
-        envelope=Envelope.DATA,
+    endpoint(
+        "sessions.prompt",
+        "POST /prompt",
+        "v2.session.prompt",
+        "Admit a prompt durably and wake the Session, unless `resume` is false.",
         payload=PromptPayload,
         unsupported=UnsupportedBesidePrompt,
-        success=Admission,
+        data=Admission,
         errors=(ConflictError,),
     ),
-    Endpoint(
-        group="sessions",
-        name="command",
-        operation="v2.session.command",
-        method="POST",
-        path="/command",
-        summary="Expand a command of the Session's Location and admit the result as a prompt. Shell commands of its "
+    endpoint(
+        "sessions.command",
+        "POST /command",
+        "v2.session.command",
+        "Expand a command of the Session's Location and admit the result as a prompt. Shell commands of its "
         "template need permission like those of an agent. A caller that disconnects before the admission ends it.",
-        envelope=Envelope.DATA,
         payload=CommandPayload,
         unsupported=UnsupportedBesideCommand,
-        success=Admission,
+        data=Admission,
         errors=(CommandNotFoundError, ConflictError, ServiceUnavailableError),
         extension=True,
-        handlers="commands",
+        handler="commands.command",
     ),
-    Endpoint(
-        group="sessions",
-        name="compact",
-        operation="v2.session.compact",
-        method="POST",
-        path="/compact",
-        summary="Summarise older history now. Takes no turn.",
-        envelope=Envelope.VOID,
+    endpoint(
+        "sessions.compact",
+        "POST /compact",
+        "v2.session.compact",
+        "Summarise older history now, without a turn.",
         errors=(ConflictError, ServiceUnavailableError),
     ),
-    Endpoint(
-        group="sessions",
-        name="wait",
-        operation="v2.session.wait",
-        method="POST",
-        path="/wait",
-        summary="Return once the Session is idle and every prompt that was to start it has been handled.",
-        envelope=Envelope.VOID,
+    endpoint(
+        "sessions.wait",
+        "POST /wait",
+        "v2.session.wait",
+        "Wait until the Session is idle and every prompt that should start it has been handled.",
         errors=(ServiceUnavailableError,),
     ),
-    Endpoint(
-        group="sessions",
-        name="stage_revert",
-        operation="v2.session.revert.stage",
-        method="POST",
-        path="/revert/stage",
-        summary="Put the files back to where they were at a message; the conversation stays until it is committed.",
-        envelope=Envelope.DATA,
+    endpoint(
+        "sessions.stage_revert",
+        "POST /revert/stage",
+        "v2.session.revert.stage",
+        "Restore the files to their state at a message. The conversation stays until the revert is committed.",
         payload=StagePayload,
-        success=Revert,
+        data=Revert,
         errors=(MessageNotFoundError, UnknownError),
     ),
-    Endpoint(
-        group="sessions",
-        name="clear_revert",
-        operation="v2.session.revert.clear",
-        method="POST",
-        path="/revert/clear",
-        summary="Take a staged revert back.",
-        envelope=Envelope.VOID,
+    endpoint(
+        "sessions.clear_revert",
+        "POST /revert/clear",
+        "v2.session.revert.clear",
+        "Undo a staged revert.",
         errors=(UnknownError,),
     ),
-    Endpoint(
-        group="sessions",
-        name="commit_revert",
-        operation="v2.session.revert.commit",
-        method="POST",
-        path="/revert/commit",
-        summary="Remove what came after the staged message from the conversation.",
-        envelope=Envelope.VOID,
+    endpoint(
+        "sessions.commit_revert",
+        "POST /revert/commit",
+        "v2.session.revert.commit",
+        "Remove everything after the staged message from the conversation.",
     ),
-    Endpoint(
-        group="sessions",
-        name="context",
-        operation="v2.session.context",
-        method="GET",
-        path="/context",
-        summary="The messages selected as model history, oldest first.",
-        envelope=Envelope.DATA,
-        success=list[SessionMessage],
+    endpoint(
+        "sessions.context",
+        "GET /context",
+        "v2.session.context",
+        "The messages selected as model history, oldest first.",
+        data=list[SessionMessage],
         errors=(UnknownError,),
     ),
-    Endpoint(
-        group="sessions",
-        name="history",
-        operation="v2.session.history",
-        method="GET",
-        path="/history",
-        summary="A finite page of durable events after a sequence.",
-        envelope=Envelope.HISTORY,
+    endpoint(
+        "sessions.history",
+        "GET /history",
+        "v2.session.history",
+        "A finite page of durable events after a sequence.",
         query=HistoryQuery,
-        success=DurableEvent,
+        history=DurableEvent,
     ),
-    Endpoint(
-        group="sessions",
-        name="events",
-        operation="v2.session.events",
-        method="GET",
-        path="/event",
-        summary="Durable events after a sequence, then new ones as they are committed; with `live`, live events too.",
-        envelope=Envelope.STREAM,
+    endpoint(
+        "sessions.events",
+        "GET /event",
+        "v2.session.events",
+        "Durable events after a sequence, then new ones as they are committed; with `live`, live events too.",
         query=EventsQuery,
-        success=Event,
+        stream=Event,
     ),
-    Endpoint(
-        group="sessions",
-        name="interrupt",
-        operation="v2.session.interrupt",
-        method="POST",
-        path="/interrupt",
-        summary="Stop what runs and return once it has ended and is recorded.",
-        envelope=Envelope.VOID,
+    endpoint(
+        "sessions.interrupt",
+        "POST /interrupt",
+        "v2.session.interrupt",
+        "Interrupt the running activity and return when its end is recorded.",
     ),
-    Endpoint(
-        group="sessions",
-        name="message",
-        operation="v2.session.message",
-        method="GET",
-        path="/message/{messageID}",
-        summary="One message.",
-        envelope=Envelope.DATA,
+    endpoint(
+        "sessions.message",
+        "GET /message/{messageID}",
+        "v2.session.message",
+        "One message.",
         params=MessagePath,
-        success=SessionMessage,
+        data=SessionMessage,
         errors=(MessageNotFoundError,),
     ),
-    Endpoint(
-        group="sessions",
-        name="messages",
-        operation="v2.session.messages",
-        method="GET",
-        path="/message",
-        summary="A page of messages, newest first unless asked otherwise.",
-        envelope=Envelope.PAGE,
+    endpoint(
+        "sessions.messages",
+        "GET /message",
+        "v2.session.messages",
+        "A page of messages, newest first unless asked otherwise.",
         query=MessagesQuery,
-        success=SessionMessage,
+        page=SessionMessage,
         errors=(InvalidCursorError, UnknownError),
     ),
 )
 
 ENDPOINTS: tuple[Endpoint, ...] = (
-    Endpoint(
-        group="sessions",
-        name="list",
-        operation="v2.session.list",
-        method="GET",
-        path="/api/session",
-        summary="A page of Sessions, newest first unless asked otherwise.",
+    endpoint(
+        "sessions.list",
+        "GET /api/session",
+        "v2.session.list",
+        "A page of Sessions, newest first unless asked otherwise.",
         query=ListQuery,
-        envelope=Envelope.PAGE,
-        success=Session,
+        page=Session,
         errors=(InvalidCursorError,),
     ),
-    Endpoint(
-        group="sessions",
-        name="create",
-        operation="v2.session.create",
-        method="POST",
-        path="/api/session",
-        summary="Create a Session, or get the one that has this id already.",
+    endpoint(
+        "sessions.create",
+        "POST /api/session",
+        "v2.session.create",
+        "Create a Session, or return the existing one with this id.",
         payload=CreatePayload,
-        envelope=Envelope.DATA,
-        success=Session,
+        data=Session,
         errors=(ConflictError,),
         headers=((CHECKED, "1"),),
     ),
-    Endpoint(
-        group="sessions",
-        name="active",
-        operation="v2.session.active",
-        method="GET",
-        path="/api/session/active",
-        summary="The Sessions that are executing now.",
-        envelope=Envelope.DATA,
-        success=dict[str, SessionActive],
+    endpoint(
+        "sessions.active",
+        "GET /api/session/active",
+        "v2.session.active",
+        "The Sessions that are executing now.",
+        data=dict[str, SessionActive],
     ),
-    *map(of_session, _OF_SESSION),
+    *_OF_SESSION,
 )

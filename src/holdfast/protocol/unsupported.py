@@ -1,6 +1,5 @@
-"""Fields of a prompt that clients of OpenCode know and that are not honoured here. They are refused by name: whoever
-sends `tools` to take a tool away must not get an answer that was made with it. Other unknown fields are ignored, as in
-the recorded contract."""
+"""Prompt fields of OpenCode that are not supported. They are rejected by name: a caller that sends `tools` to disable a
+tool must not get an answer made with it. Other unknown fields are ignored, as in the contract."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ class UnsupportedInPrompt(Record):
 
 
 class UnsupportedBesidePrompt(UnsupportedInPrompt):
-    """The same ones beside `prompt`, and what belongs inside it."""
+    """The same fields beside `prompt`, and fields that belong inside it."""
 
     message_id: msgspec.Raw = NOTHING
     text: msgspec.Raw = NOTHING

@@ -1,1 +1,1 @@
-"""What means the same inside and outside: plain immutable records, ids, the event manifest. No I/O, no clocks."""
+"""Records shared by all layers: immutable data, ids, the event manifest. No I/O, no clocks."""

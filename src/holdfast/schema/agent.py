@@ -1,4 +1,4 @@
-"""An agent: who speaks for a Session, with which model, words and rights."""
+"""Agents: the model, system text and permissions of a Session."""
 
 from typing import Annotated, Any, Literal
 
@@ -12,7 +12,7 @@ AgentMode = Literal["subagent", "primary", "all"]
 
 
 class ProviderRequest(Record):
-    """What travels with every request of a provider, a model or an agent."""
+    """Headers and body fields sent with every request of a provider, a model or an agent."""
 
     headers: dict[str, str]
     body: dict[str, Any]
@@ -30,10 +30,10 @@ class Agent(Record):
     steps: Annotated[int, msgspec.Meta(gt=0)] | None = None
     permissions: tuple[Rule, ...]
     fences: tuple[tuple[Rule, ...], ...] = ()
-    """Further lists of rules that only narrow `permissions`: of all lists, the strictest decides. Here stand the user's
-    own rules, which nobody lifts, and the rules of a project that is not trusted."""
+    """More rule lists, which can only restrict `permissions`: the strictest list decides. They hold the user's own
+    rules and those of an untrusted project."""
 
 
 def new_agent(id: str) -> Agent:
-    """An agent as it is before anyone said anything about it."""
+    """An agent with default values."""
     return Agent(id=id, request=ProviderRequest(headers={}, body={}), mode="all", hidden=False, permissions=())

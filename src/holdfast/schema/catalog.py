@@ -1,5 +1,5 @@
-"""What a Location offers, as clients see it: providers, models, integrations, commands, skills, references. A value
-that is secret has no field here."""
+"""The catalog records of a Location: providers, models, integrations, commands, skills, references. No field holds a
+secret."""
 
 from typing import Any, Literal
 
@@ -11,7 +11,7 @@ Status = Literal["alpha", "beta", "deprecated", "active"]
 
 
 class AisdkApi(Record, tag_field="type", tag="aisdk"):
-    """Reached as the named AI SDK package would reach it."""
+    """Uses the protocol of the named AI SDK package."""
 
     package: str
     url: str | None = None
@@ -19,7 +19,7 @@ class AisdkApi(Record, tag_field="type", tag="aisdk"):
 
 
 class NativeApi(Record, tag_field="type", tag="native"):
-    """Says its protocol by its address, or nothing yet."""
+    """The URL selects the protocol."""
 
     url: str | None = None
     settings: dict[str, Any]
@@ -29,7 +29,7 @@ ProviderApi = AisdkApi | NativeApi
 
 
 class AisdkModelApi(Record, tag_field="type", tag="aisdk"):
-    """`id` is the model's name on the wire."""
+    """`id` is the model's name in requests to the provider."""
 
     id: str
     package: str
@@ -59,7 +59,7 @@ class ModelRequest(Record):
     headers: dict[str, str]
     body: dict[str, Any]
     variant: str | None = None
-    """The one that is used when nobody names another."""
+    """The default variant."""
 
 
 class ModelVariant(Record):
@@ -124,7 +124,7 @@ class ModelInfo(Record):
 
 
 class When(Record):
-    """Asked only if an earlier answer is, or is not, that value."""
+    """Condition on an earlier answer."""
 
     key: str
     op: Literal["eq", "neq"]
@@ -193,7 +193,7 @@ class AttemptTime(Record):
 
 
 class Attempt(Record):
-    """A sign-in that a person has to finish elsewhere."""
+    """A sign-in that the user completes in a browser."""
 
     attempt_id: str
     url: str
@@ -221,11 +221,11 @@ class SkillInfo(Record):
     name: str
     description: str | None = None
     slash: bool | None = None
-    """Whether people may call it by a slash command."""
+    """Whether users can call it as a slash command."""
     location: str
-    """Its file."""
+    """The path of its file."""
     content: str
-    """What follows the frontmatter."""
+    """The text after the frontmatter."""
 
 
 class LocalReference(Record, tag_field="type", tag="local"):

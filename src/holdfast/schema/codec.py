@@ -1,4 +1,4 @@
-"""Encoders and decoders, built once. JSON is compact, UTF-8, in declaration order: equal values give equal bytes."""
+"""Shared encoders and decoders. JSON is compact UTF-8 in declaration order: equal values give equal bytes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ decode_any: Any = msgspec.json.Decoder().decode
 
 @cache
 def decoder(kind: Any) -> msgspec.json.Decoder[Any]:
-    """The decoder of a record or union. Types are few and known, so the cache is bounded by the schema."""
+    """The cached decoder of a record or union. The number of types is bounded by the schema."""
     return msgspec.json.Decoder(kind)
 
 

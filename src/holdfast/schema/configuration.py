@@ -1,4 +1,4 @@
-"""The configuration of a Location as it was read, and the sandbox that it asks for."""
+"""The configuration of a Location as it was read, and its sandbox."""
 
 from typing import Any, Literal
 
@@ -11,7 +11,7 @@ class ConfigDocument(Record, tag_field="type", tag="document"):
     path: str
     origin: ConfigOrigin
     info: dict[str, Any]
-    """What counts of it, in today's shape, without secrets."""
+    """Its effective content in the current format, without secrets."""
 
 
 class ConfigDirectory(Record, tag_field="type", tag="directory"):
@@ -20,7 +20,7 @@ class ConfigDirectory(Record, tag_field="type", tag="directory"):
 
 
 class ConfigProblem(Record):
-    """Something in a configuration file that does not count as its author meant it."""
+    """A problem in a configuration file."""
 
     severity: Literal["warning", "error"]
     path: str
@@ -30,18 +30,18 @@ class ConfigProblem(Record):
 
 
 class ConfigSource(Record):
-    """A file or folder of the project that wants more than an untrusted project may have."""
+    """A project file or folder with settings that need trust."""
 
     path: str
     trusted: bool
     digest: str
-    """Of what it wants. Trust is given to this digest, so that a change asks again."""
+    """Digest of the settings that need trust. Trust is given to this digest, so a change needs a new decision."""
     wants: tuple[str, ...]
 
 
 class ConfigReport(Record):
     files: tuple[str, ...]
-    """That were read, low to high priority."""
+    """The files that were read, lowest priority first."""
     problems: tuple[ConfigProblem, ...]
     sources: tuple[ConfigSource, ...]
 
@@ -55,7 +55,7 @@ class SandboxInfo(Record):
     in_force: str | None = None
     """How commands are confined now; absent when they are not."""
     backend: str | None = None
-    """What of the kernel enforces it; absent when this machine has nothing that can, or when nobody looked."""
+    """What of the kernel enforces it; absent if this machine has nothing that can, or if it was not checked."""
     problem: str | None = None
     """Why it is not in force as configured."""
     gaps: tuple[str, ...] = ()

@@ -22,7 +22,6 @@ class PublicError(Record, tag_field="_tag", tag=True):
 
 class InvalidRequestError(PublicError):
     status: ClassVar[int] = 400
-
     kind: str | None = None
     field: str | None = None
 
@@ -41,38 +40,32 @@ class ForbiddenError(PublicError):
 
 class SessionNotFoundError(PublicError):
     status: ClassVar[int] = 404
-
     session_id: str
 
 
 class MessageNotFoundError(PublicError):
     status: ClassVar[int] = 404
-
     session_id: str
     message_id: str
 
 
 class ProviderNotFoundError(PublicError):
     status: ClassVar[int] = 404
-
     provider_id: str
 
 
 class PermissionNotFoundError(PublicError):
     status: ClassVar[int] = 404
-
     request_id: str
 
 
 class QuestionNotFoundError(PublicError):
     status: ClassVar[int] = 404
-
     request_id: str
 
 
 class PtyNotFoundError(PublicError):
     status: ClassVar[int] = 404
-
     pty_id: str
 
 
@@ -83,7 +76,7 @@ class CommandNotFoundError(PublicError):
 
 
 class NotFoundError(PublicError):
-    """Nothing there: an unknown path of this server, or of a Location."""
+    """Unknown path of this server or of a Location."""
 
     status: ClassVar[int] = 404
 
@@ -94,7 +87,6 @@ class MethodNotAllowedError(PublicError):
 
 class ConflictError(PublicError):
     status: ClassVar[int] = 409
-
     resource: str | None = None
 
 
@@ -104,13 +96,11 @@ class UnsupportedMediaTypeError(PublicError):
 
 class UnknownError(PublicError):
     status: ClassVar[int] = 500
-
     ref: str | None = None
 
 
 class ServiceUnavailableError(PublicError):
     status: ClassVar[int] = 503
-
     service: str | None = None
 
 
@@ -121,5 +111,4 @@ class ProjectCopyFailure(Record):
 
 class ProjectCopyError(Record, tag_field="name", tag=True):
     status: ClassVar[int] = 400
-
     data: ProjectCopyFailure

@@ -1,4 +1,4 @@
-"""The envelope of every event, and the definition which binds a type and version to its payload."""
+"""The event envelope, and event definitions, which bind a type and version to a payload."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +10,7 @@ from holdfast.schema.record import Record
 
 
 class DurablePosition(Record):
-    """Where a persisted event stands. `seq` is the only cursor there is."""
+    """The position of a stored event. `seq` is the only cursor."""
 
     aggregate_id: str
     seq: int
@@ -18,8 +18,8 @@ class DurablePosition(Record):
 
 
 class EventEnvelope(Record):
-    """An event as it travels, its payload not decoded. `durable` is present exactly for persisted events; replayed ones
-    carry no `location`. `schema/typed_event.py` has the decoded forms."""
+    """An event with its payload not decoded. `durable` is present for stored events only; replayed events have no
+    `location`. `schema/typed_event.py` has the decoded forms."""
 
     id: str
     type: str
@@ -30,7 +30,7 @@ class EventEnvelope(Record):
 
 
 class SerializedEvent(Record):
-    """One stored event as it travels between databases. `type` is the versioned type."""
+    """A stored event, as exchanged between databases. `type` includes the version."""
 
     id: str
     type: str
@@ -44,8 +44,8 @@ PayloadClass = type[Record]
 
 
 class Definition(msgspec.Struct, frozen=True, kw_only=True):
-    """A type without a version is live-only. A version that is not `written` can still be decoded and replayed;
-    `upcast` turns an older version's payload into what the projector of the written one expects."""
+    """The definition of an event type. Without a version it is live-only. A version that is not `written` can still be
+    decoded and replayed; `upcast` converts its payload to the written version."""
 
     type: str
     payload: PayloadClass
@@ -54,7 +54,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     public: bool = True
     written: bool = True
     announced: bool = True
-    """Whether live subscribers hear of it."""
+    """Whether live subscribers receive it."""
     upcast: Callable[[Any], Record] | None = None
 
     @property

@@ -1,4 +1,4 @@
-"""Identifiers: their prefixes, their form and what counts as one. Making them needs a clock, which lives in core."""
+"""Identifiers: prefixes and format. Making them needs a clock and is in core."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MessageID = NewType("MessageID", str)
 EventID = NewType("EventID", str)
 ProjectID = NewType("ProjectID", str)
 
-# What a decoder checks on ids that callers supply. Session ids are looser than the ones we make.
+# Checks on ids from callers. Session ids from callers may differ from generated ones.
 SessionIDField = Annotated[str, msgspec.Meta(pattern="^ses")]
 MessageIDField = Annotated[str, msgspec.Meta(pattern="^msg_")]
 EventIDField = Annotated[str, msgspec.Meta(pattern="^evt_")]
@@ -27,6 +27,6 @@ def is_session_id(value: str) -> bool:
 
 
 def format_id(prefix: str, stamp: int, random: str, *, descending: bool = False) -> str:
-    """`stamp` is milliseconds x 4096 + counter; descending ids invert it so that newer ones sort first."""
+    """`stamp` is milliseconds x 4096 + counter; descending ids invert it, so that newer ones sort first."""
     value = ~stamp & _MASK if descending else stamp & _MASK
     return f"{prefix}_{value:012x}{random}"

@@ -1,4 +1,4 @@
-"""What can be seen of a Session beside its conversation: waits, broken turns, checkpoints, its System Context."""
+"""Inspection records of a Session: waits, interrupted turns, checkpoints, its System Context."""
 
 from typing import Literal
 
@@ -16,66 +16,66 @@ class WaitInfo(Record):
     """In milliseconds since the epoch."""
     what: str
     ends: str
-    """What will end it."""
+    """What ends the wait."""
     id: str | None = None
     until: int | None = None
-    """When it ends by itself, in milliseconds since the epoch, where that is known: the next attempt of a `retry`."""
+    """When it ends by itself, if known, in milliseconds since the epoch: the next attempt of a `retry`."""
 
 
 Stage = Literal["promoted", "compacting", "between", "dispatched", "answering", "waiting"]
-"""How far an activity came: its input became part of the conversation; history was being summarised; a step with tool
-calls ended and the next turn was not sent; a turn was sent; its answer began; a call waits for a person."""
+"""The progress of an activity: input promoted; history being compacted; between two turns; turn dispatched; answer
+started; a call waits for a person."""
 
 
 class InterruptedActivity(Record):
-    """What a Session owes and no process works on."""
+    """Unfinished work of a Session that no process executes."""
 
     session_id: str
     seq: int
-    """Of the newest input that it answers."""
+    """Sequence of the newest input."""
     stage: Stage
     since: int
-    """When that input was admitted, in milliseconds since the epoch."""
+    """Admission time of that input, in milliseconds since the epoch."""
     suspended: bool
-    """Whether it was stopped by a shutdown, and not by a crash."""
+    """Whether a shutdown stopped it; otherwise its process crashed."""
     safe: bool
-    """Whether nothing can happen a second time if it goes on."""
+    """Whether it can continue without repeating side effects."""
     what: str
-    """The same for people: what happened."""
+    """What happened, in words for the user."""
     next: str
-    """And what comes of it, or who has to decide."""
+    """What happens next, or who has to decide."""
     agent: str | None = None
-    """This and the rest are known of a turn that was sent."""
+    """This and the following fields are set for a dispatched turn."""
     model: ModelRef | None = None
     attempt: int | None = None
     message_id: str | None = None
-    """Its answer, if that began."""
+    """Its answer, if one was started."""
     dispatched: int | None = None
 
 
 class Outcome(Record):
     """How the last activity of a Session ended: `completed`, `failed` or `interrupted`. Or why it has not ended:
-    `waiting` for a person, `blocked` before it could start, `unfinished` since no process works on it. `idle` means
+    `waiting` for a person, `blocked` before it could start, `unfinished` because no process executes it. `idle` means
     that there was none."""
 
     type: Literal["idle", "completed", "failed", "interrupted", "waiting", "blocked", "unfinished"]
     message_id: str | None = None
     """Its newest answer."""
     error: str | None = None
-    """What went wrong, or what it waits for."""
+    """The error, or what it waits for."""
     pending: int = 0
-    """Inputs that were admitted and are not part of the conversation yet."""
+    """Admitted inputs that are not promoted yet."""
 
 
 class CheckpointInfo(Record):
-    """The newest compaction: what the model reads instead of the messages it replaced."""
+    """The newest compaction: what the model reads in place of the replaced messages."""
 
     message_id: str
     reason: str
     summary: str
     recent: str
     replaced: tuple[str, ...]
-    """Ids of the messages it stands for, oldest first."""
+    """Ids of the replaced messages, oldest first."""
     tokens_before: int
     tokens_after: int
 
@@ -93,7 +93,7 @@ class RemovedSince(Record, tag_field="type", tag="removed"):
 
 
 class ContextSourceInfo(Record):
-    """`value` is what the model was told last; a source that it was never told about, or that is gone, has none."""
+    """`value` is what the model was last told; absent if it was never told or the source is gone."""
 
     key: str
     value: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
@@ -103,21 +103,21 @@ class ContextSourceInfo(Record):
 
 
 class ContextChangeInfo(Record):
-    """A system message after the baseline, and the sources it spoke for."""
+    """A system message after the baseline, and the sources that changed."""
 
     seq: int
     keys: tuple[str, ...]
 
 
 class PrefixBreakInfo(Record):
-    """A request that did not begin with the bytes of the one before, and why."""
+    """A request that did not start with the bytes of the previous one, and the causes."""
 
     seq: int
     causes: tuple[str, ...]
 
 
 class RequestContextInfo(Record, tag_field="status", tag="initialized"):
-    """What every request of the Session begins with, and how it came to be."""
+    """The System Context of the Session, and how it changed."""
 
     baseline: str
     baseline_seq: int
@@ -127,7 +127,7 @@ class RequestContextInfo(Record, tag_field="status", tag="initialized"):
 
 
 class RequestContextAbsent(Record, tag_field="status", tag="not initialized"):
-    """No prompt was promoted yet, or the Session moved since."""
+    """No prompt was promoted since the Session was created or moved."""
 
 
 RequestContextView = RequestContextInfo | RequestContextAbsent

@@ -1,4 +1,4 @@
-"""Payloads that are announced and never stored: fragments of an answer, status. They never move a durable cursor."""
+"""Payloads of live events, which are not stored: fragments of an answer, status. They never move a durable cursor."""
 
 from typing import Any
 
@@ -9,30 +9,30 @@ from holdfast.schema.record import Record
 from holdfast.schema.todo import Todo
 
 
-class Delta(Record):
+class SessionDelta(Record):
     timestamp: int
     session_id: SessionIDField
 
 
-class TextDelta(Delta):
+class TextDelta(SessionDelta):
     assistant_message_id: MessageIDField
     text_id: str
     delta: str
 
 
-class ReasoningDelta(Delta):
+class ReasoningDelta(SessionDelta):
     assistant_message_id: MessageIDField
     reasoning_id: str
     delta: str
 
 
-class ToolInputDelta(Delta):
+class ToolInputDelta(SessionDelta):
     assistant_message_id: MessageIDField
     call_id: str
     delta: str
 
 
-class CompactionDelta(Delta):
+class CompactionDelta(SessionDelta):
     message_id: MessageIDField
     text: str
 

@@ -1,10 +1,10 @@
-"""Where a Session lives."""
+"""Locations."""
 
 from holdfast.schema.record import Record
 
 
 class Location(Record):
-    """A project directory; an absent workspace means implicit local placement."""
+    """A project directory, with an optional workspace."""
 
     directory: str
     workspace_id: str | None = None

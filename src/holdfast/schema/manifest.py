@@ -1,4 +1,4 @@
-"""Which events exist: the one list from which storing, decoding, publishing and the public stream are derived."""
+"""The list of all event types, from which storing, decoding, publishing and the public stream are derived."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Manifest:
-    """Two indexes over the definitions: every stored version for decoding, the highest one for publishing."""
+    """Indexes of the definitions: all stored versions for decoding, the latest for publishing."""
 
     def __init__(self, definitions: Iterable[Definition]) -> None:
         self.stored: dict[str, Definition] = {}
@@ -47,7 +47,7 @@ class Manifest:
 def _session(
     name: str, payload: type[Record], *, version: int = 1, public: bool = True, written: bool = True
 ) -> Definition:
-    # Clients know the records of a whole Session, which are not in its own stream; they know no other private event.
+    # Private events are not announced, except those with the whole Session record, which clients know.
     return Definition(
         type=name,
         payload=payload,
@@ -88,7 +88,7 @@ SESSION_DEFINITIONS: tuple[Definition, ...] = (
     _session("session.next.retried", ev.Retried),
     _session("session.next.compaction.started", ev.CompactionStarted),
     _session("session.next.compaction.ended", ev.CompactionEnded, version=2),
-    # Written by earlier builds, with the same fields.
+    # Written by earlier versions, with the same fields.
     _session("session.next.compaction.ended", ev.CompactionEnded, version=1, written=False),
     _session("session.next.compaction.failed", ev.CompactionFailed),
     _session("session.next.revert.staged", ev.RevertStaged),

@@ -1,4 +1,4 @@
-"""Which model a Session or a turn uses."""
+"""The reference to a model."""
 
 from holdfast.schema.record import Record
 

@@ -1,4 +1,4 @@
-"""Permission rules, requests and replies. Of all rules that match, the last one decides."""
+"""Permission rules, requests and replies. The last matching rule decides."""
 
 from typing import Annotated, Any, Literal
 
@@ -24,7 +24,7 @@ class PermissionSource(Record, tag_field="type", tag="tool"):
 
 
 class PermissionRequest(Record):
-    """What a person is asked. `save` are the patterns that an `always` would store."""
+    """A request to the user. `save` are the patterns that `always` would store."""
 
     id: PermissionIDField
     session_id: SessionIDField

@@ -1,4 +1,4 @@
-"""What a user sends: the prompt, how it is delivered, and the receipt for it."""
+"""Prompts, their delivery, and the receipt of an admitted prompt."""
 
 from typing import Literal
 
@@ -11,7 +11,7 @@ Delivery = Literal["steer", "queue"]
 
 
 class Source(Record):
-    """The span of the prompt's text that an attachment came from."""
+    """The span of the prompt's text that mentions an attachment."""
 
     start: int
     end: int
@@ -38,7 +38,7 @@ class Prompt(Record):
 
 
 class FileInput(Record):
-    """A file as a caller names it; its media type is found at admission."""
+    """A file named by a caller; its media type is determined at admission."""
 
     uri: str
     name: str | UnsetType = UNSET
@@ -52,7 +52,7 @@ class AgentInput(Record):
 
 
 class PromptInput(Record):
-    """A prompt on its way in. Unlike a missing field, `null` is refused."""
+    """A prompt from a caller. `null` is invalid, unlike a missing field."""
 
     text: str
     files: tuple[FileInput, ...] | UnsetType = UNSET
@@ -60,7 +60,7 @@ class PromptInput(Record):
 
 
 class Admission(Record):
-    """The receipt of an admitted prompt: durable when the caller holds it."""
+    """The receipt of an admitted prompt. The prompt is durable when the caller has it."""
 
     admitted_seq: int
     id: MessageIDField

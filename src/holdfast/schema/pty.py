@@ -1,4 +1,4 @@
-"""Terminals that people work in: what is known of one, and what is announced about it."""
+"""Interactive terminals and their events."""
 
 from typing import Annotated, Literal
 
@@ -8,7 +8,7 @@ from holdfast.schema.record import Record
 
 PtyIDField = Annotated[str, msgspec.Meta(pattern="^pty")]
 Cells = Annotated[int, msgspec.Meta(ge=1, le=0xFFFF)]
-"""The kernel counts rows and columns in 16 bits."""
+"""The kernel stores rows and columns in 16 bits."""
 
 
 class Pty(Record):
@@ -20,7 +20,7 @@ class Pty(Record):
     status: Literal["running", "exited"]
     pid: Annotated[int, msgspec.Meta(ge=0)]
     exit_code: Annotated[int, msgspec.Meta(ge=0)] | None = None
-    """128 plus the number for a death by signal."""
+    """128 plus the signal number if a signal ended it."""
 
 
 class PtySize(Record):
@@ -29,7 +29,7 @@ class PtySize(Record):
 
 
 class PtyTicket(Record):
-    """Good for one connection. `expires_in` counts seconds."""
+    """A ticket for one connection. `expires_in` is in seconds."""
 
     ticket: str
     expires_in: int = msgspec.field(name="expires_in")

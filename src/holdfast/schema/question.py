@@ -1,4 +1,4 @@
-"""Questions that a model asks a person through its tool, and their answers."""
+"""Questions from the model to the user, and their answers."""
 
 from typing import Annotated
 
@@ -22,7 +22,7 @@ class Question(Record):
     options: Annotated[tuple[QuestionOption, ...], msgspec.Meta(description="What can be chosen")]
     multiple: bool | None = None
     custom: bool | None = None
-    """Whether free text is an answer too; it is, unless this says no."""
+    """Whether free text is allowed; true by default."""
 
 
 class QuestionTool(Record):

@@ -1,4 +1,4 @@
-"""The base of every public record: frozen, keyword-only, wire names in OpenCode's camelCase."""
+"""The base of public records: immutable, keyword-only, with OpenCode's camelCase names on the wire."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ def wire_name(attribute: str) -> str:
 
 
 class RecordMeta(msgspec.StructMeta):
-    """msgspec does not inherit `kw_only`; records want it everywhere, so that field order follows the wire."""
+    """Makes every record keyword-only, which msgspec does not inherit, so that fields can keep the order of the
+    wire."""
 
     def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any) -> RecordMeta:
         options.setdefault("kw_only", True)
@@ -23,5 +24,5 @@ class RecordMeta(msgspec.StructMeta):
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 class Record(msgspec.Struct, metaclass=RecordMeta, frozen=True, rename=wire_name, omit_defaults=True):
-    """Fields only, compared by value. A field with a default is left out of the encoding while it has that default,
-    so only fields that the wire treats as optional may have one."""
+    """Fields only, compared by value. A field that equals its default is omitted from the encoding, so only fields that
+    are optional on the wire may have a default."""

@@ -1,4 +1,4 @@
-"""The Session as clients see it, and the full record that its private events carry."""
+"""The public Session record, and the full record in private events."""
 
 from typing import Any, Literal
 
@@ -72,7 +72,7 @@ class RecordTime(Record):
 
 
 class SessionRecord(Record):
-    """Everything the session row is made of; the payload of `session.created`, `.updated` and `.deleted`."""
+    """All columns of the session row; the payload of `session.created`, `.updated` and `.deleted`."""
 
     id: SessionIDField
     slug: str

@@ -1,4 +1,4 @@
-"""The payloads of a Session's durable events, one record each. Their stored versions are in manifest.py."""
+"""The payloads of a Session's durable events. Their versions are in manifest.py."""
 
 from typing import Any, Literal
 
@@ -17,7 +17,7 @@ from holdfast.schema.todo import Todo
 
 
 class SessionPayload(Record):
-    """What every payload has."""
+    """Fields of all payloads."""
 
     timestamp: int
     session_id: SessionIDField
@@ -124,7 +124,7 @@ class ToolInputEnded(StepPayload):
 
 
 class Provider(Record):
-    """Who executed a call, and what the provider wants back with it."""
+    """Who executed a call, and metadata that the provider expects back."""
 
     executed: bool
     metadata: ProviderMetadata | None = None
@@ -202,7 +202,7 @@ class RevertCommitted(SessionPayload):
     message_id: MessageIDField
 
 
-# Private from here on: stored, replayed and projected, never in the public stream.
+# Private events: stored, replayed and projected, but never in the public stream.
 
 
 class InputWithdrawn(SessionPayload):
@@ -210,7 +210,7 @@ class InputWithdrawn(SessionPayload):
 
 
 class AttachmentStored(SessionPayload):
-    """What was behind a file of a prompt when it was admitted: text, media as base64, or why there is nothing."""
+    """The content of a prompt's file at admission: text, media as base64, or a note why there is none."""
 
     message_id: MessageIDField
     index: int
@@ -241,16 +241,16 @@ PrefixBreak = Literal[
 
 
 class LearnedLimit(Record):
-    """How many tokens a model takes, as a refusal of its provider told."""
+    """A model's context limit, learned from a provider's refusal."""
 
     tokens: int
     stated: bool
-    """Whether the provider named the number; else it is the estimate of the request that it refused."""
+    """Whether the provider stated the number; otherwise it is the estimated size of the refused request."""
     time: int
 
 
 class TurnDispatched(SessionPayload):
-    """Written before the provider is called: whatever happens then, it may have happened."""
+    """Written before the provider is called: from then on the request may have been sent."""
 
     agent: str
     model: ModelRef
@@ -259,36 +259,36 @@ class TurnDispatched(SessionPayload):
     checkpoint_seq: int
     pruned_seq: int
     tools: str
-    """This and the next two are fingerprints: what the request was made of, apart from its conversation."""
+    """This and the next two are fingerprints of the request without its conversation."""
     system: str
     controls: str
     last_step: bool
     media_refused: bool | None = None
-    """Whether notes stand for media, because the provider refused a request with them."""
+    """Whether media are replaced by notes because the provider refused them."""
     learned: LearnedLimit | None = None
-    """What was known of the model's window beyond its configuration."""
+    """What was learned about the model's context limit."""
     broke: tuple[PrefixBreak, ...] | None = None
-    """Why this request does not begin with the bytes of the one before, if it does not."""
+    """Why the request does not start with the bytes of the previous one, if so."""
 
 
 class TurnAbandoned(SessionPayload):
-    """A dispatched turn that nobody will finish and that left no step behind."""
+    """A dispatched turn that will not be finished and has no step."""
 
     reason: str
 
 
 class ActivityEnded(SessionPayload):
-    """Nothing more is owed, although the last step called tools or was never dispatched."""
+    """The activity is over, although the last step called tools or was never dispatched."""
 
     reason: str
 
 
 class ActivitySuspended(SessionPayload):
-    """The process was shut down in the middle; the next one goes on by itself."""
+    """A shutdown stopped the activity; the next process continues it."""
 
 
 class SnapshotCaptured(StepPayload):
-    """The tree after a step, which did not wait for it."""
+    """The file tree after a step; the step does not wait for it."""
 
     snapshot: str
     files: tuple[str, ...]
@@ -299,7 +299,7 @@ class CompactionUndone(SessionPayload):
 
 
 class UsageRecorded(SessionPayload):
-    """What a call of the runtime's own cost, outside any step."""
+    """Usage of the runtime's own model calls, outside of steps."""
 
     purpose: Literal["compaction", "title"]
     cost: float
@@ -313,9 +313,9 @@ class TodosReplaced(SessionPayload):
 class PermissionAsked(SessionPayload):
     request: PermissionRequest
     agent: str
-    """Whose rules judge it, however the Session's agent changes meanwhile."""
+    """The agent whose rules apply, even if the Session's agent changes."""
     resumable: bool | None = None
-    """The call that asks has started nothing: after a restart it waits on, and an answer executes it."""
+    """Whether the call has not started anything: after a restart it keeps waiting, and an answer executes it."""
 
 
 class PermissionReplied(SessionPayload):
@@ -323,11 +323,11 @@ class PermissionReplied(SessionPayload):
     reply: Reply
     message: str | None = None
     cause: Literal["interrupted", "sibling", "saved", "policy"] | None = None
-    """Who answered, when it was no person."""
+    """Why it was answered without a person."""
 
 
 class RequestTaken(SessionPayload):
-    """Whoever waited has the answer, and acts on it from here on: it may have happened."""
+    """The waiting call has received the answer: from then on it may have acted."""
 
     request_id: str
 
@@ -345,7 +345,7 @@ class QuestionReplied(SessionPayload):
 class QuestionRejected(SessionPayload):
     request_id: str
     cause: Literal["interrupted"] | None = None
-    """Who dismissed it, when it was no person."""
+    """Why it was rejected without a person."""
 
 
 class SessionInfoPayload(Record):

@@ -1,5 +1,4 @@
-"""The projected messages of a Session: a union over `type`, the assistant's content a union over `type`,
-a tool's state a union over `status`."""
+"""The projected messages of a Session: unions over `type`; a tool's state is a union over `status`."""
 
 from typing import Any, Literal
 
@@ -21,7 +20,7 @@ class Time(Record):
 
 
 class UnknownError(Record, tag_field="type", tag="unknown"):
-    """The one shape of durable step and tool errors."""
+    """The error of durable steps and tool calls."""
 
     message: str
 
@@ -68,7 +67,7 @@ class CompactionMessage(Message, tag="compaction"):
 
 
 class TextContent(Record, tag_field="type", tag="text"):
-    """One part of a tool's model-visible output."""
+    """Text in a tool's model-visible output."""
 
     text: str
 

@@ -1,4 +1,5 @@
-"""Server-sent events from bytes: any chunking gives the same frames. Used by provider streams and by clients."""
+"""Parses server-sent events; the result does not depend on chunk boundaries. Used for provider streams and by
+clients."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ class FrameTooLarge(HoldfastError):
 
 
 class SSEFrames:
-    """Feed chunks, get the `data` of complete frames. Cost is linear in the bytes fed. `comments` counts the frames
-    that were only comments, which is how servers say that they are still there."""
+    """Feed chunks, get the `data` of complete frames, in linear time. `comments` counts frames with only comments,
+    which servers send as heartbeats."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -34,12 +35,12 @@ class SSEFrames:
             self._hold(chunk)
             return []
         head, _, tail = b"".join([*self._parts, chunk]).rpartition(b"\n\n")
-        # If this is already too long, the next piece says so: the frames before it count.
+        # If the tail is too long, the next chunk reports it: the complete frames count.
         self._parts, self._size = [tail] if tail else [], len(tail)
         return self._frames(head)
 
     def finish(self) -> list[bytes]:
-        """A last frame without its closing blank line still counts."""
+        """The last frame, if it lacks its closing blank line."""
         if self._size > self._limit:
             raise FrameTooLarge(self._limit)
         buffer = b"".join(self._parts) + (b"" if self._started else self._start)

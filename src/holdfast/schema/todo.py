@@ -1,4 +1,4 @@
-"""A Session's list of things to do, as its model keeps it."""
+"""The model's to-do list of a Session."""
 
 from holdfast.schema.record import Record
 

@@ -1,7 +1,7 @@
-"""Events as clients get them: durable and live ones apart, each payload decoded into the record of its type.
+"""Events with decoded payloads, durable and live ones as separate types.
 
-A type or a version that this build does not know keeps its payload as `msgspec.Raw`, so that an older client can follow
-a newer server. Tell payloads apart by their class: `match event.data: case TextDelta(delta=text): ...`."""
+An unknown type or version keeps its payload as `msgspec.Raw`, so that an older client can follow a newer server.
+Distinguish payloads by class: `match event.data: case TextDelta(delta=text): ...`."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ DurableData = (
     | ev.RevertCleared
     | ev.RevertCommitted
 )
-"""What a durable event can carry."""
+"""Payloads of durable events."""
 
 LiveData = (
     live.TextDelta
@@ -83,11 +83,11 @@ LiveData = (
     | live.ServerConnected
     | live.GlobalDisposed
 )
-"""What a live event can carry."""
+"""Payloads of live events."""
 
 
 class DurableEvent(Record):
-    """A stored event, with its position; `durable.seq` is the cursor to go on from."""
+    """A stored event. `durable.seq` is the cursor to continue from."""
 
     id: str
     type: str
@@ -98,7 +98,7 @@ class DurableEvent(Record):
 
 
 class LiveEvent(Record):
-    """An event that is announced and forgotten: it has no position, and nobody gets it later."""
+    """An event that is not stored: it has no position and is not replayed."""
 
     durable: ClassVar[None] = None
     id: str
@@ -112,29 +112,19 @@ Event = DurableEvent | LiveEvent
 
 
 def decode_event(wire: bytes | msgspec.Raw) -> Event:
-    """Raises msgspec.DecodeError, also when the payload of a known type does not fit."""
+    """Raises msgspec.DecodeError, also if the payload of a known type is invalid."""
     return typed(decoder(EventEnvelope).decode(wire))
 
 
 def typed(envelope: EventEnvelope) -> Event:
-    """Raises msgspec.DecodeError when the payload of a known type does not fit."""
-    position = envelope.durable
+    """Raises msgspec.DecodeError if the payload of a known type is invalid."""
+    id, type, position = envelope.id, envelope.type, envelope.durable
+    location, metadata = envelope.location, envelope.metadata
     if position is None:
-        return LiveEvent(
-            id=envelope.id,
-            type=envelope.type,
-            location=envelope.location,
-            metadata=envelope.metadata,
-            data=_payload(envelope.type, envelope.data),
-        )
-    return DurableEvent(
-        id=envelope.id,
-        type=envelope.type,
-        durable=position,
-        location=envelope.location,
-        metadata=envelope.metadata,
-        data=_payload(f"{envelope.type}.{position.version}", envelope.data),
-    )
+        data = _payload(type, envelope.data)
+        return LiveEvent(id=id, type=type, location=location, metadata=metadata, data=data)
+    data = _payload(f"{type}.{position.version}", envelope.data)
+    return DurableEvent(id=id, type=type, durable=position, location=location, metadata=metadata, data=data)
 
 
 def _payload(key: str, data: msgspec.Raw) -> Any:

@@ -1,3 +1,3 @@
-"""The version of this software, in one place."""
+"""The version of Holdfast."""
 
 __version__ = "0.1.0"

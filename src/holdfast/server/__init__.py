@@ -1,1 +1,1 @@
-"""The HTTP side: plain ASGI over core, routed by the protocol's own data."""
+"""The HTTP server: plain ASGI over core, routed by the protocol's data."""

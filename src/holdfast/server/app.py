@@ -1,8 +1,8 @@
-"""The ASGI application: host name, authorization, routing, decoding, handler, answer, in that order.
+"""The ASGI application: host name, authorization, routing, decoding, handler, response, in that order.
 
-Everything before routing looks at the head of the request alone; no body is read for a caller without credentials.
+All checks before routing use only the head of the request; no body is read for a caller without credentials.
 
-A caller that goes away is a disconnect, never a cancellation: what it asked for is finished."""
+A disconnect of the caller never cancels its request: the work is completed."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from urllib.parse import unquote
 from holdfast.core.lazy import Lazy
 from holdfast.core.session.errors import SessionNotFound
 from holdfast.protocol.api import API
-from holdfast.protocol.endpoint import Envelope
-from holdfast.protocol.endpoint import Scope as EndpointScope
+from holdfast.protocol.endpoint import EndpointScope, Envelope
 from holdfast.schema.exceptions import ApiError, InvalidRequest
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.ids import is_session_id
@@ -25,11 +24,11 @@ from holdfast.server.decoding import BODY_LIMIT, BODY_SECONDS, decode_params, de
 from holdfast.server.errors import to_public
 from holdfast.server.head import read_head
 from holdfast.server.locations import existing_location
-from holdfast.server.reply import cors, enclose, failed, preflight, send_content
+from holdfast.server.reply import cors, enclose, error_reply, preflight, send_content
 from holdfast.server.routes import Routes
 from holdfast.server.sse import HEADERS as STREAM_HEADERS
 from holdfast.server.sse import disconnected, send_stream
-from holdfast.server.types import Call, Content, Receive, Scope, Send
+from holdfast.server.types import ApiCall, HttpReply, Receive, Scope, Send
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,10 +43,10 @@ if TYPE_CHECKING:
 
 
 AUTHENTICATED = "holdfast.authenticated"
-"""An ASGI extension: `report` is called once a caller has shown its credentials, so that the server below knows which
-connections are worth keeping."""
+"""An ASGI extension: `report` is called once a caller has presented valid credentials, so that the server below knows
+which connections to keep."""
 PRIVATE_GROUPS = ("files", "ptys")
-"""What a page of another origin cannot even ask for when no password protects it: files of the project, terminals."""
+"""Groups that pages of other origins cannot read if no password is set: project files and terminals."""
 
 
 class _Streamed(Frozen):
@@ -66,8 +65,8 @@ class App:
         body_seconds: float = BODY_SECONDS,
         pty_environment: HostPtyEnvironment | None = None,
     ) -> None:
-        """`hosts` are the names under which this server answers; None is any. Pages of `origins` may write, beside
-        those that always may. `pty_environment` is what the host adds to the variables of terminals."""
+        """`hosts` are the accepted host names; None accepts any. `origins` are pages that may write, besides those that
+        always may. `pty_environment` adds variables to terminals."""
         self._runtime = runtime
         self._access = Access(credentials, hosts, origins)
         self._body_limit = body_limit
@@ -88,12 +87,12 @@ class App:
             await send({"type": "lifespan.shutdown.complete"})
 
     def stop(self) -> None:
-        """Say goodbye on live streams and end every stream, so that connections can close."""
+        """End all streams, live ones with a final event, so that connections can close."""
         self._runtime.log.announce(GlobalDisposed())
         self._stopping.set()
 
     async def close(self) -> None:
-        """End whatever a connection may be waiting for: streams, work that somebody waits for, sockets on terminals."""
+        """End everything that a connection may wait for: streams, running work, sockets on terminals."""
         self.stop()
         await self._runtime.execution.close()
         if self._ptys.made is not None:
@@ -116,32 +115,32 @@ class App:
             head = read_head(scope)
             self._access.check_host(head.headers)
         except ApiError as failure:
-            await send_content(send, failed(failure.public()), cors(None))
+            await send_content(send, error_reply(failure.public()), cors(None))
             return
         cross_origin = cors(self._readable_by(head))
         if scope["method"] == "OPTIONS":
-            await send_content(send, Content(204, b""), preflight(head.headers, cross_origin))
+            await send_content(send, HttpReply(204, b""), preflight(head.headers, cross_origin))
             return
         try:
             answer = await self._answer(scope, head, receive)
-        except Exception as error:  # noqa: BLE001 - the edge: every failure becomes a public error here
-            answer = failed(to_public(error))
-        if isinstance(answer, Content):
+        except Exception as error:  # noqa: BLE001 - every failure becomes a public error here
+            answer = error_reply(to_public(error))
+        if isinstance(answer, HttpReply):
             await send_content(send, answer, cross_origin)
         elif scope["method"] == "HEAD":
             await answer.frames.aclose()
-            await send_content(send, Content(200, b"", headers=STREAM_HEADERS), cross_origin)
+            await send_content(send, HttpReply(200, b"", headers=STREAM_HEADERS), cross_origin)
         else:
             await send_stream(answer.frames, receive, send, self._stopping, cross_origin)
 
     def _readable_by(self, head: Head) -> str | None:
-        """The origin of the page that sent this request, if the browser may show it the answer."""
+        """The origin of the requesting page, if it may read the response."""
         origin = head.headers.get("origin")
         if origin is None or not self._access.knows_origin(origin, head.headers.get("host")):
             return None
         return origin
 
-    async def _answer(self, scope: Scope, head: Head, receive: Receive) -> Content | _Streamed:
+    async def _answer(self, scope: Scope, head: Head, receive: Receive) -> HttpReply | _Streamed:
         method, headers, query = scope["method"], head.headers, head.query
         self._access.check_credentials(query, headers)
         if (extensions := scope.get("extensions")) and AUTHENTICATED in extensions:
@@ -151,7 +150,7 @@ class App:
         endpoint, handler, path = self._routes.find(method, scope.get("raw_path") or scope["path"].encode())
         if self._access.credentials is None and endpoint.group in PRIVATE_GROUPS:
             self._access.check_page(headers)
-        call = Call(
+        call = ApiCall(
             endpoint=endpoint,
             runtime=self._runtime,
             headers=headers,
@@ -178,8 +177,8 @@ class App:
             for task in waits:
                 task.cancel()
 
-    async def _place(self, call: Call) -> LocationInfo | None:
-        """What a location envelope says beside the data."""
+    async def _place(self, call: ApiCall) -> LocationInfo | None:
+        """The Location in a location envelope."""
         if call.endpoint.envelope is not Envelope.LOCATION:
             return None
         assert call.location is not None

@@ -1,10 +1,10 @@
-"""Who may call, from which page, and under which host name. All of it is decided from the head of a request.
+"""Decides who may call, from which page and under which host name, using only the head of a request.
 
 Invariants
-- A request to a host name that is not this server's is refused, whatever it asks for and whoever sends it: with DNS
-  rebinding a page points its own name at this machine, and then reads and writes as if it were ours.
-- A page of an origin that is not known changes nothing. Known are this server's own pages, the configured origins and,
-  only if a password is asked for, the pages of this machine, the desktop shells and the product's domain.
+- A request to another host name is refused, whatever it asks for: with DNS rebinding a page could point its own name at
+  this machine and then read and write as if it were ours.
+- A page of an unknown origin cannot write. Known are this server's own pages, the configured origins and, only with a
+  password, pages of this machine, the desktop shells and the product's domain.
 - Credentials are compared in constant time."""
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from __future__ import annotations
 import base64
 import binascii
 import hmac
+import re
 from typing import TYPE_CHECKING
 
 from holdfast.schema.exceptions import ApiError, Forbidden, Unauthorized
 from holdfast.schema.frozen import Frozen
-from holdfast.schema.pattern import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,16 +25,16 @@ DEFAULT_USER = "opencode"
 SHOWN = 100
 
 LOOPBACK_HOSTS = frozenset(("localhost", "127.0.0.1", "[::1]"))
-"""Names by which a local caller reaches a server that listens on this machine only."""
+"""Host names of a server that listens only on this machine."""
 
-_ORIGINS = pattern(
+_ORIGINS = (
     r"http://localhost(:\d+)?|http://127\.0\.0\.1(:\d+)?|oc://renderer.*|tauri://localhost"
     r"|https?://tauri\.localhost|https://([a-z0-9-]+\.)*opencode\.ai"
 )
 
 
 class Credentials(Frozen):
-    """Basic credentials in a header, or base64 of the same in `auth_token`, which wins even when wrong."""
+    """Basic credentials in a header, or base64 of them in `auth_token`, which takes precedence even if wrong."""
 
     password: str
     user: str = DEFAULT_USER
@@ -54,22 +54,22 @@ class Hosts(Frozen):
 
     names: frozenset[str] = LOOPBACK_HOSTS
     addresses: bool = False
-    """Whether any IP address is one too: for a server that listens on every address of its machine. A page that was
-    loaded from an address cannot point it elsewhere."""
+    """Whether any IP address is accepted too: for a server that listens on all addresses of its machine. A page loaded
+    from an address cannot redirect it."""
 
     def include(self, host: str) -> bool:
-        """`host` is the value of a Host header, with or without a port."""
+        """`host` is a Host header, with or without a port."""
         name = _without_port(host).lower()
         return name in self.names or (self.addresses and _is_address(name))
 
 
 class Access(Frozen):
     credentials: Credentials | None = None
-    """None asks nobody for a password."""
+    """None requires no password."""
     hosts: Hosts | None = Hosts()
-    """None is any name; then somebody else has to check it."""
+    """None accepts any name; then another component must check it."""
     origins: frozenset[str] = frozenset()
-    """Whose pages may write beside those that always may, as in `https://agent.example`."""
+    """Origins whose pages may write, besides those that always may, for example `https://agent.example`."""
 
     def check_host(self, headers: Mapping[str, str]) -> None:
         host = headers.get("host")
@@ -100,7 +100,7 @@ class Access(Frozen):
         """Whether the request comes from no page at all, or from one that may write."""
         origin = headers.get("origin")
         if origin is None:
-            # Some requests of a page, such as those for its images and scripts, carry no Origin.
+            # Some requests of a page, such as those for images and scripts, have no Origin.
             return headers.get("sec-fetch-site") not in ("cross-site", "same-site")
         return self.knows_origin(origin, headers.get("host"))
 
@@ -108,7 +108,7 @@ class Access(Frozen):
         if origin in self.origins:
             return True
         if self.credentials is not None:
-            return _ORIGINS.fullmatch(origin) is not None or _same_host(origin, host)
+            return re.fullmatch(_ORIGINS, origin) is not None or _same_host(origin, host)
         return self.hosts is not None and _same_host(origin, host)
 
 
@@ -118,7 +118,7 @@ def _without_port(host: str) -> str:
 
 
 def _same_host(origin: str, host: str | None) -> bool:
-    """The scheme is left out: whether a proxy in front of the server speaks TLS is not known here."""
+    """The scheme is not compared: a proxy may terminate TLS."""
     scheme, separator, name = origin.partition("://")
     return host is not None and separator != "" and scheme in ("http", "https") and name.lower() == host.lower()
 

@@ -1,7 +1,7 @@
-"""Page cursors: opaque to clients; inside, everything that the next page needs, its size included.
+"""Page cursors, opaque to clients: everything that the next page needs, including its size.
 
-A cursor is what it says and a checksum of it, so that an edited one is refused instead of leading somewhere else. It is
-no secret and no right: whoever has it sees what its request may see."""
+A cursor has a checksum, so that an edited one is refused. It is neither secret nor an authorization: the request's own
+rights decide what is visible."""
 
 from __future__ import annotations
 
@@ -60,6 +60,6 @@ def read_cursor(kind: type[C], given: str) -> C:
 
 
 def checksum(text: bytes, kind: type[ListCursor] | type[MessageCursor]) -> bytes:
-    """Over the encoded text: two texts can decode to the same bytes."""
+    """Covers the encoded text, because two texts can decode to the same bytes."""
     digest = hashlib.blake2b(text, digest_size=CHECKSUM_BYTES, person=kind.__name__.encode()).digest()
     return base64.urlsafe_b64encode(digest)

@@ -1,8 +1,9 @@
-"""From strings and bytes to what the protocol declares, or to the contract's 400."""
+"""Decodes path, query and body into the declared records, or raises the contract's 400 error."""
 
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -10,7 +11,6 @@ import msgspec
 from holdfast.protocol.unsupported import INSTEAD
 from holdfast.schema.codec import decoder
 from holdfast.schema.exceptions import ApiError, InvalidRequest, UnsupportedMediaType
-from holdfast.schema.pattern import pattern
 from holdfast.schema.record import Record
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 BODY_LIMIT = 32 * 1024 * 1024
 BODY_SECONDS = 120.0
 MESSAGE_LIMIT = 1024
-ASKS_FOR_NOTHING = (b"null", b"false", b"{}", b"[]", b'""')
+EMPTY_VALUES = (b"null", b"false", b"{}", b"[]", b'""')
 
 
 def decode_params(endpoint: Endpoint, values: Mapping[str, str]) -> Any:
@@ -30,8 +30,8 @@ def decode_params(endpoint: Endpoint, values: Mapping[str, str]) -> Any:
 
 
 def decode_query(endpoint: Endpoint, values: Mapping[str, str]) -> Any:
-    """`location[directory]` is how a query spells a part of an object, and the only one there is."""
-    parts = {match[1]: value for name, value in values.items() if (match := _LOCATION.fullmatch(name))}
+    """Decode the query. `location[name]` is a field of the `location` object, the only nested parameter."""
+    parts = {match[1]: value for name, value in values.items() if (match := re.fullmatch(r"location\[(\w+)\]", name))}
     return _decode_strings(endpoint.query, {**values, "location": parts} if parts else values, "Query")
 
 
@@ -58,8 +58,8 @@ async def decode_payload(
 
 
 async def _body(receive: Receive, limit: int) -> bytearray:
-    """The whole body up to the limit, held once. What is too large is still read, and dropped, so that the sender gets
-    to see the answer."""
+    """Reads the body, up to the limit. A larger one is read to its end and discarded, so that the sender gets the
+    response."""
     body = bytearray()
     size = 0
     more = True
@@ -80,12 +80,12 @@ async def _body(receive: Receive, limit: int) -> bytearray:
 
 
 def _refuse_unsupported(found: Record, path: str = "") -> None:
-    """Raises for the first field with a value that asks for something."""
+    """Raises for the first unsupported field with a value that is not empty."""
     for field in msgspec.structs.fields(found):
         value, name = getattr(found, field.name), f"{path}{field.encode_name}"
         if isinstance(value, Record):
             _refuse_unsupported(value, f"{name}.")
-        elif bytes(value).strip() not in ASKS_FOR_NOTHING:
+        elif bytes(value).strip() not in EMPTY_VALUES:
             reason = INSTEAD.get(field.encode_name, "this server cannot honour it")
             message = f"`{name}` is not supported: {reason}. The prompt was not admitted."
             raise InvalidRequest(message, kind="Payload", field=name)
@@ -100,7 +100,7 @@ def _decode_strings(kind: Any, values: Mapping[str, Any], where: str) -> Any:
         raise _invalid(error, where) from error
     for field in msgspec.structs.fields(kind):
         if field.encode_name in values and getattr(decoded, field.name) is None:
-            # A query has no null: the word is just another wrong value.
+            # A query has no null: the word is an invalid value.
             raise InvalidRequest(f'Expected a value\n  at ["{field.name}"]', kind=where)
     return decoded
 
@@ -110,16 +110,12 @@ def _refused(message: str) -> ApiError:
 
 
 def _invalid(error: Exception, kind: str) -> ApiError:
-    """msgspec says `reason - at $.a.b`; the contract says the reason, then `at ["a"]["b"]`."""
+    """Converts msgspec's `reason - at $.a.b` into the contract's reason and `at ["a"]["b"]`."""
     reason, _, path = str(error).partition(" - at ")
-    if missing := _MISSING.match(reason):
+    if missing := re.match(r"Object missing required field `([^`]+)`", reason):
         reason, path = "Missing key", f"{path.strip('`') or '$'}.{missing[1]}"
     keys = "".join(f'["{key}"]' for key in path.strip("`").removeprefix("$").replace("[", ".").split(".") if key)
     message = f"{reason}\n  at {keys}" if keys else reason
     if len(message) > MESSAGE_LIMIT:
         message = f"{message[:MESSAGE_LIMIT]}... ({len(message) - MESSAGE_LIMIT} more chars)"
     return InvalidRequest(message, kind=kind)
-
-
-_LOCATION = pattern(r"location\[(\w+)\]")
-_MISSING = pattern(r"Object missing required field `([^`]+)`")

@@ -1,4 +1,4 @@
-"""Which paths resemble a text, the best first: in the name, then anywhere in the path, then letter by letter."""
+"""Finds paths that resemble a text. Matches in the name rank first, then in the path, then letters in order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Kind = Literal["file", "directory"]
 
 
 def best_matches(text: str, files: Iterable[str], kind: Kind | None, limit: int) -> list[FileEntry]:
-    """Directories are those that the files lie in; their paths end with a slash."""
+    """Directories are the parents of the files; their paths end with a slash."""
     wanted = text.casefold()
     paths = set(files)
     if kind != "file":

@@ -1,4 +1,4 @@
-"""The head of a request: headers and query, as far as they can be read in one way only."""
+"""The headers and query of a request; ambiguous ones are refused."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Head(Frozen):
 
 
 def read_head(scope: Scope) -> Head:
-    """Raises ApiError for two Host headers, of which a proxy and this server may each believe another one."""
+    """Raises ApiError for two Host headers: a proxy and this server might each use a different one."""
     pairs = scope["headers"]
     headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in pairs}
     if len(headers) < len(pairs) and sum(name.lower() == b"host" for name, _ in pairs) > 1:

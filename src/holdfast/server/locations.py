@@ -1,4 +1,4 @@
-"""Directories that callers name: they must be there before anything is built on them, and have one spelling."""
+"""Checks directories that callers name: they must exist, and are brought into canonical form."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""Answers `protocol/pty.py`, name for name, and the upgrade of `connect` to a WebSocket.
+"""Handlers of `protocol/pty.py`, and the WebSocket of `connect`.
 
 Invariants
-- Nothing is upgraded for a page of a foreign origin, or under a name that is not this server's; ticket or not.
-- A path that skips credentials because of its ticket consumes that ticket, or is refused.
-- A caller who has shown neither credentials nor a good ticket gets the same refusal whether the directory and the
-  terminal exist or not, and nothing is looked up for it.
-- One task writes to a socket, so replay, cursor, output and close keep their order. A socket that goes away leaves its
-  terminal running."""
+- Nothing is upgraded for a page of a foreign origin or under a wrong host name, with or without a ticket.
+- A connection that uses a ticket instead of credentials consumes it, or is refused.
+- A caller without credentials or a valid ticket gets the same refusal whether the directory and the terminal exist or
+  not, and nothing is looked up.
+- One task writes to a socket, so replay, cursor, output and close stay in order. A closed socket leaves its terminal
+  running."""
 
 from __future__ import annotations
 
@@ -24,13 +24,12 @@ from holdfast.core.pty.variables import check_variables
 from holdfast.schema.codec import encode
 from holdfast.schema.exceptions import ApiError, Forbidden, InvalidRequest
 from holdfast.schema.frozen import Frozen
-from holdfast.schema.pattern import pattern
 from holdfast.schema.pty import PtyTicket
 from holdfast.server.head import read_head
 from holdfast.server.pty_environment import no_overlay
-from holdfast.server.reply import failed
+from holdfast.server.reply import error_reply
 from holdfast.server.tickets import LIFETIME_SECONDS, Claim, Tickets
-from holdfast.server.types import Content
+from holdfast.server.types import HttpReply
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -43,12 +42,12 @@ if TYPE_CHECKING:
     from holdfast.schema.pty import Pty
     from holdfast.server.auth import Access
     from holdfast.server.pty_environment import PtyEnvironment
-    from holdfast.server.types import Call, Receive, Scope, Send
+    from holdfast.server.types import ApiCall, Receive, Scope, Send
 
     Locate = Callable[[Mapping[str, str], Mapping[str, str]], Location]
 
 OVERLAY_SECONDS = 5.0
-FAREWELL_SECONDS = 2.0
+CLOSE_SECONDS = 2.0
 FRAME_UNITS = 65_536
 INPUT_BYTES = 65_536
 SAFE = 2**53 - 1
@@ -61,12 +60,12 @@ SOCKET_OPTIONS: dict[str, Any] = {
     "ws_ping_interval": 30.0,
     "ws_ping_timeout": 30.0,
 }
-"""What uvicorn is told, since pings are below ASGI, and so that an oversized frame is refused before it is held."""
+"""Options of uvicorn, because pings are below ASGI, and so that an oversized frame is refused before it is buffered."""
 
 log = logging.getLogger(__name__)
 
-_CONNECT = pattern(r"/api/pty/([^/]+)/connect/?")
-_CURSOR = pattern(r"-1|\d{1,16}", re.ASCII)
+_CONNECT = r"/api/pty/([^/]+)/connect/?"
+_CURSOR = r"-1|[0-9]{1,16}"
 
 
 class HasTerminals(Protocol):
@@ -91,20 +90,20 @@ class PtyServer:
         tickets: Tickets | None = None,
     ) -> None:
         """`locate` finds a request's Location from its query and headers. `environment` is the host's part of the PTY
-        Environment, which goes over that of the Location's plugins."""
+        Environment; it overrides that of plugins."""
         self._locations = locations
         self._locate = locate
         self._access = access
         self._environment = environment
         self._tickets = tickets or Tickets()
-        self._sockets: dict[asyncio.Task[Any], _Socket] = {}
+        self._sockets: dict[asyncio.Task[Any], _TerminalConnection] = {}
         self._closed = False
 
-    async def list(self, call: Call) -> Sequence[Pty]:
+    async def list(self, call: ApiCall) -> Sequence[Pty]:
         async with self._ptys(call) as ptys:
             return ptys.list()
 
-    async def create(self, call: Call) -> Pty:
+    async def create(self, call: ApiCall) -> Pty:
         payload: protocol.CreatePtyPayload = call.payload
         async with self._services(call) as services:
             ptys = services.terminals.ptys
@@ -118,20 +117,20 @@ class PtyServer:
                 env={**(payload.env or {}), **overlay},
             )
 
-    async def get(self, call: Call) -> Pty:
+    async def get(self, call: ApiCall) -> Pty:
         async with self._ptys(call) as ptys:
             return ptys.get(call.params.pty_id)
 
-    async def update(self, call: Call) -> Pty:
+    async def update(self, call: ApiCall) -> Pty:
         payload: protocol.UpdatePtyPayload = call.payload
         async with self._ptys(call) as ptys:
             return ptys.update(call.params.pty_id, title=payload.title, size=payload.size)
 
-    async def remove(self, call: Call) -> None:
+    async def remove(self, call: ApiCall) -> None:
         async with self._ptys(call) as ptys:
             await ptys.remove(call.params.pty_id)
 
-    async def connect_token(self, call: Call) -> PtyTicket:
+    async def connect_token(self, call: ApiCall) -> PtyTicket:
         if call.headers.get("x-opencode-ticket") != "1" or not self._access.trusts_page(call.headers):
             raise Forbidden(NO_TICKET)
         async with self._ptys(call) as ptys:
@@ -140,45 +139,45 @@ class PtyServer:
         ticket = self._tickets.issue(Claim(call.params.pty_id, call.location))
         return PtyTicket(ticket=ticket, expires_in=LIFETIME_SECONDS)
 
-    async def connect(self, call: Call) -> bool:
-        """Reached without an upgrade."""
+    async def connect(self, call: ApiCall) -> bool:
+        """Refuses a request without an upgrade."""
         raise InvalidRequest(WEBSOCKET_ONLY)
 
     async def upgrade(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one WebSocket, or refuse it before there is one."""
+        """Serve one WebSocket, or refuse the upgrade."""
         await receive()
         try:
-            asked = self._asked(scope)
+            request = self._upgrade_request(scope)
         except _Unauthorized:
-            await _refuse(scope, send, Content(403, b""))
+            await _refuse(scope, send, HttpReply(403, b""))
             return
         except ApiError as failure:
-            await _refuse(scope, send, failed(failure.public()))
+            await _refuse(scope, send, error_reply(failure.public()))
             return
-        # A terminal keeps its Location open, so where none is open there is none; a stranger's try builds nothing.
-        if asked is None or asked.location not in self._locations:
-            await _refuse(scope, send, Content(404, b""))
+        # A terminal keeps its Location open, so a closed Location has none; an unauthorized request must not open one.
+        if request is None or request.location not in self._locations:
+            await _refuse(scope, send, HttpReply(404, b""))
             return
-        async with self._locations.use(asked.location) as services:
+        async with self._locations.use(request.location) as services:
             try:
-                services.terminals.ptys.get(asked.pty_id)
+                services.terminals.ptys.get(request.pty_id)
             except PtyNotFound:
-                await _refuse(scope, send, Content(404, b""))
+                await _refuse(scope, send, HttpReply(404, b""))
                 return
-            if not self._admits(asked):
-                await _refuse(scope, send, Content(403, b""))
+            if not self._admits(request):
+                await _refuse(scope, send, HttpReply(403, b""))
                 return
-            await self._serve(_Socket(services.terminals.ptys, asked, receive, send))
+            await self._serve(_TerminalConnection(services.terminals.ptys, request, receive, send))
 
     async def close(self) -> None:
-        """Say goodbye on every socket, and wait until that was heard; not for long."""
+        """Close all sockets, and wait a moment until they are closed."""
         self._closed = True
         for socket in self._sockets.values():
             socket.finish(1001)
         if self._sockets:
-            await asyncio.wait(tuple(self._sockets), timeout=FAREWELL_SECONDS)
+            await asyncio.wait(tuple(self._sockets), timeout=CLOSE_SECONDS)
 
-    async def _serve(self, socket: _Socket) -> None:
+    async def _serve(self, socket: _TerminalConnection) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._sockets[task] = socket
@@ -189,14 +188,14 @@ class PtyServer:
         finally:
             del self._sockets[task]
 
-    def _asked(self, scope: Scope) -> _Asked | None:
-        """None when the path leads to no terminal. Raises ApiError, and _Unauthorized before anything is looked up for
-        somebody who may not even know whether it exists."""
+    def _upgrade_request(self, scope: Scope) -> _UpgradeRequest | None:
+        """The parsed request, or None if the path is not a terminal's. Raises ApiError, and _Unauthorized before
+        anything is looked up for a caller who may not know whether it exists."""
         head = read_head(scope)
         headers, query = head.headers, head.query
         self._access.check_host(headers)
         path = (scope.get("raw_path") or scope["path"].encode()).decode("latin-1")
-        match, ticket = _CONNECT.fullmatch(path), query.get("ticket", "")
+        match, ticket = re.fullmatch(_CONNECT, path), query.get("ticket", "")
         if match is None or ticket == "":
             self._access.check_credentials(query, headers)
         if match is None:
@@ -206,37 +205,37 @@ class PtyServer:
             raise _Unauthorized
         if self._access.credentials is None and not self._access.trusts_page(headers):
             raise _Unauthorized
-        return _Asked(pty_id, self._locate(query, headers), ticket, _cursor(query.get("cursor")), headers)
+        return _UpgradeRequest(pty_id, self._locate(query, headers), ticket, _cursor(query.get("cursor")), headers)
 
-    def _admits(self, asked: _Asked) -> bool:
-        if not self._access.trusts_page(asked.headers):
+    def _admits(self, request: _UpgradeRequest) -> bool:
+        if not self._access.trusts_page(request.headers):
             return False
-        return asked.ticket == "" or self._tickets.consume(asked.ticket, Claim(asked.pty_id, asked.location))
+        return request.ticket == "" or self._tickets.consume(request.ticket, Claim(request.pty_id, request.location))
 
-    async def _overlay(self, call: Call, cwd: str) -> Mapping[str, str]:
+    async def _overlay(self, call: ApiCall, cwd: str) -> Mapping[str, str]:
         assert call.location is not None
         try:
             async with asyncio.timeout(OVERLAY_SECONDS):
                 overlay = await self._environment(call.location.directory, cwd)
             return check_variables(overlay)
-        except Exception as error:  # noqa: BLE001 - the host's own code: its failure costs its variables, no more
+        except Exception as error:  # noqa: BLE001 - host code may raise anything; the terminal starts without its variables
             log.warning("the host gave no variables for a terminal in %s: %r", cwd, error)
             return {}
 
     @asynccontextmanager
-    async def _ptys(self, call: Call) -> AsyncIterator[Ptys]:
+    async def _ptys(self, call: ApiCall) -> AsyncIterator[Ptys]:
         async with self._services(call) as services:
             yield services.terminals.ptys
 
     @asynccontextmanager
-    async def _services(self, call: Call) -> AsyncIterator[HasTerminals]:
-        """Of the request's Location."""
+    async def _services(self, call: ApiCall) -> AsyncIterator[HasTerminals]:
+        """The services of the request's Location."""
         assert call.location is not None
         async with self._locations.use(call.location) as services:
             yield services
 
 
-class _Asked(Frozen):
+class _UpgradeRequest(Frozen):
     pty_id: str
     location: Location
     ticket: str
@@ -258,17 +257,17 @@ EXITED = _Close(4404, "session exited")
 TOO_SLOW = _Close(4408, "output was dropped; resume from your cursor")
 
 
-class _Socket:
-    def __init__(self, ptys: Ptys, asked: _Asked, receive: Receive, send: Send) -> None:
+class _TerminalConnection:
+    def __init__(self, ptys: Ptys, request: _UpgradeRequest, receive: Receive, send: Send) -> None:
         self._ptys = ptys
-        self._asked = asked
+        self._request = request
         self._receive = receive
         self._send = send
         self._wake = asyncio.Event()
         self._closing: _Close | None = None
 
     def finish(self, code: int) -> None:
-        """Close as soon as what is being sent is sent. The first code is kept."""
+        """Close after the current message. The first code is kept."""
         self._closing = self._closing or _Close(code)
         self._wake.set()
 
@@ -276,16 +275,16 @@ class _Socket:
         try:
             await self._send({"type": "websocket.accept"})
             try:
-                attachment = self._ptys.attach(self._asked.pty_id, self._wake.set, cursor=self._asked.cursor)
+                attachment = self._ptys.attach(self._request.pty_id, self._wake.set, cursor=self._request.cursor)
             except PtyNotFound:
                 await self._close(NOT_FOUND)
             except PtyExited:
-                await self._replay(self._ptys.replay(self._asked.pty_id, self._asked.cursor))
+                await self._replay(self._ptys.replay(self._request.pty_id, self._request.cursor))
                 await self._close(self._closing or EXITED)
             else:
                 await self._follow(attachment)
         except OSError:
-            return  # the client left while we were sending
+            return  # the client disconnected
 
     async def _follow(self, attachment: Attachment) -> None:
         both = (asyncio.ensure_future(self._deliver(attachment)), asyncio.ensure_future(self._listen(attachment)))
@@ -300,7 +299,7 @@ class _Socket:
             task.result()
 
     async def _deliver(self, attachment: Attachment) -> None:
-        """Until the terminal ends, the client cannot keep up, or somebody wants to close."""
+        """Send output until the terminal ends, the client falls behind, or the connection closes."""
         await self._replay(TerminalReplay(attachment.replay, attachment.cursor))
         attachment.activate()
         while self._closing is None:
@@ -324,7 +323,7 @@ class _Socket:
         await self._send({"type": "websocket.send", "bytes": b"\0" + encode({"cursor": replay.cursor})})
 
     async def _listen(self, attachment: Attachment) -> None:
-        """Until the client leaves. What it types waits here while the terminal does not read."""
+        """Receive input until the client disconnects; waits while the terminal does not read."""
         while (message := await self._receive())["type"] == "websocket.receive":
             data = message.get("bytes")
             if data is None:
@@ -343,13 +342,13 @@ class _Socket:
 
 
 def _cursor(given: str | None) -> int | None:
-    """Anything but an integer from -1 on is as if absent."""
-    if given is None or _CURSOR.fullmatch(given) is None or int(given) > SAFE:
+    """Any value but an integer from -1 on is ignored."""
+    if given is None or re.fullmatch(_CURSOR, given) is None or int(given) > SAFE:
         return None
     return int(given)
 
 
-async def _refuse(scope: Scope, send: Send, content: Content) -> None:
+async def _refuse(scope: Scope, send: Send, content: HttpReply) -> None:
     if "websocket.http.response" not in (scope.get("extensions") or {}):
         await send({"type": "websocket.close", "code": 1008})
         return

@@ -1,4 +1,4 @@
-"""The variables that a host adds to terminals: fixed ones, or a function of the Location and the starting directory."""
+"""Variables that the host adds to terminals: fixed, or from a function of the Location and the working directory."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import TypeAlias
 from holdfast.core.pty.variables import check_variables
 
 PtyEnvironment: TypeAlias = Callable[[str, str], Awaitable[Mapping[str, str]]]
-"""Given the Location's directory and the one that the terminal starts in."""
+"""Called with the Location's directory and the terminal's working directory."""
 
 VariablesFunction: TypeAlias = Callable[[str, str], Mapping[str, str] | Awaitable[Mapping[str, str]]]
 HostPtyEnvironment: TypeAlias = Mapping[str, str] | VariablesFunction
-"""What a host may pass: variables for all terminals, or a function, asynchronous or quick."""
+"""Variables for all terminals, or a function, which may be asynchronous."""
 
 
 async def no_overlay(directory: str, cwd: str) -> Mapping[str, str]:
-    """A server that stands alone has nothing to add."""
+    """Adds nothing."""
     return {}
 
 
 def pty_environment(given: HostPtyEnvironment | None) -> PtyEnvironment:
-    """Fixed variables are checked now: raises ValueError. Those of a function are checked whenever it is asked."""
+    """Fixed variables are checked now (raises ValueError), those of a function on each call."""
     if given is None:
         return no_overlay
     if callable(given):

@@ -1,4 +1,4 @@
-"""Answers: envelopes, status and headers."""
+"""Builds and sends HTTP responses: envelopes, status and headers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.protocol.endpoint import Envelope
 from holdfast.schema.codec import encode
-from holdfast.server.types import Content, HistoryOf, PageOf, RawBody
+from holdfast.server.types import HistoryOf, HttpReply, PageOf, RawBody
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,38 +16,40 @@ if TYPE_CHECKING:
     from holdfast.server.types import Headers, Send
 
 JSON = "application/json"
-# A file of a project is shown as what it is, and runs nothing under this server's name.
+# Project files are served inert: they cannot run scripts under this server's origin.
 INERT: Headers = [(b"x-content-type-options", b"nosniff"), (b"content-security-policy", b"sandbox")]
 
 
-def enclose(envelope: Envelope, result: Any, location: LocationInfo | None) -> Content:
-    """The body that an endpoint's result travels in."""
+def enclose(envelope: Envelope, result: Any, location: LocationInfo | None) -> HttpReply:
+    """The response for an endpoint's result."""
     match envelope:
         case Envelope.VOID | Envelope.STREAM:
-            return Content(204, b"")
+            return HttpReply(204, b"")
         case Envelope.RAW:
             raw: RawBody = result
-            return Content(200, raw.data, raw.media_type, INERT)
+            return HttpReply(200, raw.data, raw.media_type, INERT)
         case Envelope.DATA:
-            return Content(200, encode({"data": result}))
+            return HttpReply(200, encode({"data": result}))
         case Envelope.LOCATION:
-            return Content(200, encode({"location": location, "data": result}))
+            return HttpReply(200, encode({"location": location, "data": result}))
         case Envelope.PAGE:
             page: PageOf = result
-            return Content(200, encode({"data": page.items, "cursor": {"previous": page.previous, "next": page.next}}))
+            return HttpReply(
+                200, encode({"data": page.items, "cursor": {"previous": page.previous, "next": page.next}})
+            )
         case Envelope.HISTORY:
             history: HistoryOf = result
-            return Content(200, encode({"data": history.items, "hasMore": history.has_more}))
+            return HttpReply(200, encode({"data": history.items, "hasMore": history.has_more}))
         case Envelope.BARE:
-            return Content(200, encode(result))
+            return HttpReply(200, encode(result))
 
 
-def failed(error: PublicError | ProjectCopyError) -> Content:
+def error_reply(error: PublicError | ProjectCopyError) -> HttpReply:
     challenge: Headers = [(b"www-authenticate", b'Basic realm="Secure Area"')] if error.status == 401 else []
-    return Content(error.status, encode(error), JSON, challenge)
+    return HttpReply(error.status, encode(error), JSON, challenge)
 
 
-async def send_content(send: Send, content: Content, headers: Headers) -> None:
+async def send_content(send: Send, content: HttpReply, headers: Headers) -> None:
     described: Headers = [(b"content-type", content.media_type.encode("latin-1"))] if content.body else []
     length: Headers = [] if content.status == 204 else [(b"content-length", str(len(content.body)).encode())]
     start = [*described, *length, *content.headers, *headers]
@@ -56,7 +58,7 @@ async def send_content(send: Send, content: Content, headers: Headers) -> None:
 
 
 def cors(origin: str | None) -> Headers:
-    """`origin` is that of the page which may read the answer, if any."""
+    """`origin` is the page that may read the response, if any."""
     headers: Headers = [(b"vary", b"Origin")]
     if origin is not None:
         headers.append((b"access-control-allow-origin", origin.encode("latin-1")))

@@ -1,5 +1,5 @@
-"""From method and path to an endpoint and its handler. Compiled from the protocol, segment by segment; a literal wins
-over a parameter, and `*` takes the rest."""
+"""Finds the endpoint and handler of a request. Literal segments take precedence over parameters; `*` matches the
+rest."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _NOBODY: Mapping[str, Callable[[], object]] = MappingProxyType({})
 class Routed(NamedTuple):
     endpoint: Endpoint
     handler: Callable[[], Handler]
-    """Modules of handlers are imported when they are first needed."""
+    """Returns the handler; its module is imported on first use."""
     params: dict[str, str]
 
 
 class Routes:
     def __init__(self, api: tuple[Endpoint, ...], owners: Mapping[str, Callable[[], object]] = _NOBODY) -> None:
-        """`owners` answer for groups that have a state of their own; all others have a module of handlers."""
+        """`owners` provide the handlers of groups that have state; all others are functions in `server/handlers`."""
         self._owners = owners
         self._root: dict[str, Any] = {}
         for endpoint in api:
@@ -42,7 +42,7 @@ class Routes:
         self._handlers: dict[str, Handler] = {}
 
     def find(self, method: str, raw_path: bytes) -> Routed:
-        """Segments are decoded after the path was split, so that an escaped slash stays inside one."""
+        """Raises ApiError. Segments are decoded after splitting, so that an escaped slash stays in its segment."""
         shown = unquote(raw_path.decode("latin-1"))[:SHOWN]
         found: dict[str, str] = {}
         node = self._root
@@ -58,12 +58,12 @@ class Routes:
                 break
             parameter = next((key for key in node if key.startswith("{")), None)
             if parameter is None or not segment:
-                raise NotFound(f"There is nothing at {shown}")
+                raise NotFound(f"No operation at {shown}")
             found[parameter[1:-1]] = segment
             node = node[parameter]
         methods = node.get("")
         if methods is None:
-            raise NotFound(f"There is nothing at {shown}")
+            raise NotFound(f"No operation at {shown}")
         endpoint = methods.get("GET" if method == "HEAD" else method)
         if endpoint is None:
             takes = ", ".join(sorted(methods))
@@ -73,10 +73,13 @@ class Routes:
     def _handler(self, endpoint: Endpoint) -> Handler:
         handler = self._handlers.get(endpoint.operation)
         if handler is None:
-            handler = self._handlers[endpoint.operation] = getattr(self._owner(endpoint), endpoint.name)
+            handler = self._handlers[endpoint.operation] = self._find_handler(endpoint)
         return handler
 
-    def _owner(self, endpoint: Endpoint) -> object:
-        if endpoint.group in self._owners:
-            return self._owners[endpoint.group]()
-        return importlib.import_module(f"holdfast.server.handlers.{endpoint.handlers or endpoint.group}")
+    def _find_handler(self, endpoint: Endpoint) -> Handler:
+        module, _, function = (endpoint.handler or f"{endpoint.group}.{endpoint.name}").partition(".")
+        owner = self._owners.get(endpoint.group)
+        found: Handler = getattr(
+            owner() if owner is not None else importlib.import_module(f"holdfast.server.handlers.{module}"), function
+        )
+        return found

@@ -1,4 +1,4 @@
-"""Server-sent events: headers at once, comment heartbeats, and the source closed whatever ends the response."""
+"""Sends server-sent events with heartbeats. The source is closed however the response ends."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ async def send_stream(
     stopping: asyncio.Event,
     headers: list[tuple[bytes, bytes]],
 ) -> None:
-    """Ends when the source does, the client leaves, or the server stops; a failing source ends the connection. After a
-    stop the source has a moment for its last words, not for all that it would still have to say."""
+    """Ends with the source, on disconnect, or when the server stops; an error of the source ends the connection. After
+    a stop the source has LAST_WORDS_SECONDS for its final events."""
     await send({"type": "http.response.start", "status": 200, "headers": [*HEADERS, *headers]})
     await send({"type": "http.response.body", "body": b"", "more_body": True})
     gone = asyncio.ensure_future(disconnected(receive))
@@ -57,7 +57,7 @@ async def send_stream(
         except StopAsyncIteration:
             pass
         except OSError:
-            return  # the client left while we were sending
+            return  # the client disconnected
         finally:
             leftover: set[asyncio.Future[Any]] = {upcoming, gone, over}
             for task in leftover:

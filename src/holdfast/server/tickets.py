@@ -1,8 +1,8 @@
-"""Tickets: what lets a browser open one WebSocket, which can carry no credentials of its own.
+"""Single-use tickets for WebSockets, because browsers cannot send credentials with them.
 
 Invariants
-- A ticket is good once, for `LIFETIME_SECONDS`, and only for the claim it was issued for.
-- An attempt with another claim leaves it as it was."""
+- A ticket is valid once, for `LIFETIME_SECONDS`, and only for the claim it was issued for.
+- An attempt with another claim does not consume it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Claim(Frozen):
     location: Location
 
 
-class _Issued(Frozen):
+class _IssuedTicket(Frozen):
     claim: Claim
     expires: float
 
@@ -34,21 +34,21 @@ class _Issued(Frozen):
 class Tickets:
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
-        self._issued: dict[str, _Issued] = {}
+        self._issued: dict[str, _IssuedTicket] = {}
 
     def issue(self, claim: Claim) -> str:
         self._expire()
         ticket = str(uuid.uuid4())
-        self._issued[ticket] = _Issued(claim, self._now() + LIFETIME_SECONDS)
+        self._issued[ticket] = _IssuedTicket(claim, self._now() + LIFETIME_SECONDS)
         return ticket
 
     def holds(self, ticket: str, pty_id: str) -> bool:
-        """Whether it is good for this terminal, in whatever Location; it stays so."""
+        """Whether it is valid for this terminal, in any Location. Does not consume it."""
         issued = self._issued.get(ticket)
         return issued is not None and issued.claim.pty_id == pty_id and issued.expires > self._now()
 
     def consume(self, ticket: str, claim: Claim) -> bool:
-        """Whether it lets its bearer in; if so, it never will again."""
+        """Whether it is valid for this claim. Consumes it if so."""
         issued = self._issued.get(ticket)
         if issued is None or issued.claim != claim or issued.expires <= self._now():
             return False
@@ -56,7 +56,7 @@ class Tickets:
         return True
 
     def _expire(self) -> None:
-        """They are kept in the order in which they expire. Beyond the limit the oldest give way."""
+        """Removes expired tickets, and the oldest beyond the limit. They are ordered by expiry."""
         now = self._now()
         while self._issued:
             oldest = next(iter(self._issued))

@@ -1,4 +1,4 @@
-"""Names for what ASGI passes around, and what a handler gets and gives."""
+"""ASGI types, and the input and output types of handlers."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ async def _never() -> None:
     await asyncio.get_running_loop().create_future()
 
 
-class Call(Frozen):
-    """A request after authorization, routing and decoding. `session` is set on Session-scoped endpoints, `location`
-    on Location-scoped ones."""
+class ApiCall(Frozen):
+    """A request after authorization, routing and decoding. `session` is set for Session-scoped endpoints, `location`
+    for Location-scoped ones."""
 
     endpoint: Endpoint
     runtime: Runtime
@@ -64,7 +64,7 @@ class Call(Frozen):
 
     @property
     def services(self) -> AbstractAsyncContextManager[LocationServices]:
-        """Of the Location that the endpoint is about."""
+        """The services of the endpoint's Location."""
         place = self.session.location if self.session is not None else self.location
         assert place is not None
         return self.runtime.locations.use(place)
@@ -86,8 +86,8 @@ class RawBody(Frozen):
     media_type: str
 
 
-class Content(Frozen):
-    """An answer but for the headers that every answer has."""
+class HttpReply(Frozen):
+    """A response without the headers that all responses have."""
 
     status: int
     body: bytes
@@ -97,4 +97,4 @@ class Content(Frozen):
 
 Headers = list[tuple[bytes, bytes]]
 Frames = AsyncGenerator[bytes, None]
-Handler = Callable[[Call], Awaitable[Any]]
+Handler = Callable[[ApiCall], Awaitable[Any]]

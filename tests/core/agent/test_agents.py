@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from tests.core.agent.conftest import AgentPlace
 
-from holdfast.core.agent.agents import Agents, Selection
+from holdfast.core.agent.agents import Agents, AgentSelection
 from holdfast.core.agent.draft import AgentDraft
 from holdfast.core.scope import Scope
 from holdfast.core.state import Batches, Phase
@@ -34,7 +34,7 @@ def test_the_default_agent_is_the_configured_one_then_build_then_the_first(
     """CAT-056, TOL-080: the configured one if it can be chosen, else `build`, else the first that can."""
     place.write("opencode.json", config)
     agents = place.agents()
-    assert agents.select(None) == Selection(chosen, agents.get(chosen))
+    assert agents.select(None) == AgentSelection(chosen, agents.get(chosen))
     assert agents.authority(None) == agents.authority(chosen)
 
 
@@ -43,14 +43,14 @@ def test_without_any_agent_there_is_a_name_and_no_record(place: AgentPlace) -> N
     disabled = {agent.id: {"disabled": True} for agent in place.agents().list()}
     place.write("opencode.json", {"agents": disabled})
     agents = place.agents()
-    assert (agents.select(None), agents.authority(None)) == (Selection("build", None), None)
+    assert (agents.select(None), agents.authority(None)) == (AgentSelection("build", None), None)
 
 
 def test_a_named_agent_is_taken_as_it_is(place: AgentPlace) -> None:
     """CAT-057: hidden ones and subagents too; an unknown one has no record and no rules."""
     agents = place.agents()
     assert [agents.select(id).agent for id in ("title", "explore")] == [agents.get("title"), agents.get("explore")]
-    assert (agents.select("none"), agents.authority("none")) == (Selection("none", None), None)
+    assert (agents.select("none"), agents.authority("none")) == (AgentSelection("none", None), None)
 
 
 def test_a_new_agent_is_visible_and_has_no_rules() -> None:

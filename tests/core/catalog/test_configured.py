@@ -6,7 +6,7 @@ import msgspec
 from tests.core.catalog.conftest import Configured, MakeCatalog
 
 from holdfast.core.catalog.configured import configure, configure_integrations
-from holdfast.core.catalog.draft import Draft
+from holdfast.core.catalog.draft import CatalogDraft
 from holdfast.core.credential.integration import IntegrationDraft
 from holdfast.schema.catalog import (
     AisdkApi,
@@ -27,7 +27,7 @@ from holdfast.schema.model import ModelRef
 
 def test_a_provider_is_patched_document_by_document(configured: Configured) -> None:
     """CAT-126, CAT-127: api replaced whole, headers and body merged, the name only if given."""
-    draft = Draft({})
+    draft = CatalogDraft({})
     low = {
         "name": "Mine",
         "api": {"type": "aisdk", "package": "p", "url": "http://low", "settings": {"a": 1}},
@@ -69,7 +69,7 @@ def test_a_model_is_patched_field_by_field(configured: Configured) -> None:
         "disabled": True,
         "limit": {"input": 90},
     }
-    draft = Draft({})
+    draft = CatalogDraft({})
     documents = configured(
         {"providers": {"mine": {"models": {"m": first}}}}, {"providers": {"mine": {"models": {"m": second}}}}
     ).documents()
@@ -94,7 +94,7 @@ def test_a_model_is_patched_field_by_field(configured: Configured) -> None:
 
 def test_only_an_id_for_the_wire(configured: Configured) -> None:
     """CAT-126: everything else is inherited."""
-    draft = Draft({})
+    draft = CatalogDraft({})
     configure(draft, configured({"providers": {"mine": {"models": {"m": {"api": {"id": "wire"}}}}}}).documents())
     found = draft.models.get("mine", "m")
     assert found is not None
@@ -103,7 +103,7 @@ def test_only_an_id_for_the_wire(configured: Configured) -> None:
 
 def test_the_last_document_names_the_default(configured: Configured) -> None:
     """CAT-128, CAT-087, trap 3: cut at the first slash only."""
-    draft = Draft({})
+    draft = CatalogDraft({})
     configure(draft, configured({"model": "a/b"}, {"model": "openrouter/openai/gpt-5"}, {"username": "x"}).documents())
     assert draft.default == ModelRef(id="openai/gpt-5", provider_id="openrouter")
 
@@ -114,7 +114,7 @@ def test_variables_make_an_integration_and_a_name_renames_one(configured: Config
     draft.add("known", KeyMethod(), "Known")
     providers = {"mine": {"name": "Mine", "env": ["MY_KEY"]}, "known": {"name": "New"}, "other": {"name": "Other"}}
     configure_integrations(draft, configured({"providers": providers}).documents())
-    assert {found.id: (found.name, found.ways) for found in draft.list()} == {
+    assert {found.id: (found.name, found.methods) for found in draft.list()} == {
         "known": ("New", (KeyMethod(),)),
         "mine": ("Mine", (KeyMethod(), EnvMethod(names=("MY_KEY",)))),
     }

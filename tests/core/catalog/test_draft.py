@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from holdfast.core.catalog.draft import Draft, Shelf, new_model, new_provider
-from holdfast.core.catalog.listing import complete
+from holdfast.core.catalog.draft import CatalogDraft, ProviderEntry, new_model, new_provider
+from holdfast.core.catalog.listing import with_inherited
 from holdfast.schema.agent import ProviderRequest
 from holdfast.schema.catalog import (
     AisdkApi,
@@ -50,7 +50,7 @@ def test_a_new_provider_and_a_new_model() -> None:
 
 def test_update_makes_what_is_missing_and_nothing_can_be_renamed() -> None:
     """CAT-088, CAT-086: the same model id may exist under two providers."""
-    draft = Draft({})
+    draft = CatalogDraft({})
     draft.models.update("x", "m", lambda model: replace(model, id="other", provider_id="other", name="M"))
     draft.providers.update("x", lambda provider: replace(provider, id="other", name="X"))
     draft.models.update("y", "m", lambda model: replace(model, name="Y's"))
@@ -65,7 +65,7 @@ def test_update_makes_what_is_missing_and_nothing_can_be_renamed() -> None:
 
 def test_removing_or_looking_up_an_unknown_entry_raises_nothing() -> None:
     """CAT-088, CAT-092: nothing is raised for what is not there."""
-    draft = Draft({})
+    draft = CatalogDraft({})
     draft.models.update("x", "m", lambda model: model)
     draft.models.remove("x", "m")
     draft.models.remove("nobody", "m")
@@ -77,7 +77,7 @@ def test_removing_or_looking_up_an_unknown_entry_raises_nothing() -> None:
 
 def test_an_address_among_the_options_moves_to_its_place() -> None:
     """CAT-088: only if it is a string; after every update."""
-    draft = Draft({})
+    draft = CatalogDraft({})
     body = {"baseURL": "http://h", "keep": 1}
     draft.providers.update("x", lambda provider: replace(provider, request=ProviderRequest(headers={}, body=body)))
     draft.models.update("x", "m", lambda model: replace(model, request=ModelRequest(headers={}, body={"baseURL": 3})))
@@ -90,9 +90,9 @@ def test_an_address_among_the_options_moves_to_its_place() -> None:
 
 def test_a_callback_changes_its_own_copy() -> None:
     """CAT-088, trap 16: what a removed plugin did to a shared record would otherwise survive it."""
-    shared = Shelf(new_provider("x"), models={"m": new_model("x", "m")})
+    shared = ProviderEntry(new_provider("x"), models={"m": new_model("x", "m")})
     base = {"x": shared}
-    draft = Draft(base)
+    draft = CatalogDraft(base)
 
     def spoil(model: ModelInfo) -> ModelInfo:
         model.request.body["spoilt"] = True
@@ -104,7 +104,7 @@ def test_a_callback_changes_its_own_copy() -> None:
 
     draft.models.update("x", "m", spoil)
     draft.providers.update("x", spoil_provider)
-    again = Draft(base).models.get("x", "m")
+    again = CatalogDraft(base).models.get("x", "m")
     assert again is not None
     assert (again.request.body, shared.provider.request.headers) == ({}, {})
     copy = draft.copy()
@@ -158,7 +158,7 @@ def test_a_model_inherits_from_its_provider_when_it_is_read(
         new_model("x", "m"), api=own, request=ModelRequest(headers={"B": "2"}, body={"y": {"z": 2}}, variant="v")
     )
     before = msgspec.json.encode((provider, stored))
-    found = complete(Shelf(provider), stored)
+    found = with_inherited(ProviderEntry(provider), stored)
     assert found.api == expected
     assert found.request == ModelRequest(headers={"A": "1", "B": "2"}, body={"x": 1, "y": {"z": 2}}, variant="v")
     assert msgspec.json.encode((provider, stored)) == before

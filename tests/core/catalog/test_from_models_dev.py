@@ -9,7 +9,7 @@ import pytest
 from tests.core.catalog.conftest import MakeCatalog
 
 from holdfast.core.catalog.dev_record import DevProvider
-from holdfast.core.catalog.from_models_dev import shelves
+from holdfast.core.catalog.from_models_dev import provider_entries
 from holdfast.schema.catalog import (
     AisdkApi,
     AisdkModelApi,
@@ -46,7 +46,7 @@ FULL: dict[str, Any] = {
 
 def load(model: dict[str, Any], id: str = "m", **provider: Any) -> ModelInfo | None:
     entry = msgspec.convert({"models": {"m": msgspec.Raw(msgspec.json.encode(model))}, **provider}, DevProvider)
-    return shelves({"p": entry})["p"].model(id)
+    return provider_entries({"p": entry})["p"].model(id)
 
 
 def price(input: float, output: float, read: float = 0, size: int | None = None) -> ModelCost:
@@ -56,10 +56,10 @@ def price(input: float, output: float, read: float = 0, size: int | None = None)
 
 def test_a_provider_with_a_package_is_of_its_sdk_and_native_otherwise() -> None:
     """CAT-099: a package is an SDK's, anything else is native; the id stands for a missing name."""
-    found = shelves(
+    found = provider_entries(
         {"a": DevProvider(name="A", npm="pkg", api="http://a"), "b": DevProvider(api="http://b"), "c": DevProvider()}
     )
-    assert [(shelf.provider.name, shelf.provider.api) for shelf in found.values()] == [
+    assert [(entry.provider.name, entry.provider.api) for entry in found.values()] == [
         ("A", AisdkApi(package="pkg", url="http://a")),
         ("b", NativeApi(url="http://b", settings={})),
         ("c", NativeApi(settings={})),

@@ -174,7 +174,7 @@ async def test_a_hostile_model_takes_nothing_else_with_it(tmp_path: Path, model:
     assert valid == {"p": ["good"], "q": ["m"]}
     (tmp_path / "named.json").write_bytes(data)
     dev = ModelsDev(None, {"OPENCODE_MODELS_PATH": str(tmp_path / "named.json")})
-    assert [found.id for shelf in dev.shelves().values() for found in shelf.all()] == ["good", "m"]
+    assert [found.id for entry in dev.entries().values() for found in entry.all()] == ["good", "m"]
 
 
 @pytest.mark.parametrize("kind", ["folder", "empty", "nested", "unwritable"])

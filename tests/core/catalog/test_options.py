@@ -170,7 +170,7 @@ def test_a_key_is_never_a_body_field(dialect: Dialect, provider: bool) -> None:
 def test_an_unknown_package_is_unknown(package: str) -> None:
     """CAT-106: whatever it is called; its options are body fields."""
     assert package not in PACKAGES
-    assert packages.reached(AisdkApi(package=package, url="http://h")) is None
+    assert packages.package_endpoint(AisdkApi(package=package, url="http://h")) is None
     dialect = packages.dialect(AisdkApi(package=package))
     assert partition({"reasoningEffort": "low"}, dialect, provider=True).overlay == Overlay(
         body={"reasoningEffort": "low"}
@@ -188,9 +188,9 @@ def test_an_unknown_package_is_unknown(package: str) -> None:
 )
 def test_a_native_address_says_its_protocol(url: str, way: str, base: str) -> None:
     """CAT-121: by how it ends; a bare one is taken for an OpenAI-compatible base."""
-    found = packages.reached(NativeApi(url=url, settings={}))
+    found = packages.package_endpoint(NativeApi(url=url, settings={}))
     assert found is not None
-    assert (found.package.way, found.url) == (way, base)
+    assert (found.package.protocol, found.url) == (way, base)
 
 
 def test_layers_merge_and_null_removes() -> None:

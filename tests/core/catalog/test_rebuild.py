@@ -11,7 +11,7 @@ import pytest
 from tests.core.catalog.conftest import PACKAGE, Configured, MakeCatalog, provider, ref
 
 from holdfast.core.catalog.catalog import Catalog
-from holdfast.core.catalog.draft import Draft
+from holdfast.core.catalog.draft import CatalogDraft
 from holdfast.core.catalog.errors import ModelUnavailable
 from holdfast.core.catalog.models_dev import ModelsDev
 from holdfast.core.config.config import Config
@@ -61,7 +61,7 @@ def test_a_plugin_comes_and_goes(make_catalog: MakeCatalog) -> None:
     told.clear()
     scope = Scope()
 
-    def apply(draft: Draft) -> None:
+    def apply(draft: CatalogDraft) -> None:
         draft.models.update("plugged", "m", named("plugged"))
         draft.models.update("mine", "m", named("never"))
         draft.models.update("d", "m", _spoil)

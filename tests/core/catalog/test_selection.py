@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from holdfast.core.catalog.draft import new_model
-from holdfast.core.catalog.selection import MONTH_MS, automatic, newest_first, small
+from holdfast.core.catalog.selection import MONTH_MS, choose_default, choose_small, newest_first
 from holdfast.schema.catalog import CacheCost, ModelCapabilities, ModelCost, ModelInfo, ModelTime
 
 NOW = 1_800_000_000_000
@@ -49,7 +49,7 @@ TALKS = ModelCapabilities(tools=False, input=("text",), output=("text",))
 )
 def test_the_automatic_choice_never_takes_a_deprecated_model(models: list[ModelInfo], expected: str | None) -> None:
     """CAT-118: deprecated never, the rest only if there is nothing better."""
-    found = automatic(models)
+    found = choose_default(models)
     assert (found.id if found else None) == expected
 
 
@@ -75,7 +75,7 @@ def test_the_automatic_choice_never_takes_a_deprecated_model(models: list[ModelI
 )
 def test_the_small_model_is_the_cheapest_recent_one(models: list[ModelInfo], expected: str | None) -> None:
     """CAT-123: cheap first, then recent; called small, if any is; not free, not old, not on trial."""
-    found = small("p", models, NOW)
+    found = choose_small("p", models, NOW)
     assert (found.id if found else None) == expected
 
 
@@ -83,10 +83,10 @@ def test_providers_with_a_rule_of_their_own() -> None:
     """CAT-123."""
     models = [model("cheap-mini", 1), model("gpt-5-nano", 5)]
     for provider in ("azure", "azure-cognitive-services"):
-        assert small(provider, models, NOW) is None
-    found = small("opencode", models, NOW)
+        assert choose_small(provider, models, NOW) is None
+    found = choose_small("opencode", models, NOW)
     assert found is not None
     assert found.id == "gpt-5-nano"
-    other = small("opencode", [models[0], msgspec.structs.replace(models[1], enabled=False)], NOW)
+    other = choose_small("opencode", [models[0], msgspec.structs.replace(models[1], enabled=False)], NOW)
     assert other is not None
     assert other.id == "cheap-mini"

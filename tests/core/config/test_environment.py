@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.core.config.environment import Directories, config_home, directories, home_directory, switched_on
+from holdfast.core.config.environment import Directories, config_home, directories, home_directory, is_enabled
 
 
 def test_directories_follow_the_platforms_rules() -> None:
@@ -42,5 +42,5 @@ def test_the_config_folder_and_home_can_be_replaced() -> None:
 )
 def test_only_1_and_true_turn_a_switch_on(value: str, on: bool) -> None:
     """CAT-013: only `1` and `true`, in any case."""
-    assert switched_on({"SWITCH": value}, "SWITCH") is on
-    assert not switched_on({}, "SWITCH")
+    assert is_enabled({"SWITCH": value}, "SWITCH") is on
+    assert not is_enabled({}, "SWITCH")

@@ -12,7 +12,7 @@ from hypothesis import settings as limits
 from hypothesis import strategies as st
 
 from holdfast.core.config import schema
-from holdfast.core.config.jsonc import lines_of
+from holdfast.core.config.jsonc import line_numbers
 from holdfast.core.config.migrate import OLD_KEYS, migrate
 from holdfast.core.config.validate import Problem, validate
 from holdfast.core.config.variables import Substitution
@@ -55,7 +55,7 @@ def test_any_document_becomes_a_valid_one(document: dict[str, Any]) -> None:
     again: list[Problem] = []
     assert validate(found, again.append) == found
     assert again == []
-    lines_of(before, [problem.trail for problem in problems])
+    line_numbers(before, [problem.trail for problem in problems])
 
 
 @limits(max_examples=60, deadline=None)

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from holdfast.core.config.jsonc import DEPTH_LIMIT, InvalidJson, decode, lines_of, to_json
+from holdfast.core.config.jsonc import DEPTH_LIMIT, InvalidJson, decode, line_numbers, to_json
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_the_line_of_a_value_is_found_by_its_path(path: tuple[str | int, ...], l
             "f": 1}]
       }
     }"""
-    assert lines_of(text, [path, ()]).get(path) == line
+    assert line_numbers(text, [path, ()]).get(path) == line
 
 
 @pytest.mark.parametrize(

@@ -23,11 +23,11 @@ async def test_every_domain_follows_in_one_batch_and_policy_first(place: Place) 
     heard: list[str] = []
     batches, scope = Batches(), Scope()
     live = LiveConfig(place.load, batches)
-    policy = Policy(live.current.documents())
+    policies = [Policy(live.current.documents())]
 
     def prepare(config: Config) -> Callable[[], None]:
         def take() -> None:
-            policy.replace(config.documents())
+            policies.append(Policy(config.documents()))
             heard.append("policy")
 
         return take
@@ -46,7 +46,7 @@ async def test_every_domain_follows_in_one_batch_and_policy_first(place: Place) 
     assert agents.get("a") is None
     await live.reload()
     assert heard == ["policy", "agents True", "commands"]
-    assert (agents.get("a") is not None, policy.allows_provider("x")) == (True, False)
+    assert (agents.get("a") is not None, policies[-1].allows_provider("x")) == (True, False)
 
     place.write(".opencode/agent/b.md", "hello")
     await live.reload()

@@ -158,13 +158,13 @@ async def test_a_turn_that_waited_for_plugins_sees_one_configuration(
     write(tmp_path, 2, [str(file)])
     session = await begin(runtime)
     async with runtime.locations.use(runtime.location) as services, asyncio.timeout(50):
-        waits, booted = asyncio.Event(), services.plugins.booted
+        waits, ready = asyncio.Event(), services.catalog.ready
 
         async def told() -> None:
             waits.set()
-            await booted()
+            await ready()
 
-        monkeypatch.setattr(services.plugins, "booted", told)
+        monkeypatch.setattr(services.catalog, "ready", told)
         running = asyncio.ensure_future(runtime.sessions.run(session.id))
         await waits.wait()
         write(tmp_path, 3)

@@ -11,7 +11,7 @@ from tests.conftest import ManualClock
 
 from holdfast.core.clock import Ids
 from holdfast.core.credential import attempts as module
-from holdfast.core.credential.attempts import KEPT_MS, LIVE_MS, MOST_ATTEMPTS, Attempts
+from holdfast.core.credential.attempts import KEPT_MS, LIVE_MS, MOST_ATTEMPTS, SignInAttempts
 from holdfast.core.credential.errors import AttemptNotFound, AuthorizationFailed, CodeRequired
 from holdfast.core.credential.integration import Authorization, OAuth
 from holdfast.core.credential.store import OAuthValue
@@ -69,20 +69,22 @@ def kept() -> Kept:
 
 
 @pytest.fixture
-async def attempts(kept: Kept, ids: Ids, clock: ManualClock) -> AsyncIterator[Attempts]:
-    attempts = Attempts(kept.store, ids, clock)
+async def attempts(kept: Kept, ids: Ids, clock: ManualClock) -> AsyncIterator[SignInAttempts]:
+    attempts = SignInAttempts(kept.store, ids, clock)
     yield attempts
     await attempts.close()
 
 
-async def settled(attempts: Attempts, id: str) -> AttemptStatus:
+async def settled(attempts: SignInAttempts, id: str) -> AttemptStatus:
     work = attempts._open[id].work
     assert work is not None
     await asyncio.wait([work])
     return await attempts.status(id)
 
 
-async def test_an_automatic_sign_in_stores_its_credential(attempts: Attempts, kept: Kept, clock: ManualClock) -> None:
+async def test_an_automatic_sign_in_stores_its_credential(
+    attempts: SignInAttempts, kept: Kept, clock: ManualClock
+) -> None:
     """CAT-134: mode `auto`; the credential is stored, what it held open is closed."""
     sign = SignIn("auto")
     begun = await attempts.begin("p", sign.oauth, {"where": "here"}, "work")
@@ -100,7 +102,7 @@ async def test_an_automatic_sign_in_stores_its_credential(attempts: Attempts, ke
     assert (kept.stored, sign.codes, sign.closed) == ([("p", VALUE, "work")], [None], 1)
 
 
-async def test_a_sign_in_by_code_stays_open_until_it_has_one(attempts: Attempts, kept: Kept) -> None:
+async def test_a_sign_in_by_code_stays_open_until_it_has_one(attempts: SignInAttempts, kept: Kept) -> None:
     """CAT-134: without one it stays open; twice at once is an error, after the end it is nothing."""
     sign = SignIn("code")
     begun = await attempts.begin("p", sign.oauth, {})
@@ -127,7 +129,7 @@ async def test_a_sign_in_by_code_stays_open_until_it_has_one(attempts: Attempts,
     ],
 )
 async def test_a_failed_sign_in_is_told_without_the_providers_words(
-    attempts: Attempts, kept: Kept, error: Exception, message: str, caplog: pytest.LogCaptureFixture
+    attempts: SignInAttempts, kept: Kept, error: Exception, message: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """CAT-134, CAT-135: the caller and whoever asks are told, without what the provider said."""
     sign = SignIn("code")
@@ -145,7 +147,7 @@ async def test_a_failed_sign_in_is_told_without_the_providers_words(
 
 @pytest.mark.parametrize("mode", ["auto", "code"])
 async def test_a_sign_in_expires_after_ten_minutes_and_is_forgotten_after_eleven(
-    attempts: Attempts, clock: ManualClock, mode: Literal["auto", "code"]
+    attempts: SignInAttempts, clock: ManualClock, mode: Literal["auto", "code"]
 ) -> None:
     """CAT-134: ten minutes to finish, a minute to ask how it ended."""
     sign = SignIn(mode)
@@ -165,7 +167,9 @@ async def test_a_sign_in_expires_after_ten_minutes_and_is_forgotten_after_eleven
 
 
 @pytest.mark.parametrize("mode", ["auto", "code"])
-async def test_cancelling_a_sign_in_forgets_it(attempts: Attempts, kept: Kept, mode: Literal["auto", "code"]) -> None:
+async def test_cancelling_a_sign_in_forgets_it(
+    attempts: SignInAttempts, kept: Kept, mode: Literal["auto", "code"]
+) -> None:
     """CAT-134: and closes what it held; an unknown one is nobody's business."""
     sign = SignIn(mode)
     begun = await attempts.begin("p", sign.oauth, {})
@@ -177,7 +181,7 @@ async def test_cancelling_a_sign_in_forgets_it(attempts: Attempts, kept: Kept, m
     assert (kept.stored, sign.closed) == ([], 1)
 
 
-async def test_cancelling_while_it_is_being_finished(attempts: Attempts, kept: Kept) -> None:
+async def test_cancelling_while_it_is_being_finished(attempts: SignInAttempts, kept: Kept) -> None:
     """CAT-134: whoever waits for the outcome is told that there is none, and is not cancelled along with it."""
     sign = SignIn("code")
     begun = await attempts.begin("p", sign.oauth, {})
@@ -189,7 +193,7 @@ async def test_cancelling_while_it_is_being_finished(attempts: Attempts, kept: K
     assert (kept.stored, sign.closed) == ([], 1)
 
 
-async def test_a_sign_in_completes_when_its_caller_goes_away(attempts: Attempts, kept: Kept) -> None:
+async def test_a_sign_in_completes_when_its_caller_goes_away(attempts: SignInAttempts, kept: Kept) -> None:
     """CAT-134: a code is good once, so what was begun with it goes on."""
     sign = SignIn("code")
     begun = await attempts.begin("p", sign.oauth, {})
@@ -202,7 +206,7 @@ async def test_a_sign_in_completes_when_its_caller_goes_away(attempts: Attempts,
     assert len(kept.stored) == 1
 
 
-async def test_a_provider_that_does_not_answer(attempts: Attempts, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_provider_that_does_not_answer(attempts: SignInAttempts, monkeypatch: pytest.MonkeyPatch) -> None:
     """CAT-134: whoever wants to sign in is told, instead of waiting."""
 
     async def silent(inputs: Mapping[str, str]) -> Authorization:
@@ -214,7 +218,7 @@ async def test_a_provider_that_does_not_answer(attempts: Attempts, monkeypatch: 
         await attempts.begin("p", OAuth(OAuthMethod(id="m", label="M"), silent), {})
 
 
-async def test_a_sign_in_that_cannot_begin_fails_without_the_providers_words(attempts: Attempts) -> None:
+async def test_a_sign_in_that_cannot_begin_fails_without_the_providers_words(attempts: SignInAttempts) -> None:
     """CAT-134: and everything is bounded."""
 
     async def refuse(inputs: Mapping[str, str]) -> Authorization:

@@ -13,7 +13,7 @@ from tests.conftest import ManualClock
 
 from holdfast.core.clock import Ids
 from holdfast.core.credential.errors import CredentialsUnreadable
-from holdfast.core.credential.store import LOCKS, Credential, CredentialStore, KeyValue, OAuthValue, Value
+from holdfast.core.credential.store import LOCKS, Credential, CredentialStore, CredentialValue, KeyValue, OAuthValue
 
 pytestmark = pytest.mark.anyio
 
@@ -150,7 +150,7 @@ async def test_writers_at_once_lose_nothing(path: Path, ids: Ids, clock: ManualC
 
 def test_no_secret_in_a_repr() -> None:
     """CAT-135."""
-    values: list[Value] = [
+    values: list[CredentialValue] = [
         KeyValue(key="s-1", metadata={"a": "s-2"}),
         OAuthValue(method_id="m", access="s-3", refresh="s-4", expires=1),
     ]

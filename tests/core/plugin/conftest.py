@@ -18,7 +18,7 @@ from holdfast.core.config.config import Config
 from holdfast.core.context.registry import SystemContextRegistry
 from holdfast.core.context.system_context import initialize, observe
 from holdfast.core.event.bus import Bus
-from holdfast.core.plugin.host import Host, Location
+from holdfast.core.plugin.host import PluginHost, PluginLocation
 from holdfast.core.plugin.plugin import Plugin
 from holdfast.core.plugin.plugins import Plugins
 from holdfast.core.plugin.request import RequestHooks
@@ -28,7 +28,7 @@ from holdfast.core.skill.skill import SkillSources
 from holdfast.core.state import Batches, State
 from holdfast.core.tool.registry import ToolRegistry
 
-Setup = Callable[[Host], Awaitable[None] | None]
+Setup = Callable[[PluginHost], Awaitable[None] | None]
 
 
 class Surroundings:
@@ -47,7 +47,7 @@ class Surroundings:
         self.requests = RequestHooks(lambda id, message: self.problems.append((id, message)), timeout=30)
         self.terminals = TerminalHooks(lambda id, message: self.problems.append((id, message)), timeout=30)
         self.added: list[tuple[str, list[str]]] = []
-        self.location = Location(
+        self.location = PluginLocation(
             agents=self.agents.state,
             commands=self.commands.state,
             context=self.context,
@@ -85,7 +85,7 @@ def plugin(id: str, setup: Setup) -> Plugin:
 def adding(name: str) -> Setup:
     """A plugin's setup that brings one agent."""
 
-    def setup(host: Host) -> None:
+    def setup(host: PluginHost) -> None:
         host.agent.transform(lambda draft: draft.update(name, lambda agent: agent))
 
     return setup

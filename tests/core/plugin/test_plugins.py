@@ -14,7 +14,7 @@ from holdfast.core.context.source import JsonCodec, Source, constant
 from holdfast.core.credential.integrations import Variable
 from holdfast.core.event.bus import Announcement
 from holdfast.core.event.errors import SubscriberOverflow
-from holdfast.core.plugin.host import EVENT_CAPACITY, Host, HostClosed
+from holdfast.core.plugin.host import EVENT_CAPACITY, HostClosed, PluginHost
 from holdfast.core.plugin.plugin import PluginBusy, PluginFailed
 from holdfast.core.scope import Scope
 from holdfast.core.state import Phase
@@ -42,7 +42,7 @@ def source(key: str) -> Source[str]:
     )
 
 
-async def everything(host: Host) -> None:
+async def everything(host: PluginHost) -> None:
     host.agent.transform(lambda draft: draft.update("a", lambda agent: agent))
     host.command.transform(lambda draft: draft.update("c", lambda command: command))
     host.tool.register({"echo": TOOL})
@@ -68,7 +68,7 @@ async def test_nothing_counts_before_setup_has_returned(around: Surroundings) ->
     """CAT-141, CAT-144: and waiters wait for exactly that."""
     gate, begun = asyncio.Event(), asyncio.Event()
 
-    async def setup(host: Host) -> None:
+    async def setup(host: PluginHost) -> None:
         host.agent.transform(lambda draft: draft.update("early", lambda agent: agent))
         host.agent.transform(lambda draft: draft.update("taken back", lambda agent: agent))()
         begun.set()
@@ -95,15 +95,15 @@ async def test_a_plugin_of_the_same_id_replaces_the_old_one(around: Surroundings
 async def test_a_version_that_fails_leaves_the_old_one(around: Surroundings) -> None:
     """CAT-144, CAT-145: whether its setup or its registrations fail; later waiters hear why."""
 
-    def raises(host: Host) -> None:
+    def raises(host: PluginHost) -> None:
         adding("half")(host)
         raise ValueError("broken")
 
-    def refused(host: Host) -> None:
+    def refused(host: PluginHost) -> None:
         adding("half")(host)
         host.context.register(source("core/not-mine"))
 
-    def keeps(host: Host) -> None:
+    def keeps(host: PluginHost) -> None:
         adding("old")(host)
         host.context.register(source(f"{host.context.namespace}fact"))
 
@@ -123,7 +123,7 @@ async def test_a_version_that_fails_leaves_the_old_one(around: Surroundings) -> 
 async def test_a_new_plugin_that_fails_is_absent(around: Surroundings) -> None:
     """CAT-144."""
 
-    async def raises(host: Host) -> None:
+    async def raises(host: PluginHost) -> None:
         adding("half")(host)
         raise ValueError("broken")
 
@@ -138,7 +138,7 @@ async def test_a_setup_that_blocks_is_given_up(around: Surroundings) -> None:
     late: list[BaseException] = []
     ended = threading.Event()
 
-    def blocks(host: Host) -> None:
+    def blocks(host: PluginHost) -> None:
         gate.wait(10)
         try:
             adding("late")(host)
@@ -146,10 +146,10 @@ async def test_a_setup_that_blocks_is_given_up(around: Surroundings) -> None:
             late.append(error)
         ended.set()
 
-    async def waits(host: Host) -> None:
+    async def waits(host: PluginHost) -> None:
         await asyncio.Event().wait()
 
-    async def ignores(host: Host) -> None:
+    async def ignores(host: PluginHost) -> None:
         for _ in range(2):
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.sleep(0.2)
@@ -167,7 +167,7 @@ async def test_a_plugin_cannot_be_changed_while_it_loads(around: Surroundings) -
     """CAT-144: adding or removing it again from inside is a defect."""
     errors: list[BaseException] = []
 
-    async def setup(host: Host) -> None:
+    async def setup(host: PluginHost) -> None:
         try:
             around.plugins.remove("acme")
         except PluginBusy as error:
@@ -184,7 +184,7 @@ async def test_a_plugin_cannot_be_changed_while_it_loads(around: Surroundings) -
 async def test_a_transform_that_raises_is_named_after_its_plugin(around: Surroundings) -> None:
     """CAT-149: and the other plugins go on."""
 
-    def bad(host: Host) -> None:
+    def bad(host: PluginHost) -> None:
         host.agent.transform(lambda draft: draft.update("x", lambda _: 1 / 0))  # type: ignore[arg-type, return-value]
 
     await around.plugins.add(plugin("bad", bad))
@@ -206,7 +206,7 @@ async def test_a_plugin_runs_before_configuration(around: Surroundings) -> None:
 
 async def test_registrations_after_setup_count_at_once_and_end_with_the_plugin(around: Surroundings) -> None:
     """CAT-148: they return a disposer and belong to the plugin's scope."""
-    hosts: list[Host] = []
+    hosts: list[PluginHost] = []
     await around.plugins.add(plugin("acme", lambda host: hosts.append(host)))
     (host,) = hosts
     dispose = host.agent.transform(lambda draft: draft.update("one", lambda agent: agent))
@@ -223,13 +223,13 @@ async def test_registrations_after_setup_count_at_once_and_end_with_the_plugin(a
 async def test_a_domain_can_be_reloaded(around: Surroundings) -> None:
     """CAT-148: when something that a transform reads has changed."""
     names = ["one"]
-    hosts: list[Host] = []
+    hosts: list[PluginHost] = []
 
     def bring(draft: AgentDraft) -> None:
         for name in names:
             draft.update(name, lambda agent: agent)
 
-    def setup(host: Host) -> None:
+    def setup(host: PluginHost) -> None:
         hosts.append(host)
         host.agent.transform(bring)
 
@@ -246,7 +246,7 @@ async def test_nothing_is_rebuilt_by_a_plugin_that_is_being_set_up(around: Surro
         lambda draft: seen.append(threading.get_ident()), scope := Scope(), phase=Phase.BUILTIN
     )
 
-    def setup(host: Host) -> None:
+    def setup(host: PluginHost) -> None:
         adding("one")(host)
         host.agent.reload()
 
@@ -261,7 +261,7 @@ async def test_a_transform_cannot_end_the_process(around: Surroundings) -> None:
     def ends(draft: AgentDraft) -> None:
         raise SystemExit
 
-    def setup(host: Host) -> None:
+    def setup(host: PluginHost) -> None:
         host.agent.transform(ends)
 
     await around.plugins.add(plugin("bad", setup))
@@ -274,10 +274,10 @@ async def test_a_plugin_can_ask_for_a_connection(around: Surroundings) -> None:
     """CAT-148: what an integration is connected with, and its credential."""
     seen: list[object] = []
 
-    async def setup(host: Host) -> None:
+    async def setup(host: PluginHost) -> None:
         host.integration.transform(lambda draft: draft.add("acme", EnvMethod(names=("ACME_KEY",))))
 
-    async def asks(host: Host) -> None:
+    async def asks(host: PluginHost) -> None:
         for id in ("acme", "other"):
             seen.append(await host.integration.connection.active(id))
             seen.append(await host.integration.connection.resolve(id))
@@ -299,7 +299,7 @@ async def test_options_are_the_plugins_own(around: Surroundings) -> None:
 
 async def test_events_are_bounded_and_end_with_the_plugin(around: Surroundings) -> None:
     """CAT-148: a plugin that does not read fails alone; one that is removed, or failed to set up, hears nothing."""
-    hosts: list[Host] = []
+    hosts: list[PluginHost] = []
     await around.plugins.add(plugin("acme", lambda host: hosts.append(host)))
     slow, typed = hosts[0].events.subscribe(), hosts[0].events.subscribe("b")
     for number in range(EVENT_CAPACITY + 1):
@@ -313,7 +313,7 @@ async def test_events_are_bounded_and_end_with_the_plugin(around: Surroundings) 
     assert await typed.next() == []
     assert not around.bus.observed
 
-    def fails(host: Host) -> None:
+    def fails(host: PluginHost) -> None:
         host.events.subscribe()
         raise ValueError
 
@@ -326,7 +326,7 @@ async def test_closing_takes_every_plugin_out(around: Surroundings) -> None:
     """CAT-144: in one batch."""
     closed: list[str] = []
 
-    def setup(host: Host) -> None:
+    def setup(host: PluginHost) -> None:
         adding(host.id)(host)
         host.on_close(lambda: closed.append(host.id))
 

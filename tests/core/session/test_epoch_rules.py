@@ -34,7 +34,7 @@ from holdfast.core.catalog.family import GENERIC, family_text
 from holdfast.core.context import date, instructions, model, nested
 from holdfast.core.context.errors import InitializationBlocked
 from holdfast.core.context.source import UNAVAILABLE
-from holdfast.core.plugin.host import Host
+from holdfast.core.plugin.host import PluginHost
 from holdfast.core.plugin.request import RequestDraft
 from holdfast.core.runner.lowering import checkpoint
 from holdfast.core.runtime.runtime import Runtime
@@ -318,7 +318,7 @@ async def test_a_broken_prefix_names_the_hook_that_broke_it(
 
 
 def _plugin(id: str, hook: Any) -> Any:
-    def setup(host: Host) -> None:
+    def setup(host: PluginHost) -> None:
         host.request.transform(hook)
 
     return SimpleNamespace(id=id, setup=setup)

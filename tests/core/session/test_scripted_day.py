@@ -37,7 +37,7 @@ from holdfast.core.context import date, environment, instructions, model, remote
 from holdfast.core.context.instructions import Instruction, InstructionFile, InstructionFiles
 from holdfast.core.context.plugin import plugin_source
 from holdfast.core.context.source import JsonCodec, Source, constant
-from holdfast.core.plugin.host import Host
+from holdfast.core.plugin.host import PluginHost
 from holdfast.core.runner.lowering import checkpoint
 from holdfast.core.runtime.runtime import Runtime
 from holdfast.core.skill import guidance
@@ -560,7 +560,7 @@ class Odd:
         self.whim = whim
         monkeypatch.setattr(plugin_source, "__kwdefaults__", {"timeout": 0.05})
 
-    def setup(self, host: Host) -> None:
+    def setup(self, host: PluginHost) -> None:
         host.context.register(
             Source(
                 key=f"{host.context.namespace}fact",

@@ -1,1 +1,1 @@
-"""From the protocol to source code: compiled once into the SDK Contract IR, which is all that an emitter reads."""
+"""Generates clients: the protocol is compiled into a Contract, which the emitters read."""

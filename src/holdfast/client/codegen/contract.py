@@ -1,5 +1,5 @@
-"""The SDK Contract IR: groups of operations with flat inputs, one success and declared failures, and the events of the
-streams. Types are the schema's own; each emitter chooses how to show them."""
+"""The contract that clients are generated from: groups of operations with flat inputs, one success type and declared
+failures, and the events of streams. Types are those of the schema."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHAPES = ("bare", "data", "location", "page", "history", "void", "stream", "raw"
 SOCKET = "socket"
 
 CLIENT_MEMBERS = frozenset(("close", "tool", "tools", "context", "verify", "rebuild", "default_model"))
-"""Of a client or of the embedded host; no group may be called so."""
+"""Members of a client or of the embedded host; groups cannot have these names."""
 COMMON_FAILURES = frozenset(("InvalidRequestError", "UnauthorizedError"))
 CALL_PARAMETERS = frozenset(("self", "options"))
 
@@ -41,15 +41,15 @@ class Input(NamedTuple):
     required: bool
 
 
-class Failure(NamedTuple):
+class DeclaredFailure(NamedTuple):
     tag: str
     field: str
-    """The member of the body that holds the tag."""
+    """The field of the body with the tag."""
     status: int
     kind: type[msgspec.Struct]
 
 
-class Operation(NamedTuple):
+class ContractOperation(NamedTuple):
     group: str
     name: str
     method: str
@@ -59,17 +59,17 @@ class Operation(NamedTuple):
     has_payload: bool
     shape: str
     success: Any
-    """Inside the envelope; of a stream, one element."""
-    failures: tuple[Failure, ...]
+    """The type inside the envelope; of a stream, that of one element."""
+    failures: tuple[DeclaredFailure, ...]
     headers: tuple[tuple[str, str], ...]
-    """What every request carries."""
+    """Headers of every request."""
 
     def channel(self, channel: Channel) -> tuple[Input, ...]:
         return tuple(given for given in self.inputs if given.channel == channel)
 
     @property
     def documentation(self) -> str:
-        """The summary, and the failures that not every operation has."""
+        """The summary, and the failures that are specific to the operation."""
         own = [failure.tag for failure in self.failures if failure.tag not in COMMON_FAILURES]
         return f"{self.summary} Fails with {', '.join(own)}." if own else self.summary
 
@@ -79,17 +79,17 @@ class Operation(NamedTuple):
 
 
 class Contract(NamedTuple):
-    groups: dict[str, tuple[Operation, ...]]
-    failures: tuple[Failure, ...]
+    groups: dict[str, tuple[ContractOperation, ...]]
+    failures: tuple[DeclaredFailure, ...]
     durable: dict[str, type[Record]]
-    """What the `data` of each type of durable event holds."""
+    """Payload type of each durable event type."""
     live: dict[str, type[Record]]
-    """What the `data` of each type of live event holds."""
+    """Payload type of each live event type."""
 
 
 def compile_contract(api: Iterable[Endpoint], events: Iterable[Definition] = ()) -> Contract:
-    groups: dict[str, list[Operation]] = {}
-    failures: dict[str, Failure] = {}
+    groups: dict[str, list[ContractOperation]] = {}
+    failures: dict[str, DeclaredFailure] = {}
     for endpoint in api:
         operation = _operation(endpoint)
         members = groups.setdefault(operation.group, [])
@@ -106,7 +106,7 @@ def compile_contract(api: Iterable[Endpoint], events: Iterable[Definition] = ())
     )
 
 
-def _operation(endpoint: Endpoint) -> Operation:
+def _operation(endpoint: Endpoint) -> ContractOperation:
     where = endpoint.operation
     for name in (endpoint.group, endpoint.name):
         _require_name(where, name)
@@ -126,7 +126,7 @@ def _operation(endpoint: Endpoint) -> Operation:
     if len({given.name for given in inputs}) != len(inputs):
         raise GenerationError(f"{where}: one input name in two channels")
     _require_path(endpoint, {given.wire for given in inputs if given.channel == "params"})
-    return Operation(
+    return ContractOperation(
         group=endpoint.group,
         name=endpoint.name,
         method=endpoint.method,
@@ -151,11 +151,11 @@ def _inputs(channel: Channel, record: type[Record] | None) -> tuple[Input, ...]:
     )
 
 
-def _failure(where: str, error: type[msgspec.Struct]) -> Failure:
+def _failure(where: str, error: type[msgspec.Struct]) -> DeclaredFailure:
     config = error.__struct_config__
     if not isinstance(config.tag, str) or config.tag_field not in ("_tag", "name"):
         raise GenerationError(f"{where}: {error.__name__} has no literal _tag or name")
-    return Failure(config.tag, config.tag_field, getattr(error, "status"), error)  # noqa: B009 - a class variable
+    return DeclaredFailure(config.tag, config.tag_field, getattr(error, "status"), error)  # noqa: B009 - a class variable
 
 
 def _require_name(where: str, name: str) -> None:

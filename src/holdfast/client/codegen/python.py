@@ -1,5 +1,5 @@
-"""The Python clients: one table of operations, a synchronous and an asynchronous class over it, guards for errors.
-Values are the schema's own records, so nothing about them is written again."""
+"""Generates the Python clients: a table of operations, a synchronous and an asynchronous class, and error guards.
+Values are the schema's records."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from holdfast.schema.location import Location
 from holdfast.schema.model import ModelRef
 
 if TYPE_CHECKING:
-    from holdfast.client.codegen.contract import Contract, Failure, Input, Operation
+    from holdfast.client.codegen.contract import Contract, ContractOperation, DeclaredFailure, Input
 
-# What callers pass where the payload has a stricter twin.
+# Types for callers where the payload has a stricter record.
 CALLER_TYPES: dict[Any, Any] = {ModelInput: ModelRef, LocationInput: Location, LocationSelector: Location}
 WITHOUT_KIND = ("void", "history", "raw", SOCKET)
 HEADER = '''\
@@ -83,13 +83,13 @@ def emit_python(contract: Contract) -> dict[str, str]:
 
 
 def emit_operations(contract: Contract) -> str:
-    names = Names()
+    names = Imports()
     names.add("holdfast.client.call", "Operation")
     lines = [_emit_operation(operation, names) for group in contract.groups.values() for operation in group]
     return f"{HEADER.format(title='Every operation, as the clients send it.')}\n{names.imports()}\n{''.join(lines)}"
 
 
-def _emit_operation(operation: Operation, names: Names) -> str:
+def _emit_operation(operation: ContractOperation, names: Imports) -> str:
     kind = "" if operation.shape in WITHOUT_KIND else f", {annotation(operation.success, names)}"
     errors = ", ".join(str(status) for status in operation.statuses)
     returns = "None" if operation.shape == SOCKET else _returns(operation, names)
@@ -102,7 +102,7 @@ def _emit_operation(operation: Operation, names: Names) -> str:
 
 
 def emit_client(contract: Contract, flavour: Flavour) -> str:
-    names = Names()
+    names = Imports()
     classes = [_emit_group(name, members, flavour, names) for name, members in contract.groups.items()]
     attributes = [f"        self.{name} = {_class_name(name)}(core)\n" for name in contract.groups]
     names.add("collections.abc", "Mapping")
@@ -110,20 +110,20 @@ def emit_client(contract: Contract, flavour: Flavour) -> str:
     names.add("holdfast.client.transport", flavour.transport)
     return (
         f"{HEADER.format(title=flavour.title)}\nfrom typing import TYPE_CHECKING, Self\n\n"
-        "from holdfast.client.call import Options, placed\n"
+        "from holdfast.client.call import Options, location_query\n"
         f"from holdfast.client.{flavour.core_module} import {flavour.core}, {flavour.stream}\n"
         "from holdfast.client.generated import operations\n\n"
         f"if TYPE_CHECKING:\n{names.imports('    ')}\n\n" + "\n\n".join(classes) + _emit_class(flavour, attributes)
     )
 
 
-def _emit_group(group: str, operations: tuple[Operation, ...], flavour: Flavour, names: Names) -> str:
+def _emit_group(group: str, operations: tuple[ContractOperation, ...], flavour: Flavour, names: Imports) -> str:
     constructor = f"    def __init__(self, core: {flavour.core}) -> None:\n        self._core = core\n"
     methods = "".join(_emit_method(operation, flavour, names) for operation in operations)
     return f"class {_class_name(group)}:\n{constructor}{methods}"
 
 
-def _emit_method(operation: Operation, flavour: Flavour, names: Names) -> str:
+def _emit_method(operation: ContractOperation, flavour: Flavour, names: Imports) -> str:
     streams = operation.shape == "stream"
     returns = "" if operation.shape == SOCKET else _returns(operation, names)
     arguments = [_argument(given, names) for given in operation.inputs]
@@ -171,7 +171,7 @@ class {flavour.client}:
 '''
 
 
-def emit_guards(failures: tuple[Failure, ...]) -> str:
+def emit_guards(failures: tuple[DeclaredFailure, ...]) -> str:
     guards = "".join(
         f"\n\ndef {_guard_name(failure.tag)}(error: object) -> TypeGuard[ApiError]:\n"
         f'    return getattr(error, "code", None) == "{failure.tag}"\n'
@@ -183,8 +183,8 @@ def emit_guards(failures: tuple[Failure, ...]) -> str:
     )
 
 
-class Names:
-    """What a generated module has to import."""
+class Imports:
+    """The imports of a generated module."""
 
     def __init__(self) -> None:
         self._modules: dict[str, set[str]] = {}
@@ -203,9 +203,9 @@ class Names:
         return "".join(f"{indent}{line}\n" for line in lines)
 
 
-def annotation(kind: Any, names: Names, *, given: bool = False) -> str:
-    """Python source for a type; constraints of the wire do not show. What is given to a call may be any sequence.
-    Built-in types are qualified, since an operation may be called `list` too."""
+def annotation(kind: Any, names: Imports, *, given: bool = False) -> str:
+    """Python source of a type, without wire constraints. Arguments accept any sequence. Built-in types are qualified,
+    because an operation may be called `list`."""
     kind = CALLER_TYPES.get(kind, kind)
     if kind is type(None):
         return "None"
@@ -233,8 +233,8 @@ def annotation(kind: Any, names: Names, *, given: bool = False) -> str:
     return names.add(kind.__module__, kind.__name__)
 
 
-def _union(members: tuple[Any, ...], names: Names, *, given: bool) -> str:
-    """By its alias, if the module of a member has one."""
+def _union(members: tuple[Any, ...], names: Imports, *, given: bool) -> str:
+    """Uses the alias of the union, if the module of a member has one."""
     present = [member for member in members if member is not msgspec.UnsetType]
     chosen = [member for member in present if member is not type(None)]
     if (alias := alias_of(chosen)) is not None:
@@ -245,7 +245,7 @@ def _union(members: tuple[Any, ...], names: Names, *, given: bool) -> str:
 
 
 def alias_of(members: typing.Sequence[Any]) -> tuple[str, str] | None:
-    """Module and name of the alias of a union of records."""
+    """The module and name of the alias of a union of records."""
     if len(members) < 2:
         return None
     for member in members:
@@ -256,7 +256,7 @@ def alias_of(members: typing.Sequence[Any]) -> tuple[str, str] | None:
     return None
 
 
-def _returns(operation: Operation, names: Names) -> str:
+def _returns(operation: ContractOperation, names: Imports) -> str:
     match operation.shape:
         case "void":
             return "None"
@@ -272,7 +272,7 @@ def _returns(operation: Operation, names: Names) -> str:
             return annotation(operation.success, names)
 
 
-def _argument(given: Input, names: Names) -> str:
+def _argument(given: Input, names: Imports) -> str:
     shown = annotation(given.kind, names, given=True)
     if given.required:
         return f"{given.name}: {shown}"
@@ -280,10 +280,10 @@ def _argument(given: Input, names: Names) -> str:
 
 
 def _passed(given: Input) -> str:
-    return f"placed({given.name})" if given.kind == LocationSelector | None else given.name
+    return f"location_query({given.name})" if given.kind == LocationSelector | None else given.name
 
 
-def _constant(operation: Operation) -> str:
+def _constant(operation: ContractOperation) -> str:
     return f"{operation.group}_{operation.name}".upper()
 
 

@@ -1,5 +1,4 @@
-"""Writes generated files and knows which are its own: a manifest beside them lists every name, and only those are ever
-replaced or deleted."""
+"""Writes generated files. A manifest beside them lists their names, and only listed files are replaced or deleted."""
 
 from __future__ import annotations
 
@@ -13,12 +12,12 @@ class RefusedPath(Exception):
     """A generated file may not go there."""
 
 
-class Output(NamedTuple):
+class GeneratedFiles(NamedTuple):
     folder: Path
     files: dict[str, str]
 
 
-def write(output: Output) -> None:
+def write(output: GeneratedFiles) -> None:
     for name in {*output.files, *_owned(output.folder)}:
         _require_own(output.folder, name)
     output.folder.mkdir(parents=True, exist_ok=True)
@@ -28,14 +27,14 @@ def write(output: Output) -> None:
         (output.folder / name).write_text(text, encoding="utf-8")
 
 
-def drift(output: Output) -> list[str]:
-    """Names of files that differ from what would be written; nothing is touched."""
+def drift(output: GeneratedFiles) -> list[str]:
+    """Names of files that differ from what would be written. Writes nothing."""
     expected = {**output.files, MANIFEST: _manifest(output)}
     changed = [name for name, text in expected.items() if _read(output.folder / name) != text]
     return sorted({*changed, *(name for name in _stale(output) if (output.folder / name).exists())})
 
 
-def _manifest(output: Output) -> str:
+def _manifest(output: GeneratedFiles) -> str:
     return "".join(f"{name}\n" for name in sorted(output.files))
 
 
@@ -43,7 +42,7 @@ def _owned(folder: Path) -> list[str]:
     return (_read(folder / MANIFEST) or "").splitlines()
 
 
-def _stale(output: Output) -> list[str]:
+def _stale(output: GeneratedFiles) -> list[str]:
     return [name for name in _owned(output.folder) if name not in output.files]
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
-from holdfast.client.call import Options, placed
+from holdfast.client.call import Options, location_query
 from holdfast.client.sync_core import SyncCore, SyncStream
 from holdfast.client.generated import operations
 
@@ -59,7 +59,7 @@ class LocationGroup:
         """The Location that a request belongs to."""
         return self._core.call(
             operations.LOCATION_GET,
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             options=options,
         )
 
@@ -69,7 +69,7 @@ class EventsGroup:
         self._core = core
 
     def subscribe(self, *, options: Options | None = None) -> SyncStream[Event]:
-        """Everything that happens from now on in any process on the database, deltas included. No replay."""
+        """New events of all processes on the database, including deltas. No replay."""
         return self._core.stream(
             operations.EVENTS_SUBSCRIBE,
             options=options,
@@ -89,7 +89,7 @@ class SessionsGroup:
         )
 
     def create(self, *, id: str | None = None, agent: str | None = None, model: ModelRef | None = None, location: Location | None = None, options: Options | None = None) -> Session:
-        """Create a Session, or get the one that has this id already. Fails with ConflictError."""
+        """Create a Session, or return the existing one with this id. Fails with ConflictError."""
         return self._core.call(
             operations.SESSIONS_CREATE,
             payload={"id": id, "agent": agent, "model": model, "location": location},
@@ -112,7 +112,7 @@ class SessionsGroup:
         )
 
     def switch_agent(self, session_id: str, *, agent: str, options: Options | None = None) -> None:
-        """Let another agent speak, from the next turn on. Fails with SessionNotFoundError."""
+        """Switch the agent, from the next turn on. Fails with SessionNotFoundError."""
         self._core.call(
             operations.SESSIONS_SWITCH_AGENT,
             params={"sessionID": session_id},
@@ -121,7 +121,7 @@ class SessionsGroup:
         )
 
     def switch_model(self, session_id: str, *, model: ModelRef, options: Options | None = None) -> None:
-        """Use another model, from the next turn on. The one already selected changes nothing. Fails with SessionNotFoundError."""
+        """Switch the model, from the next turn on. Selecting the current model has no effect. Fails with SessionNotFoundError."""
         self._core.call(
             operations.SESSIONS_SWITCH_MODEL,
             params={"sessionID": session_id},
@@ -148,7 +148,7 @@ class SessionsGroup:
         )
 
     def compact(self, session_id: str, *, options: Options | None = None) -> None:
-        """Summarise older history now. Takes no turn. Fails with ConflictError, ServiceUnavailableError, SessionNotFoundError."""
+        """Summarise older history now, without a turn. Fails with ConflictError, ServiceUnavailableError, SessionNotFoundError."""
         self._core.call(
             operations.SESSIONS_COMPACT,
             params={"sessionID": session_id},
@@ -156,7 +156,7 @@ class SessionsGroup:
         )
 
     def wait(self, session_id: str, *, options: Options | None = None) -> None:
-        """Return once the Session is idle and every prompt that was to start it has been handled. Fails with ServiceUnavailableError, SessionNotFoundError."""
+        """Wait until the Session is idle and every prompt that should start it has been handled. Fails with ServiceUnavailableError, SessionNotFoundError."""
         self._core.call(
             operations.SESSIONS_WAIT,
             params={"sessionID": session_id},
@@ -164,7 +164,7 @@ class SessionsGroup:
         )
 
     def stage_revert(self, session_id: str, *, message_id: str, files: bool | None = None, options: Options | None = None) -> Revert:
-        """Put the files back to where they were at a message; the conversation stays until it is committed. Fails with MessageNotFoundError, UnknownError, SessionNotFoundError."""
+        """Restore the files to their state at a message. The conversation stays until the revert is committed. Fails with MessageNotFoundError, UnknownError, SessionNotFoundError."""
         return self._core.call(
             operations.SESSIONS_STAGE_REVERT,
             params={"sessionID": session_id},
@@ -173,7 +173,7 @@ class SessionsGroup:
         )
 
     def clear_revert(self, session_id: str, *, options: Options | None = None) -> None:
-        """Take a staged revert back. Fails with UnknownError, SessionNotFoundError."""
+        """Undo a staged revert. Fails with UnknownError, SessionNotFoundError."""
         self._core.call(
             operations.SESSIONS_CLEAR_REVERT,
             params={"sessionID": session_id},
@@ -181,7 +181,7 @@ class SessionsGroup:
         )
 
     def commit_revert(self, session_id: str, *, options: Options | None = None) -> None:
-        """Remove what came after the staged message from the conversation. Fails with SessionNotFoundError."""
+        """Remove everything after the staged message from the conversation. Fails with SessionNotFoundError."""
         self._core.call(
             operations.SESSIONS_COMMIT_REVERT,
             params={"sessionID": session_id},
@@ -215,7 +215,7 @@ class SessionsGroup:
         )
 
     def interrupt(self, session_id: str, *, options: Options | None = None) -> None:
-        """Stop what runs and return once it has ended and is recorded. Fails with SessionNotFoundError."""
+        """Interrupt the running activity and return when its end is recorded. Fails with SessionNotFoundError."""
         self._core.call(
             operations.SESSIONS_INTERRUPT,
             params={"sessionID": session_id},
@@ -240,7 +240,7 @@ class SessionsGroup:
         )
 
     def interrupted(self, *, directory: str | None = None, options: Options | None = None) -> builtins.list[InterruptedActivity]:
-        """What sessions owe and no process works on: how far it came, since when, and what comes of it."""
+        """Unfinished work of Sessions that no process executes: its progress, since when, and what happens next."""
         return self._core.call(
             operations.SESSIONS_INTERRUPTED,
             query={"directory": directory},
@@ -248,7 +248,7 @@ class SessionsGroup:
         )
 
     def pending(self, session_id: str, *, options: Options | None = None) -> builtins.list[Admission]:
-        """Inputs that were admitted and are not part of the conversation yet, oldest first. Fails with SessionNotFoundError."""
+        """Admitted inputs that are not part of the conversation yet, oldest first. Fails with SessionNotFoundError."""
         return self._core.call(
             operations.SESSIONS_PENDING,
             params={"sessionID": session_id},
@@ -256,7 +256,7 @@ class SessionsGroup:
         )
 
     def withdraw(self, session_id: str, *, message_id: str, options: Options | None = None) -> None:
-        """Take a pending input back. Again is fine; a promoted one is a conflict. Fails with MessageNotFoundError, ConflictError, SessionNotFoundError."""
+        """Withdraw a pending input. Repeating it is fine; a promoted input is a conflict. Fails with MessageNotFoundError, ConflictError, SessionNotFoundError."""
         self._core.call(
             operations.SESSIONS_WITHDRAW,
             params={"sessionID": session_id, "messageID": message_id},
@@ -264,7 +264,7 @@ class SessionsGroup:
         )
 
     def rename(self, session_id: str, *, title: str, options: Options | None = None) -> Session:
-        """Give a Session a title. Fails with SessionNotFoundError."""
+        """Set the title of a Session. Fails with SessionNotFoundError."""
         return self._core.call(
             operations.SESSIONS_RENAME,
             params={"sessionID": session_id},
@@ -273,7 +273,7 @@ class SessionsGroup:
         )
 
     def archive(self, session_id: str, *, archived: bool | None = None, options: Options | None = None) -> Session:
-        """Put a Session away, or with `archived: false` take it out again. Fails with SessionNotFoundError."""
+        """Archive a Session, or restore it with `archived: false`. Fails with SessionNotFoundError."""
         return self._core.call(
             operations.SESSIONS_ARCHIVE,
             params={"sessionID": session_id},
@@ -282,7 +282,7 @@ class SessionsGroup:
         )
 
     def delete(self, session_id: str, *, options: Options | None = None) -> None:
-        """Stop what runs and remove a Session from every view. Fails with SessionNotFoundError."""
+        """Interrupt a Session and delete it. Fails with SessionNotFoundError."""
         self._core.call(
             operations.SESSIONS_DELETE,
             params={"sessionID": session_id},
@@ -290,7 +290,7 @@ class SessionsGroup:
         )
 
     def move(self, session_id: str, *, directory: str, move_changes: bool | None = None, options: Options | None = None) -> None:
-        """Move a Session to another directory of its project, with its uncommitted changes if wanted. Fails with ConflictError, SessionNotFoundError."""
+        """Move a Session to another directory of its project, optionally with its uncommitted changes. Fails with ConflictError, SessionNotFoundError."""
         self._core.call(
             operations.SESSIONS_MOVE,
             params={"sessionID": session_id},
@@ -299,7 +299,7 @@ class SessionsGroup:
         )
 
     def waits(self, session_id: str, *, options: Options | None = None) -> builtins.list[WaitInfo]:
-        """For what a Session waits right now, since when, and what ends that. Fails with SessionNotFoundError."""
+        """What a Session currently waits for, since when, and what ends the wait. Fails with SessionNotFoundError."""
         return self._core.call(
             operations.SESSIONS_WAITS,
             params={"sessionID": session_id},
@@ -307,7 +307,7 @@ class SessionsGroup:
         )
 
     def recover(self, session_id: str, *, decision: Literal["continue", "abandon"], options: Options | None = None) -> None:
-        """Continue after a turn that broke off with its process, or let it be. Fails with SessionNotFoundError."""
+        """Continue or abandon a turn whose process ended. Fails with SessionNotFoundError."""
         self._core.call(
             operations.SESSIONS_RECOVER,
             params={"sessionID": session_id},
@@ -316,7 +316,7 @@ class SessionsGroup:
         )
 
     def outcome(self, session_id: str, *, options: Options | None = None) -> Outcome:
-        """Wait until nothing executes the session, and say how its last activity ended. Fails with SessionNotFoundError."""
+        """Wait until the Session is idle and return how its last activity ended. Fails with SessionNotFoundError."""
         return self._core.call(
             operations.SESSIONS_OUTCOME,
             params={"sessionID": session_id},
@@ -324,7 +324,7 @@ class SessionsGroup:
         )
 
     def run(self, session_id: str, *, options: Options | None = None) -> Outcome:
-        """Go on from history, at least once, or join what runs; returns when that has ended, and how. Fails with SessionNotFoundError."""
+        """Continue from history, or join the running activity; returns how it ended. Fails with SessionNotFoundError."""
         return self._core.call(
             operations.SESSIONS_RUN,
             params={"sessionID": session_id},
@@ -332,7 +332,7 @@ class SessionsGroup:
         )
 
     def checkpoint(self, session_id: str, *, options: Options | None = None) -> CheckpointInfo | None:
-        """The newest compaction and what it replaced, or nothing. Fails with SessionNotFoundError."""
+        """The newest compaction and the messages it replaced, or null. Fails with SessionNotFoundError."""
         return self._core.call(
             operations.SESSIONS_CHECKPOINT,
             params={"sessionID": session_id},
@@ -340,7 +340,7 @@ class SessionsGroup:
         )
 
     def undo_compaction(self, session_id: str, *, options: Options | None = None) -> None:
-        """Let the model read again what the newest compaction replaced, while nothing followed it. Fails with ConflictError, SessionNotFoundError."""
+        """Undo the newest compaction, if nothing has followed it. Fails with ConflictError, SessionNotFoundError."""
         self._core.call(
             operations.SESSIONS_UNDO_COMPACTION,
             params={"sessionID": session_id},
@@ -348,7 +348,7 @@ class SessionsGroup:
         )
 
     def request_context(self, session_id: str, *, options: Options | None = None) -> RequestContextView:
-        """What the model is told about its surroundings: the baseline, its sources, and what changed since. Fails with UnknownError, SessionNotFoundError."""
+        """The System Context of a Session: its baseline, its sources and later changes. Fails with UnknownError, SessionNotFoundError."""
         return self._core.call(
             operations.SESSIONS_REQUEST_CONTEXT,
             params={"sessionID": session_id},
@@ -356,7 +356,7 @@ class SessionsGroup:
         )
 
     def todos(self, session_id: str, *, options: Options | None = None) -> builtins.list[Todo]:
-        """The list of things to do that the model keeps. Fails with SessionNotFoundError."""
+        """The model's to-do list. Fails with SessionNotFoundError."""
         return self._core.call(
             operations.SESSIONS_TODOS,
             params={"sessionID": session_id},
@@ -369,23 +369,23 @@ class PermissionsGroup:
         self._core = core
 
     def list_requests(self, *, location: Location | None = None, options: Options | None = None) -> Located[builtins.list[PermissionRequest]]:
-        """What waits for a reply in a Location."""
+        """Pending permission requests of a Location."""
         return self._core.call(
             operations.PERMISSIONS_LIST_REQUESTS,
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             options=options,
         )
 
     def list_saved(self, *, location: Location | None = None, project_id: str | None = None, options: Options | None = None) -> builtins.list[SavedApproval]:
-        """What was approved for good, in a Location or a project."""
+        """Saved approvals of a Location or a project."""
         return self._core.call(
             operations.PERMISSIONS_LIST_SAVED,
-            query={"location": placed(location), "projectID": project_id},
+            query={"location": location_query(location), "projectID": project_id},
             options=options,
         )
 
     def remove_saved(self, id: str, *, options: Options | None = None) -> None:
-        """Forget an approval; an unknown one is fine."""
+        """Delete a saved approval. An unknown id is accepted."""
         self._core.call(
             operations.PERMISSIONS_REMOVE_SAVED,
             params={"id": id},
@@ -393,7 +393,7 @@ class PermissionsGroup:
         )
 
     def create(self, session_id: str, *, action: str, resources: Sequence[str], id: str | None = None, save: Sequence[str] | None = None, metadata: builtins.dict[str, Any] | None = None, source: PermissionSource | None = None, agent: str | None = None, options: Options | None = None) -> Evaluation:
-        """Evaluate what an agent wants to do, and ask a person where the rules say so. Never waits. Fails with ConflictError, SessionNotFoundError."""
+        """Check an action of an agent against the rules, and ask the user if they require it. Never waits. Fails with ConflictError, SessionNotFoundError."""
         return self._core.call(
             operations.PERMISSIONS_CREATE,
             params={"sessionID": session_id},
@@ -402,7 +402,7 @@ class PermissionsGroup:
         )
 
     def list(self, session_id: str, *, options: Options | None = None) -> builtins.list[PermissionRequest]:
-        """What waits for a reply in a Session. Fails with SessionNotFoundError."""
+        """Pending permission requests of a Session. Fails with SessionNotFoundError."""
         return self._core.call(
             operations.PERMISSIONS_LIST,
             params={"sessionID": session_id},
@@ -410,7 +410,7 @@ class PermissionsGroup:
         )
 
     def get(self, session_id: str, *, request_id: str, options: Options | None = None) -> PermissionRequest:
-        """One request that waits. Fails with PermissionNotFoundError, SessionNotFoundError."""
+        """One pending permission request. Fails with PermissionNotFoundError, SessionNotFoundError."""
         return self._core.call(
             operations.PERMISSIONS_GET,
             params={"sessionID": session_id, "requestID": request_id},
@@ -418,7 +418,7 @@ class PermissionsGroup:
         )
 
     def reply(self, session_id: str, *, request_id: str, reply: Literal["once", "always", "reject"], message: str | None = None, save: Sequence[str] | None = None, options: Options | None = None) -> None:
-        """Allow once, allow for good, or reject. Fails with PermissionNotFoundError, SessionNotFoundError."""
+        """Allow once, allow always, or reject. Fails with PermissionNotFoundError, SessionNotFoundError."""
         self._core.call(
             operations.PERMISSIONS_REPLY,
             params={"sessionID": session_id, "requestID": request_id},
@@ -432,15 +432,15 @@ class QuestionsGroup:
         self._core = core
 
     def list_requests(self, *, location: Location | None = None, options: Options | None = None) -> Located[builtins.list[QuestionRequest]]:
-        """What waits for an answer in a Location."""
+        """Pending questions of a Location."""
         return self._core.call(
             operations.QUESTIONS_LIST_REQUESTS,
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             options=options,
         )
 
     def list(self, session_id: str, *, options: Options | None = None) -> builtins.list[QuestionRequest]:
-        """What waits for an answer in a Session. Fails with SessionNotFoundError."""
+        """Pending questions of a Session. Fails with SessionNotFoundError."""
         return self._core.call(
             operations.QUESTIONS_LIST,
             params={"sessionID": session_id},
@@ -457,7 +457,7 @@ class QuestionsGroup:
         )
 
     def reject(self, session_id: str, *, request_id: str, options: Options | None = None) -> None:
-        """Do not answer: the turn stops. Fails with QuestionNotFoundError, SessionNotFoundError."""
+        """Reject a question. The turn stops. Fails with QuestionNotFoundError, SessionNotFoundError."""
         self._core.call(
             operations.QUESTIONS_REJECT,
             params={"sessionID": session_id, "requestID": request_id},
@@ -473,7 +473,7 @@ class AgentsGroup:
         """The agents of a Location."""
         return self._core.call(
             operations.AGENTS_LIST,
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             options=options,
         )
 
@@ -486,7 +486,7 @@ class ModelsGroup:
         """The models that can be used now, newest first. Fails with ServiceUnavailableError."""
         return self._core.call(
             operations.MODELS_LIST,
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             options=options,
         )
 
@@ -499,16 +499,16 @@ class ProvidersGroup:
         """The providers that can be used now. Fails with ServiceUnavailableError."""
         return self._core.call(
             operations.PROVIDERS_LIST,
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             options=options,
         )
 
     def get(self, provider_id: str, *, location: Location | None = None, options: Options | None = None) -> Located[ProviderInfo]:
-        """One provider, also one that cannot be used now. Fails with ProviderNotFoundError, ServiceUnavailableError."""
+        """One provider, even if it cannot be used now. Fails with ProviderNotFoundError, ServiceUnavailableError."""
         return self._core.call(
             operations.PROVIDERS_GET,
             params={"providerID": provider_id},
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             options=options,
         )
 
@@ -521,7 +521,7 @@ class CommandsGroup:
         """The commands of a Location."""
         return self._core.call(
             operations.COMMANDS_LIST,
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             options=options,
         )
 
@@ -534,7 +534,7 @@ class SkillsGroup:
         """The skills of a Location."""
         return self._core.call(
             operations.SKILLS_LIST,
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             options=options,
         )
 
@@ -544,10 +544,10 @@ class ReferencesGroup:
         self._core = core
 
     def list(self, *, location: Location | None = None, options: Options | None = None) -> Located[builtins.list[ReferenceInfo]]:
-        """Further directories that agents may look into."""
+        """Additional directories that agents may read."""
         return self._core.call(
             operations.REFERENCES_LIST,
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             options=options,
         )
 
@@ -560,15 +560,15 @@ class ConfigGroup:
         """The configuration files and folders of a Location, lowest priority first, without secrets."""
         return self._core.call(
             operations.CONFIG_GET,
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             options=options,
         )
 
     def report(self, *, location: Location | None = None, options: Options | None = None) -> ConfigReport:
-        """What in the configuration does not count, and what of the project needs trust."""
+        """Problems in the configuration, and settings of the project that need trust."""
         return self._core.call(
             operations.CONFIG_REPORT,
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             options=options,
         )
 
@@ -576,15 +576,15 @@ class ConfigGroup:
         """The configuration files of a Location, merged into one object, without secrets."""
         return self._core.call(
             operations.CONFIG_EFFECTIVE,
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             options=options,
         )
 
     def reload(self, *, location: Location | None = None, options: Options | None = None) -> ConfigReport:
-        """Read the configuration again; it counts from the next turn on. A broken file changes nothing. Fails with ConflictError."""
+        """Read the configuration again, effective from the next turn. A file with an error changes nothing. Fails with ConflictError."""
         return self._core.call(
             operations.CONFIG_RELOAD,
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             options=options,
         )
 
@@ -597,7 +597,7 @@ class SandboxGroup:
         """How the commands of a Location's agents are confined, and what this machine can enforce."""
         return self._core.call(
             operations.SANDBOX_GET,
-            query={"location": placed(location), "probe": probe},
+            query={"location": location_query(location), "probe": probe},
             options=options,
         )
 
@@ -607,48 +607,48 @@ class IntegrationsGroup:
         self._core = core
 
     def list(self, *, location: Location | None = None, options: Options | None = None) -> Located[builtins.list[IntegrationInfo]]:
-        """What can be connected, how, and what it is connected with."""
+        """The integrations, with their connection methods and current connections."""
         return self._core.call(
             operations.INTEGRATIONS_LIST,
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             options=options,
         )
 
     def get(self, integration_id: str, *, location: Location | None = None, options: Options | None = None) -> Located[IntegrationInfo | None]:
-        """One integration, or nothing."""
+        """One integration, or null."""
         return self._core.call(
             operations.INTEGRATIONS_GET,
             params={"integrationID": integration_id},
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             options=options,
         )
 
     def connect_key(self, integration_id: str, *, key: str, location: Location | None = None, label: str | None = None, options: Options | None = None) -> None:
-        """Store a key; it takes the place of an earlier credential. Fails with ServiceUnavailableError."""
+        """Store a key. It replaces the current credential. Fails with ServiceUnavailableError."""
         self._core.call(
             operations.INTEGRATIONS_CONNECT_KEY,
             params={"integrationID": integration_id},
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             payload={"key": key, "label": label},
             options=options,
         )
 
     def connect_oauth(self, integration_id: str, *, method_id: str, inputs: builtins.dict[str, str], location: Location | None = None, label: str | None = None, options: Options | None = None) -> Located[Attempt]:
-        """Begin a sign-in that a person finishes elsewhere."""
+        """Start a sign-in that the user completes in a browser."""
         return self._core.call(
             operations.INTEGRATIONS_CONNECT_OAUTH,
             params={"integrationID": integration_id},
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             payload={"methodID": method_id, "inputs": inputs, "label": label},
             options=options,
         )
 
     def attempt_status(self, attempt_id: str, *, location: Location | None = None, options: Options | None = None) -> Located[AttemptStatus]:
-        """How a sign-in stands."""
+        """The status of a sign-in."""
         return self._core.call(
             operations.INTEGRATIONS_ATTEMPT_STATUS,
             params={"attemptID": attempt_id},
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             options=options,
         )
 
@@ -657,17 +657,17 @@ class IntegrationsGroup:
         self._core.call(
             operations.INTEGRATIONS_ATTEMPT_COMPLETE,
             params={"attemptID": attempt_id},
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             payload={"code": code},
             options=options,
         )
 
     def attempt_cancel(self, attempt_id: str, *, location: Location | None = None, options: Options | None = None) -> None:
-        """Give a sign-in up; an unknown one is fine."""
+        """Cancel a sign-in. An unknown id is accepted."""
         self._core.call(
             operations.INTEGRATIONS_ATTEMPT_CANCEL,
             params={"attemptID": attempt_id},
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             options=options,
         )
 
@@ -677,21 +677,21 @@ class CredentialsGroup:
         self._core = core
 
     def update(self, credential_id: str, *, label: str, location: Location | None = None, options: Options | None = None) -> None:
-        """Give a stored credential another label; an unknown one is fine. Fails with ServiceUnavailableError."""
+        """Change the label of a stored credential. An unknown id is accepted. Fails with ServiceUnavailableError."""
         self._core.call(
             operations.CREDENTIALS_UPDATE,
             params={"credentialID": credential_id},
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             payload={"label": label},
             options=options,
         )
 
     def remove(self, credential_id: str, *, location: Location | None = None, options: Options | None = None) -> None:
-        """Forget a stored credential; an unknown one is fine. Fails with ServiceUnavailableError."""
+        """Delete a stored credential. An unknown id is accepted. Fails with ServiceUnavailableError."""
         self._core.call(
             operations.CREDENTIALS_REMOVE,
             params={"credentialID": credential_id},
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             options=options,
         )
 
@@ -705,7 +705,7 @@ class FilesGroup:
         return self._core.call(
             operations.FILES_READ,
             params={"path": path},
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             options=options,
         )
 
@@ -713,15 +713,15 @@ class FilesGroup:
         """The entries of a directory, directories first. Fails with NotFoundError."""
         return self._core.call(
             operations.FILES_LIST,
-            query={"location": placed(location), "path": path},
+            query={"location": location_query(location), "path": path},
             options=options,
         )
 
     def find(self, *, query: str, location: Location | None = None, type: Literal["file", "directory"] | None = None, limit: int | None = None, options: Options | None = None) -> Located[builtins.list[FileEntry]]:
-        """Files and directories whose path resembles a text, the best first. Fails with ServiceUnavailableError."""
+        """Files and directories whose path resembles a text, best matches first. Fails with ServiceUnavailableError."""
         return self._core.call(
             operations.FILES_FIND,
-            query={"query": query, "location": placed(location), "type": type, "limit": limit},
+            query={"query": query, "location": location_query(location), "type": type, "limit": limit},
             options=options,
         )
 
@@ -731,10 +731,10 @@ class PtysGroup:
         self._core = core
 
     def list(self, *, location: Location | None = None, options: Options | None = None) -> Located[builtins.list[Pty]]:
-        """The terminals of a Location, exited ones included until they are removed."""
+        """The terminals of a Location, including exited ones that were not removed."""
         return self._core.call(
             operations.PTYS_LIST,
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             options=options,
         )
 
@@ -742,7 +742,7 @@ class PtysGroup:
         """Start a terminal. Fails with ServiceUnavailableError."""
         return self._core.call(
             operations.PTYS_CREATE,
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             payload={"command": command, "args": args, "cwd": cwd, "title": title, "env": env},
             options=options,
         )
@@ -752,7 +752,7 @@ class PtysGroup:
         return self._core.call(
             operations.PTYS_GET,
             params={"ptyID": pty_id},
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             options=options,
         )
 
@@ -761,35 +761,35 @@ class PtysGroup:
         return self._core.call(
             operations.PTYS_UPDATE,
             params={"ptyID": pty_id},
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             payload={"title": title, "size": size},
             options=options,
         )
 
     def remove(self, pty_id: str, *, location: Location | None = None, options: Options | None = None) -> None:
-        """End a terminal and forget it. Fails with PtyNotFoundError."""
+        """End and remove a terminal. Fails with PtyNotFoundError."""
         self._core.call(
             operations.PTYS_REMOVE,
             params={"ptyID": pty_id},
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             options=options,
         )
 
     def connect_token(self, pty_id: str, *, location: Location | None = None, options: Options | None = None) -> Located[PtyTicket]:
-        """A ticket with which one connection is let in without credentials. Fails with ForbiddenError, PtyNotFoundError."""
+        """A ticket that authorizes one connection without credentials. Fails with ForbiddenError, PtyNotFoundError."""
         return self._core.call(
             operations.PTYS_CONNECT_TOKEN,
             params={"ptyID": pty_id},
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             options=options,
         )
 
     def connect(self, pty_id: str, *, location: Location | None = None, cursor: int | None = None, ticket: str | None = None, options: Options | None = None) -> SyncPtySocket:
-        """A WebSocket on a terminal: its retained output, a cursor, then what follows. Fails with ForbiddenError, PtyNotFoundError."""
+        """A WebSocket to a terminal: retained output, a cursor, then new output. Fails with ForbiddenError, PtyNotFoundError."""
         return self._core.connect(
             operations.PTYS_CONNECT,
             params={"ptyID": pty_id},
-            query={"location": placed(location), "cursor": cursor, "ticket": ticket},
+            query={"location": location_query(location), "cursor": cursor, "ticket": ticket},
             options=options,
         )
 
@@ -799,31 +799,31 @@ class ProjectCopiesGroup:
         self._core = core
 
     def create(self, project_id: str, *, strategy: str, directory: str, location: Location | None = None, name: str | None = None, options: Options | None = None) -> ProjectCopy:
-        """Make a copy of the project below a directory; the strategy is `git_worktree`. Fails with ProjectCopyError."""
+        """Create a copy of the project below a directory; the strategy is `git_worktree`. Fails with ProjectCopyError."""
         return self._core.call(
             operations.PROJECT_COPIES_CREATE,
             params={"projectID": project_id},
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             payload={"strategy": strategy, "directory": directory, "name": name},
             options=options,
         )
 
     def remove(self, project_id: str, *, directory: str, force: bool, location: Location | None = None, options: Options | None = None) -> None:
-        """Remove a copy; what is not committed in it needs `force`. Fails with ProjectCopyError."""
+        """Remove a copy. `force` is required if it has uncommitted changes. Fails with ProjectCopyError."""
         self._core.call(
             operations.PROJECT_COPIES_REMOVE,
             params={"projectID": project_id},
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             payload={"directory": directory, "force": force},
             options=options,
         )
 
     def refresh(self, project_id: str, *, location: Location | None = None, options: Options | None = None) -> None:
-        """Forget copies whose directories are gone. Fails with ProjectCopyError."""
+        """Forget copies whose directories no longer exist. Fails with ProjectCopyError."""
         self._core.call(
             operations.PROJECT_COPIES_REFRESH,
             params={"projectID": project_id},
-            query={"location": placed(location)},
+            query={"location": location_query(location)},
             options=options,
         )
 
@@ -833,7 +833,7 @@ class MetricsGroup:
         self._core = core
 
     def read(self, *, options: Options | None = None) -> builtins.dict[str, builtins.dict[str, builtins.dict[str, float]]]:
-        """Counts, sums and largest values since the start, by name and source. Never a text."""
+        """Counts, sums and maximum values since the start, by name and source. Numbers only."""
         return self._core.call(
             operations.METRICS_READ,
             options=options,

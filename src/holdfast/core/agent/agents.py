@@ -1,4 +1,4 @@
-"""The agents of one Location, and which one speaks for a Session."""
+"""The agents of one Location, and the selection of one for a Session."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ if TYPE_CHECKING:
 BUILD = "build"
 
 
-class Selection(Frozen):
+class AgentSelection(Frozen):
     id: str
     agent: Agent | None
-    """None: nothing of that name exists. A turn must not run then, and nothing is permitted to it."""
+    """None if there is no such agent. Then no turn may run and nothing is permitted."""
 
 
-class _View(Frozen):
+class _AgentIndex(Frozen):
     of: AgentDraft
     agents: dict[str, Agent]
-    default: Selection
+    default: AgentSelection
 
 
 class Agents:
     def __init__(self, batches: Batches, updated: Callable[[], None] | None = None) -> None:
         self.state = State(AgentDraft, batches, updated=updated)
         self._configured = ConfiguredAgents()
-        self._view: _View | None = None
+        self._view: _AgentIndex | None = None
 
     def follow(self, config: LiveConfig, environment: Mapping[str, str], scope: Scope) -> None:
-        """Agents of the configuration, now and after each reload. Raises InvalidEnvironmentRules."""
+        """Add the configured agents, now and after each reload. Raises InvalidEnvironmentRules."""
         self._configured = configured_agents(config.current, environment)
 
         def prepare(new: Config) -> Callable[[], None]:
@@ -65,13 +65,13 @@ class Agents:
     def get(self, id: str) -> Agent | None:
         return self.state.value.get(id)
 
-    def select(self, id: str | None) -> Selection:
-        """A named agent is taken as it is, even a hidden one; without a name the default one is. The same record for as
-        long as nothing changes, so that whoever keeps it can tell; nobody edits it."""
-        return self._current.default if id is None else Selection(id, self._current.agents.get(id))
+    def select(self, id: str | None) -> AgentSelection:
+        """The agent with this id, even a hidden one, or the default agent. Returns the same record until something
+        changes, so that callers can compare it by identity."""
+        return self._current.default if id is None else AgentSelection(id, self._current.agents.get(id))
 
     def authority(self, id: str | None) -> Authority | None:
-        """What permission checks go by: that of the very agent that `select` gives, and None without one."""
+        """The rules for permission checks: those of the agent that `select` returns, or None without one."""
         agent = self.select(id).agent
         return Authority(agent.permissions, agent.fences) if agent is not None else None
 
@@ -80,17 +80,17 @@ class Agents:
         self.state.reload()
 
     @property
-    def _current(self) -> _View:
+    def _current(self) -> _AgentIndex:
         draft = self.state.value
         if self._view is None or self._view.of is not draft:
             agents = {agent.id: agent for agent in draft.list()}
-            self._view = _View(draft, agents, _default(agents, draft.default))
+            self._view = _AgentIndex(draft, agents, _default(agents, draft.default))
         return self._view
 
 
-def _default(agents: Mapping[str, Agent], configured: str | None) -> Selection:
+def _default(agents: Mapping[str, Agent], configured: str | None) -> AgentSelection:
     selectable = {id: agent for id, agent in agents.items() if agent.mode != "subagent" and not agent.hidden}
     for id in (configured, BUILD, *selectable):
         if id in selectable:
-            return Selection(id, selectable[id])
-    return Selection(BUILD, None)
+            return AgentSelection(id, selectable[id])
+    return AgentSelection(BUILD, None)

@@ -1,7 +1,7 @@
-"""The agents that are always there, unless configuration takes them away.
+"""The built-in agents, which configuration can change or disable.
 
-`build`, `plan` and `general` have no words of their own: they are told what the model's family is told. What `plan` is
-told beside that is the Context Source of plan mode."""
+`build`, `plan` and `general` have no system text of their own: they get the text of the model's family. Plan mode has
+its own Context Source."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PROTECTED = (
     ".opencode/*",
     "*/.opencode/*",
 )
-"""Files that decide what runs later: changing one is asked for, whatever else an agent may change."""
+"""Files that determine what is executed later. Editing them always asks."""
 
 EXPLORE_SYSTEM = """\
 You search a code base and report what is there. You cannot change anything.
@@ -57,7 +57,7 @@ Write in the first person, name the outcome rather than the steps, and add nothi
 
 
 def builtin_agents(directories: Directories, directory: Path) -> Callable[[AgentDraft], None]:
-    """The transform. `directory` is the Location's, to which the plans' paths are relative."""
+    """The transform that adds the agents. `directory` is the Location's; paths of plans are relative to it."""
     outside = _outside(directories)
     base = (
         _rule("allow", "*"),
@@ -95,28 +95,25 @@ _EXPLORE = "Searches the code base quickly, read-only; say how thoroughly it sho
 
 
 def _filled(agent: Agent, **fields: object) -> Agent:
-    """What an earlier transform said about the agent's words stays."""
+    """Sets the fields, but keeps a system text and description that an earlier transform set."""
     kept = {name: value for name, value in fields.items() if name not in ("system", "description")}
     words = {name: fields[name] for name in fields.keys() - kept.keys() if getattr(agent, name) is None}
     return msgspec.structs.replace(agent, **kept, **words)
 
 
 def _outside(directories: Directories) -> tuple[Rule, ...]:
-    rules = [
-        _rule("ask", "external_directory"),
-        _rule("allow", "external_directory", f"{directories.tool_output}/*"),
-    ]
+    rules = [_rule("ask", "external_directory"), _rule("allow", "external_directory", f"{directories.tool_output}/*")]
     if _is_ours(directories.tmp):
         rules.append(_rule("allow", "external_directory", f"{directories.tmp}/*"))
     return tuple(rules)
 
 
 def _is_ours(folder: Path) -> bool:
-    """Whether nobody else can have put something there. The folder for temporary files is shared by all users."""
+    """Whether no other user can have created files there. The directory for temporary files is shared by all users."""
     try:
         status = os.lstat(folder)
     except OSError:
-        return False  # whoever comes first could make it
+        return False  # another user could create it first
     return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o022
 
 
@@ -129,7 +126,7 @@ def _planning(directories: Directories, directory: Path) -> tuple[Rule, ...]:
         _rule("deny", "edit"),
         _rule("deny", "sandbox_escape"),
         _rule("allow", "edit", ".opencode/plans/*.md"),
-        # A file outside the Location is named by its absolute path, one inside by its relative one.
+        # Files outside the Location are named by absolute path, files inside by relative path.
         *(_rule("allow", "edit", pattern) for pattern in plans),
     )
 

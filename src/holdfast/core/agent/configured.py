@@ -1,12 +1,12 @@
-"""Agents of configuration: documents and markdown files, each at the position of its document or folder.
+"""Configured agents, from documents and Markdown files, in the priority order of their document or folder.
 
 Invariants
-- Every document's global rules come first, for agents that exist and for those made here; an agent's own rules follow.
-- What the built-in `plan` denies is repeated after the global rules: only rules for that agent lift it.
-- An agent that was disabled and named again later starts from nothing.
-- What the user's own rules ask or deny stays asked or denied, whoever speaks later: they are also a fence.
-- Rules of an untrusted project are a fence and nothing else. An agent that it makes may do what `build` may, as far as
-  its own rules allow it."""
+- The global rules of all documents come first, for existing and new agents; an agent's own rules follow.
+- The denials of the built-in `plan` are repeated after the global rules: only rules for that agent lift them.
+- An agent that was disabled and is defined again later starts empty.
+- What the user's rules ask or deny stays asked or denied: they are also a fence.
+- Rules of an untrusted project are only a fence. An agent that it defines has the permissions of `build`, restricted by
+  its own rules."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast.core.config.authority import NOT_TRUSTED, narrowed_agent
+from holdfast.core.config import schema
+from holdfast.core.config.authority import NOT_TRUSTED, restrict_agent
 from holdfast.core.config.document import Document
 from holdfast.core.config.environment import home_directory
 from holdfast.core.config.jsonc import InvalidJson, decode
 from holdfast.core.config.markdown import read_markdown
 from holdfast.core.config.migrate import migrate_agent, migrate_permissions
 from holdfast.core.config.model import patched_model
-from holdfast.core.config.schema import Agent as AgentSection
 from holdfast.core.config.unsupported import misspelled, sent_to_the_model
 from holdfast.core.config.validate import Problem, validate_agent, validate_rules
 from holdfast.core.diagnostic import Diagnostic
@@ -42,14 +42,14 @@ if TYPE_CHECKING:
 
 ENVIRONMENT_RULES = "OPENCODE_PERMISSION"
 BASE = "build"
-"""Whose authority bounds that of agents which an untrusted project makes."""
+"""Agents of untrusted projects have at most the permissions of this agent."""
 BUILT_IN = frozenset(("build", "plan", "general", "explore", "compaction", "title", "summary"))
 PLAN = "plan"
 KEPT_BY_PLAN = frozenset(("edit", "sandbox_escape"))
-"""Actions about which no global rule says what `plan` may do. User rules that are stricter count as a fence."""
+"""Actions of `plan` that global rules do not change. Stricter user rules still count as a fence."""
 ASK = Rule(action="*", resource="*", effect="ask")
 
-_KEYS = frozenset(AgentSection.__struct_encode_fields__)
+_KEYS = frozenset(schema.Agent.__struct_encode_fields__)
 
 
 class InvalidEnvironmentRules(HoldfastError):
@@ -59,21 +59,21 @@ class InvalidEnvironmentRules(HoldfastError):
 class AgentPatch(Frozen):
     id: str
     data: dict[str, Any]
-    """As under `agents` in a document, and as valid."""
+    """Valid data, as under `agents` in a document."""
     origin: Origin = "user"
 
 
 class ConfiguredAgents(Frozen):
     default: str | None = None
     rules: tuple[Rule, ...] = ()
-    """The global ones of the user and of trusted projects."""
+    """Global rules of the user and of trusted projects."""
     user_rules: tuple[Rule, ...] = ()
-    """Those of them that the user wrote."""
+    """Global rules of the user."""
     narrowing: tuple[Rule, ...] = ()
-    """The global ones of untrusted projects."""
+    """Global rules of untrusted projects."""
     patches: tuple[AgentPatch, ...] = ()
     last_rules: tuple[Rule, ...] = ()
-    """From the environment, after everything else."""
+    """From the environment; they come last."""
     home: str = ""
     diagnostics: tuple[Diagnostic, ...] = ()
 
@@ -95,13 +95,13 @@ class ConfiguredAgents(Frozen):
             draft.update(agent.id, lambda agent: msgspec.structs.replace(agent, fences=self._fences(agent.id)))
 
     def _kept(self, agent: Agent) -> tuple[Rule, ...]:
-        """Rules of `plan` that stay in force after the global ones."""
+        """Rules of `plan` that are repeated after the global ones."""
         if agent.id != PLAN or not self.rules:
             return ()
         return tuple(rule for rule in agent.permissions if rule.action in KEPT_BY_PLAN)
 
     def _first_rules(self, draft: AgentDraft, patch: AgentPatch) -> tuple[Rule, ...]:
-        """Of an agent that this patch makes."""
+        """The first rules of an agent that this patch creates."""
         base = draft.get(BASE) if patch.origin == "untrusted" else None
         return base.permissions if base is not None else self.rules
 
@@ -141,7 +141,7 @@ class ConfiguredAgents(Frozen):
 
 
 def configured_agents(config: Config, environment: Mapping[str, str]) -> ConfiguredAgents:
-    """Reads the agent files of every configuration folder; raises InvalidEnvironmentRules."""
+    """Read the agents of all documents and configuration folders. Raises InvalidEnvironmentRules."""
     home = str(home_directory(environment))
     patches: list[AgentPatch] = []
     problems: list[Diagnostic] = []
@@ -176,13 +176,13 @@ def _files(folder: Directory, problems: list[Diagnostic]) -> Iterator[AgentPatch
                 near = misspelled(data)
                 problems += (Diagnostic(file.path, f"{name}: {sent_to_the_model(known)}") for name, known in near)
                 data = migrate_agent(data)
-            # Without a body the file only adjusts an agent; it does not silence it.
+            # A file without a body changes an agent but keeps its system text.
             if body := file.content.body.strip():
                 data = {**data, "system": body}
             if (valid := validate_agent({**data, **forced}, file.reporter(problems))) is not None:
                 if not folder.trusted:
                     grants: list[Grant] = []
-                    valid = narrowed_agent(file.name, valid, grants)
+                    valid = restrict_agent(file.name, valid, grants)
                     problems += (Diagnostic(file.path, f"{grant.wants}; {NOT_TRUSTED}") for grant in grants)
                 yield AgentPatch(file.name, valid, folder.origin)
 

@@ -1,4 +1,4 @@
-"""Agents while they are put together. Records are values: what a transform keeps or edits in place is its own copy."""
+"""The editable set of agents. Records are copied in and out, so a transform cannot change shared ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class AgentDraft:
     def __init__(self, agents: dict[str, Agent] | None = None, default: str | None = None) -> None:
         self._agents = agents or {}
         self.default = default
-        """The configured choice; whether it can be chosen is judged when it is asked for."""
+        """The configured default; whether it can be selected is checked on use."""
 
     def copy(self) -> AgentDraft:
         return AgentDraft(dict(self._agents), self.default)
@@ -30,7 +30,7 @@ class AgentDraft:
         return _own(found) if found is not None else None
 
     def update(self, id: str, change: Callable[[Agent], Agent]) -> None:
-        """Change an agent, or make it first. Its id stays what it is."""
+        """Change an agent, creating it if needed. Its id cannot change."""
         changed = change(self.get(id) or new_agent(id))
         self._agents[id] = _own(msgspec.structs.replace(changed, id=id))
 

@@ -1,4 +1,4 @@
-"""The loading of a Location's plugins, for those who wait for what plugins add."""
+"""Lets other parts wait until a Location's plugins are loaded."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class PluginBoot:
         self._task: asyncio.Task[None] | None = None
 
     def begin(self, task: asyncio.Task[None]) -> None:
-        """This is what loads plugins now."""
+        """Set the task that loads the plugins."""
         self._task = task
 
     @property
@@ -18,6 +18,6 @@ class PluginBoot:
         return self._task is not None and not self._task.done()
 
     async def wait(self) -> None:
-        """Returns when the plugins are loaded or have failed to load."""
+        """Wait until the plugins are loaded or have failed to load."""
         if self._task is not None:
             await asyncio.wait({self._task})

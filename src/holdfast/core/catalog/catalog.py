@@ -1,12 +1,13 @@
-"""The models of one Location, and the choice of one for a turn. A requested model is never replaced silently.
+"""The models of one Location, and the selection of one for a turn. A requested model is never replaced silently.
 
 Invariants
-- Nothing is read before somebody asks for a model that needs it.
-- Whether a provider is available is found out when it is asked, never kept: credentials and environment change."""
+- Nothing is read before a model that needs it is requested.
+- Whether a provider is available is checked on each request and never stored: credentials and environment change."""
 
 from __future__ import annotations
 
 import asyncio
+import difflib
 import logging
 import time
 from typing import TYPE_CHECKING
@@ -16,16 +17,16 @@ import msgspec
 
 from holdfast.core.catalog import packages
 from holdfast.core.catalog.configured import configure, configure_integrations
-from holdfast.core.catalog.draft import Draft, Shelf, inherited_api, new_model, new_provider
+from holdfast.core.catalog.draft import CatalogDraft, ProviderEntry, inherited_api, new_model, new_provider
 from holdfast.core.catalog.errors import ModelNotSelected, ModelUnavailable, UnsupportedApi, VariantUnavailable
-from holdfast.core.catalog.listing import complete, public_model, public_models
+from holdfast.core.catalog.listing import public_model, public_models, with_inherited
 from holdfast.core.catalog.models_dev import ModelsDev
-from holdfast.core.catalog.provider_defaults import touch
+from holdfast.core.catalog.provider_defaults import apply_provider_defaults
 from holdfast.core.catalog.public import public
-from holdfast.core.catalog.resolution import NOBODY, Listing, resolve_listing
+from holdfast.core.catalog.resolution import NO_CREDENTIALS, ModelEntry, resolve_entry
 from holdfast.core.catalog.resolved import ResolvedModel
 from holdfast.core.catalog.routes import is_supported
-from holdfast.core.catalog.selection import automatic, newest_first, small
+from holdfast.core.catalog.selection import choose_default, choose_small, newest_first
 from holdfast.core.clock import Ids, SystemClock
 from holdfast.core.credential.integration import IntegrationDraft
 from holdfast.core.credential.integrations import Integrations
@@ -63,17 +64,17 @@ REDIRECTED = (
     "provider id there, or name the address in your own configuration"
 )
 
-DEMO_SHELF = Shelf(
+DEMO_ENTRY = ProviderEntry(
     msgspec.structs.replace(new_provider(DEMO), api=NativeApi(url=offline.BASE_URL, settings={"timeout": False}))
 )
 
 FRESH_SECONDS = 1.0
-"""For how long a resolution holds; then another process's change of a credential counts, too."""
+"""Lifetime of a cached resolution. After it, credentials changed by another process take effect."""
 
 log = logging.getLogger(__name__)
 
 
-class _Last(Frozen):
+class _CachedResolution(Frozen):
     chosen: ModelRef | None
     agent: Agent | None
     resolved: ResolvedModel
@@ -94,9 +95,9 @@ class Catalog:
         announce: Callable[[Record], None] | None = None,
         boot: PluginBoot | None = None,
     ) -> None:
-        """Without `models` there is only the snapshot that comes along, without `credentials` no stored one. `announce`
+        """Without `models` only the bundled snapshot is used, without `credentials` no stored credentials. `announce`
         sends live events of this Location. `boot` tells when its plugins are loaded."""
-        self._take(config)
+        self._use(config)
         self._environment = environment
         self._models = models or ModelsDev(None, environment)
         self._clock = clock or SystemClock()
@@ -104,12 +105,12 @@ class Catalog:
         self._announce = announce
         self._boot = boot
         self._scope = Scope()
-        self._made: State[Draft] | None = None
+        self._made: State[CatalogDraft] | None = None
         self._diagnostics: dict[Diagnostic, None] = {}
-        self._last: _Last | None = None
-        self._listed: tuple[tuple[Shelf, ...], tuple[ModelInfo, ...]] | None = None
+        self._last: _CachedResolution | None = None
+        self._listed: tuple[tuple[ProviderEntry, ...], tuple[ModelInfo, ...]] | None = None
         self.integrations = Integrations(
-            self._first_integrations,
+            self._initial_integrations,
             lambda draft: configure_integrations(draft, self._documents),
             environment,
             credentials,
@@ -126,44 +127,40 @@ class Catalog:
         self._scope.close()
         await self.integrations.close()
 
-    # -- what there is -------------------------------------------------------------------------------------------
-
     def providers(self) -> tuple[ProviderInfo, ...]:
-        """Those that can be used now."""
-        return tuple(public(shelf.provider, self._secrets) for shelf in self._available())
+        """The providers that can be used now."""
+        return tuple(public(entry.provider, self._secrets) for entry in self._available())
 
     def provider(self, id: str) -> ProviderInfo | None:
-        """Also one that cannot be used."""
+        """One provider, even if it cannot be used."""
         found = self._draft.providers.get(id)
         return public(found, self._secrets) if found else None
 
     def models(self) -> tuple[ModelInfo, ...]:
-        """Newest first: the enabled ones of providers that can be used now."""
-        shelves = tuple(self._available())
-        if self._listed is None or self._listed[0] != shelves:
-            models = newest_first(model for shelf in shelves for model in public_models(shelf, self._secrets))
-            self._listed = shelves, tuple(models)
+        """The enabled models of providers that can be used now, newest first."""
+        entries = tuple(self._available())
+        if self._listed is None or self._listed[0] != entries:
+            models = newest_first(model for entry in entries for model in public_models(entry, self._secrets))
+            self._listed = entries, tuple(models)
         return self._listed[1]
 
     def model(self, provider_id: str, id: str) -> ModelInfo | None:
-        shelf = self._draft.find(provider_id)
-        found = shelf.model(id) if shelf else None
-        return public_model(shelf, found, self._secrets) if shelf and found else None
+        entry = self._draft.find(provider_id)
+        found = entry.model(id) if entry else None
+        return public_model(entry, found, self._secrets) if entry and found else None
 
     def small(self, provider_id: str) -> ModelRef | None:
-        """For titles and the like; None when the provider has none that fits."""
-        shelf = next((shelf for shelf in self._available() if shelf.provider.id == provider_id), None)
-        found = small(provider_id, list(shelf.all()), self._clock.now()) if shelf else None
+        """A small model for titles and similar tasks, or None."""
+        entry = next((entry for entry in self._available() if entry.provider.id == provider_id), None)
+        found = choose_small(provider_id, list(entry.all()), self._clock.now()) if entry else None
         return ModelRef(id=found.id, provider_id=provider_id) if found else None
 
     def diagnostics(self) -> tuple[Diagnostic, ...]:
-        """What was found in options so far that does not count as its author meant it."""
+        """Problems found in options so far."""
         return tuple(self._diagnostics)
 
-    # -- putting it together -------------------------------------------------------------------------------------
-
     def transform(
-        self, apply: Callable[[Draft], None], scope: Scope, *, phase: Phase, owner: str = "holdfast"
+        self, apply: Callable[[CatalogDraft], None], scope: Scope, *, phase: Phase, owner: str = "holdfast"
     ) -> Callable[[], None]:
         return self._state.transform(apply, scope, phase=phase, owner=owner)
 
@@ -172,16 +169,14 @@ class Catalog:
             self._made.reload()
 
     def reconfigure(self, config: Config) -> None:
-        """Policy first; the rest is rebuilt in one step, and what runs sees it at its next turn."""
-        self._take(config)
+        """Apply a new configuration: policy first, then everything in one rebuild. A running turn keeps its model."""
+        self._use(config)
         self._diagnostics.clear()
         self._forget()
         self._reload_all()
 
-    # -- choosing ------------------------------------------------------------------------------------------------
-
     async def ready(self) -> None:
-        """The Location's plugins have said what they have to say, or had long enough."""
+        """Wait until the Location's plugins are loaded, for at most BOOT_SECONDS."""
         if self._boot is None or not self._boot.running:
             return
         try:
@@ -191,111 +186,111 @@ class Catalog:
             log.warning("plugins took longer than %d s to start; going on without them", int(BOOT_SECONDS))
 
     def default(self) -> ModelRef | None:
-        """The configured model, else the newest that can be used."""
+        """The configured model, else the newest usable one."""
         if self._draft.default is not None:
             return self._draft.default
-        found = automatic(newest_first(self._supported()))
+        found = choose_default(newest_first(self._supported()))
         return ModelRef(id=found.id, provider_id=found.provider_id) if found else None
 
     def resolve(self, session_id: str, chosen: ModelRef | None, agent: Agent | None = None) -> ResolvedModel:
-        """The Session's model, else the agent's, else the configured one, else the newest that can be used. What was
-        resolved a moment ago still holds, unless something here changed."""
+        """The Session's model, else the agent's, else the configured one, else the newest usable one. A recent result
+        is reused unless something changed."""
         last, now = self._last, time.monotonic()
         if last is not None and last.chosen == chosen and last.agent is agent and now < last.until:
             return last.resolved
         resolved = self._resolve(session_id, chosen, agent)
-        self._last = _Last(chosen, agent, resolved, now + FRESH_SECONDS)
+        self._last = _CachedResolution(chosen, agent, resolved, now + FRESH_SECONDS)
         return resolved
 
     def _resolve(self, session_id: str, chosen: ModelRef | None, agent: Agent | None) -> ResolvedModel:
         ref = _with_variant(chosen, agent) or (agent.model if agent else None) or self.default()
         if ref is None:
             raise ModelNotSelected(session_id)
-        shelf, found = self._demo(ref) if ref.provider_id == DEMO else self._find(ref)
-        listing = Listing(shelf.provider, found, complete(shelf, found), shelf.facts(found.id))
-        holder = NOBODY if ref.provider_id == DEMO else self.integrations
-        resolved, problems = resolve_listing(ref, listing, agent, holder, self._environment)
-        self._tell(ref, problems)
-        self._refuse_redirection(ref, resolved)
+        entry, found = self._demo(ref) if ref.provider_id == DEMO else self._find(ref)
+        listed = ModelEntry(entry.provider, found, with_inherited(entry, found), entry.facts(found.id))
+        source = NO_CREDENTIALS if ref.provider_id == DEMO else self.integrations
+        resolved, problems = resolve_entry(ref, listed, agent, source, self._environment)
+        self._report(ref, problems)
+        self._check_address(ref, resolved)
         return resolved
 
-    def _refuse_redirection(self, ref: ModelRef, resolved: ResolvedModel) -> None:
-        """What a user stored or wrote for a provider goes only where the catalog or the user's own files send it. A
-        project, even a trusted one, may add a provider, but not send a known one elsewhere."""
+    def _check_address(self, ref: ModelRef, resolved: ResolvedModel) -> None:
+        """A user's credential for a provider is sent only to an address from the catalog or the user's own files. A
+        project, even a trusted one, may add a provider but must not redirect a known one."""
         projects = [document for document in self._documents if document.origin == "project"]
         if not any(ref.provider_id in document.data.get("providers", {}) for document in projects):
             return
-        draft = Draft(self._models.shelves())
-        touch(draft, self._environment)
+        draft = CatalogDraft(self._models.entries())
+        apply_provider_defaults(draft, self._environment)
         configure(draft, [document for document in self._documents if document.origin != "project"])
-        shelf = draft.find(ref.provider_id)
-        if shelf is None:
-            return  # it is the project's own
-        model = shelf.model(ref.id) or new_model(ref.provider_id, ref.id)
-        listing = Listing(shelf.provider, model, complete(shelf, model), shelf.facts(model.id))
+        entry = draft.find(ref.provider_id)
+        if entry is None:
+            return  # only the project defines it
+        model = entry.model(ref.id) or new_model(ref.provider_id, ref.id)
+        listed = ModelEntry(entry.provider, model, with_inherited(entry, model), entry.facts(model.id))
         there = origin_of(resolved.model.route.base_url)
         try:
             plain = ModelRef(id=ref.id, provider_id=ref.provider_id)
-            known = resolve_listing(plain, listing, None, NOBODY, self._environment)
+            known = resolve_entry(plain, listed, None, NO_CREDENTIALS, self._environment)
         except (UnsupportedApi, VariantUnavailable):
             known = None
         if known is None or origin_of(known.resolved.model.route.base_url) != there:
             raise ModelUnavailable(ref.provider_id, ref.id, REDIRECTED.format(origin=there))
 
-    def _demo(self, ref: ModelRef) -> tuple[Shelf, ModelInfo]:
+    def _demo(self, ref: ModelRef) -> tuple[ProviderEntry, ModelInfo]:
         if ref.id not in DEMO_MODELS:
             raise ModelUnavailable(ref.provider_id, ref.id, f"the offline models are {', '.join(DEMO_MODELS)}")
-        return DEMO_SHELF, new_model(DEMO, ref.id)
+        return DEMO_ENTRY, new_model(DEMO, ref.id)
 
-    def _find(self, ref: ModelRef) -> tuple[Shelf, ModelInfo]:
-        shelf = self._draft.find(ref.provider_id)
-        if shelf is None:
+    def _find(self, ref: ModelRef) -> tuple[ProviderEntry, ModelInfo]:
+        entry = self._draft.find(ref.provider_id)
+        if entry is None:
             denied = not self._policy.allows_provider(ref.provider_id)
             reason = "a policy denies its provider" if denied else "no such provider is configured"
             raise ModelUnavailable(ref.provider_id, ref.id, reason)
-        found = shelf.model(ref.id)
-        if found is None and (shelf.ids() or not ref.id):
-            raise ModelUnavailable(ref.provider_id, ref.id, _others(ref.id, shelf))
-        # A provider that lists nothing is believed: a gateway may have more models than anybody wrote down.
+        found = entry.model(ref.id)
+        if found is None and (entry.ids() or not ref.id):
+            raise ModelUnavailable(ref.provider_id, ref.id, _alternatives(ref.id, entry))
+        # Without a list any model id is accepted: a gateway may have more models than configured.
         found = found or new_model(ref.provider_id, ref.id)
-        refusal = self._unavailable(shelf.provider, explicit=True) if found.enabled else "it is disabled"
+        refusal = self._unavailable(entry.provider, explicit=True) if found.enabled else "it is disabled"
         if refusal is not None:
             raise ModelUnavailable(ref.provider_id, ref.id, refusal)
-        return shelf, found
-
-    # -- details -------------------------------------------------------------------------------------------------
+        return entry, found
 
     @property
-    def _draft(self) -> Draft:
+    def _draft(self) -> CatalogDraft:
         return self._state.value
 
     @property
-    def _state(self) -> State[Draft]:
+    def _state(self) -> State[CatalogDraft]:
         if self._made is None:
             own = Scope()  # never closed: these transforms live as long as the state
             with self._batches.batch():
                 made = State(
-                    lambda: Draft(self._models.shelves()),
+                    lambda: CatalogDraft(self._models.entries()),
                     self._batches,
                     finalize=self._apply_policy,
                     updated=self._updated,
                 )
-                made.transform(lambda draft: touch(draft, self._environment), own, phase=Phase.BUILTIN)
+                made.transform(
+                    lambda draft: apply_provider_defaults(draft, self._environment), own, phase=Phase.BUILTIN
+                )
                 made.transform(lambda draft: configure(draft, self._documents), own, phase=Phase.CONFIG)
             self._made = made
         return self._made
 
-    def _take(self, config: Config) -> None:
+    def _use(self, config: Config) -> None:
         self._documents = config.documents()
         self._policy = Policy(self._documents)
         self._secrets = config.secrets
 
-    def _apply_policy(self, draft: Draft) -> None:
+    def _apply_policy(self, draft: CatalogDraft) -> None:
         for provider in draft.providers.list():
             if not self._policy.allows_provider(provider.id):
                 draft.providers.remove(provider.id)
 
-    def _first_integrations(self) -> IntegrationDraft:
+    def _initial_integrations(self) -> IntegrationDraft:
         draft = IntegrationDraft()
         for id, provider in self._models.providers().items():
             if provider.env:
@@ -313,22 +308,23 @@ class Catalog:
 
     def _updated(self) -> None:
         self._forget()
-        if self._announce is not None and self._made is not None:  # that it was looked at is no news
+        if self._announce is not None and self._made is not None:  # the first build is not a change
             self._announce(CatalogUpdated())
 
-    def _available(self) -> Iterator[Shelf]:
-        for _, shelf in sorted(self._draft.shelves().items()):
-            if self._unavailable(shelf.provider) is None:
-                yield shelf
+    def _available(self) -> Iterator[ProviderEntry]:
+        for _, entry in sorted(self._draft.entries().items()):
+            if self._unavailable(entry.provider) is None:
+                yield entry
 
     def _supported(self) -> Iterator[ModelInfo]:
-        for shelf in self._available():
-            for model in shelf.all():
-                if model.enabled and is_supported(inherited_api(shelf.provider, model.api)):
+        for entry in self._available():
+            for model in entry.all():
+                if model.enabled and is_supported(inherited_api(entry.provider, model.api)):
                     yield model
 
     def _unavailable(self, provider: ProviderInfo, *, explicit: bool = False) -> str | None:
-        """Why it cannot be used, or None. `explicit`: somebody asked for it, and AWS may find credentials by itself."""
+        """Why the provider cannot be used, or None. With `explicit` it was requested by name, and AWS may find
+        credentials itself."""
         if provider.disabled:
             return "its provider is disabled"
         given = {**(provider.api.settings or {}), **provider.request.body}
@@ -341,14 +337,14 @@ class Catalog:
             return None
         if explicit and packages.dialect(provider.api) is packages.BEDROCK:
             return None
-        if _is_here(provider.api.url) and any(
+        if _is_local(provider.api.url) and any(
             provider.id in found.data.get("providers", {}) for found in self._documents
         ):
-            return None  # a configured endpoint on this machine wants no key, whatever models.dev says
+            return None  # a configured endpoint on this machine needs no key
         names = " or ".join(integration.variables) if integration else ""
         return f"{names} is not set, and no credential is stored" if names else "no credential is stored"
 
-    def _tell(self, ref: ModelRef, problems: Iterable[str]) -> None:
+    def _report(self, ref: ModelRef, problems: Iterable[str]) -> None:
         for problem in problems:
             found = Diagnostic(f"{ref.provider_id}/{ref.id}", problem)
             if found not in self._diagnostics and len(self._diagnostics) < KEPT_DIAGNOSTICS:
@@ -357,26 +353,24 @@ class Catalog:
 
 
 def _with_variant(chosen: ModelRef | None, agent: Agent | None) -> ModelRef | None:
-    """The agent's variant belongs to its own model, and gives way to any that the Session names."""
+    """Applies the agent's variant if the Session selects the agent's model without a variant."""
     if chosen is None or agent is None or agent.model is None or chosen.variant is not None:
         return chosen
     same = (chosen.provider_id, chosen.id) == (agent.model.provider_id, agent.model.id)
     return msgspec.structs.replace(chosen, variant=agent.model.variant) if same else chosen
 
 
-def _is_here(url: str | None) -> bool:
+def _is_local(url: str | None) -> bool:
     try:
         host = urlsplit(url or "").hostname or ""
     except ValueError:
-        return False  # no address at all
+        return False  # not a URL
     return host in ("localhost", "::1", "0.0.0.0", "host.docker.internal") or host.startswith("127.")
 
 
-def _others(id: str, shelf: Shelf) -> str:
-    """The nearest names first."""
-    import difflib
-
-    names = shelf.ids()
+def _alternatives(id: str, entry: ProviderEntry) -> str:
+    """The provider's models, the most similar names first."""
+    names = entry.ids()
     near = difflib.get_close_matches(id, names, n=NAMED_MODELS, cutoff=0.5)
     shown = list(dict.fromkeys((*near, *sorted(names))))[:NAMED_MODELS]
     return f"the provider has {', '.join(shown)}{' and others' if len(names) > len(shown) else ''}"

@@ -1,4 +1,4 @@
-"""What configuration says about providers, models and integrations, document by document."""
+"""Applies configured providers, models and integrations to the catalog, document by document."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from holdfast.schema.catalog import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from holdfast.core.catalog.draft import Draft
+    from holdfast.core.catalog.draft import CatalogDraft
     from holdfast.core.config.document import Document
     from holdfast.core.credential.integration import IntegrationDraft
     from holdfast.schema.catalog import ModelApi, ProviderApi
 
 
-def configure(draft: Draft, documents: Sequence[Document]) -> None:
-    """Low to high; each document patches what the ones before it left."""
+def configure(draft: CatalogDraft, documents: Sequence[Document]) -> None:
+    """Apply the documents, lowest priority first; each changes the result of those before it."""
     for document in documents:
         for id, patch in _providers(document):
             draft.providers.update(id, lambda provider, patch=patch: _provider(provider, patch))  # type: ignore[misc]
@@ -48,7 +48,7 @@ def configure(draft: Draft, documents: Sequence[Document]) -> None:
 
 
 def configure_integrations(draft: IntegrationDraft, documents: Sequence[Document]) -> None:
-    """`env` makes an integration; a name alone only renames one that is there."""
+    """`env` creates an integration; `name` alone renames an existing one."""
     for document in documents:
         for id, patch in _providers(document):
             if patch.env:
@@ -102,7 +102,7 @@ def _model(model: ModelInfo, patch: schema.Model) -> ModelInfo:
 
 
 def _model_api(known: ModelApi, patch: schema.ModelApi) -> ModelApi:
-    """Merged over what is known, which may be of the other type."""
+    """Merges the patch into the known API, which may have the other type."""
     package = patch.package or (known.package if isinstance(known, AisdkModelApi) else None)
     kind = patch.type or ("aisdk" if package else "native")
     id, url = patch.id or known.id, patch.url or known.url

@@ -1,6 +1,7 @@
-"""models.dev's records, as far as they are used here; what else is in them is skipped.
+"""The records of models.dev, as far as they are used; other fields are skipped.
 
-Annotations are values here, not texts: the first model would have to wait until each of them is compiled."""
+This module does not postpone the evaluation of annotations: msgspec would have to compile each of them when the first
+model is read."""
 
 from functools import cache
 from typing import Any, Literal, TypeVar
@@ -10,7 +11,7 @@ import msgspec
 T = TypeVar("T")
 
 UNDECODABLE = (ValueError, RecursionError)
-"""What decoding raises: for a wrong type, for bytes that are no text, for endless nesting."""
+"""What decoding raises: for a wrong type, for invalid UTF-8, for deep nesting."""
 
 
 class DevProvider(msgspec.Struct, frozen=True):
@@ -19,7 +20,7 @@ class DevProvider(msgspec.Struct, frozen=True):
     npm: str | None = None
     api: str | None = None
     models: dict[str, msgspec.Raw] = {}
-    """Each is decoded when somebody looks at it."""
+    """Each model is decoded on first use."""
 
 
 class DevTierOf(msgspec.Struct, frozen=True):
@@ -97,5 +98,5 @@ class DevModel(msgspec.Struct, frozen=True):
 
 @cache
 def decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
-    """Made when somebody asks for a model: making one takes longer than loading this module."""
+    """Built on first use: building one takes longer than importing this module."""
     return msgspec.json.Decoder(kind)

@@ -1,9 +1,9 @@
-"""The catalog while it is being put together: every source, plugins included, changes it through this.
+"""The editable catalog. All sources, including plugins, change the catalog through it.
 
 Invariants
-- A callback gets its own copy and cannot rename what it was given: shared records are never changed.
-- A copy of a draft and the draft itself no longer see each other's changes.
-- A model of models.dev is decoded when somebody looks at it, and once."""
+- A callback gets its own copy and cannot change ids: shared records are never changed.
+- A copy of a draft is independent of the original.
+- A models.dev model is decoded on first use, and once."""
 
 from __future__ import annotations
 
@@ -37,57 +37,57 @@ if TYPE_CHECKING:
 T = TypeVar("T", ProviderInfo, ModelInfo)
 
 
-class Facts(Frozen):
-    """What models.dev knows of a model beyond its public record."""
+class ModelFacts(Frozen):
+    """Facts from models.dev that the public record does not have."""
 
     sampling: bool | None = None
     replays_reasoning: bool = False
     reasoning: tuple[DevReasoning, ...] = ()
 
 
-NO_FACTS = Facts()
+NO_FACTS = ModelFacts()
 
 
-class Listed(Protocol):
-    """A model of models.dev."""
+class LazyModel(Protocol):
+    """A models.dev model that is decoded on first use."""
 
     def load(self) -> ModelInfo | None:
-        """None when it turns out to be invalid."""
+        """The model, or None if its record is invalid."""
 
-    def facts(self) -> Facts: ...
+    def facts(self) -> ModelFacts: ...
 
 
-class Shelf:
-    """A provider and its models. `models` holds what somebody made or changed, and None for one that was removed."""
+class ProviderEntry:
+    """A provider and its models. `models` holds created and changed models, and None for removed ones."""
 
-    __slots__ = ("_listed", "models", "provider")
+    __slots__ = ("_lazy", "models", "provider")
 
     def __init__(
         self,
         provider: ProviderInfo,
-        listed: Mapping[str, Listed] | None = None,
+        lazy: Mapping[str, LazyModel] | None = None,
         models: dict[str, ModelInfo | None] | None = None,
     ) -> None:
         self.provider = provider
         self.models = models or {}
-        self._listed = listed or {}
+        self._lazy = lazy or {}
 
-    def copy(self) -> Shelf:
-        return Shelf(self.provider, self._listed, dict(self.models))
+    def copy(self) -> ProviderEntry:
+        return ProviderEntry(self.provider, self._lazy, dict(self.models))
 
     def model(self, id: str) -> ModelInfo | None:
         if id in self.models:
             return self.models[id]
-        listed = self._listed.get(id)
-        return listed.load() if listed else None
+        lazy = self._lazy.get(id)
+        return lazy.load() if lazy else None
 
-    def facts(self, id: str) -> Facts:
-        listed = self._listed.get(id)
-        return listed.facts() if listed else NO_FACTS
+    def facts(self, id: str) -> ModelFacts:
+        lazy = self._lazy.get(id)
+        return lazy.facts() if lazy else NO_FACTS
 
     def ids(self) -> tuple[str, ...]:
-        own = (id for id in self.models if id not in self._listed)
-        return tuple(id for id in (*self._listed, *own) if self.models.get(id, True) is not None)
+        own = (id for id in self.models if id not in self._lazy)
+        return tuple(id for id in (*self._lazy, *own) if self.models.get(id, True) is not None)
 
     def all(self) -> Iterator[ModelInfo]:
         for id in self.ids():
@@ -95,74 +95,74 @@ class Shelf:
                 yield model
 
 
-class Draft:
-    def __init__(self, base: Mapping[str, Shelf], default: ModelRef | None = None) -> None:
-        self._shelves = dict(base)
+class CatalogDraft:
+    def __init__(self, base: Mapping[str, ProviderEntry], default: ModelRef | None = None) -> None:
+        self._entries = dict(base)
         self._own: set[str] = set()
         self.providers = Providers(self)
         self.models = Models(self)
         self.default = default
 
-    def copy(self) -> Draft:
-        self._own.clear()  # from now on both have to copy what they change
-        return Draft(self._shelves, self.default)
+    def copy(self) -> CatalogDraft:
+        self._own.clear()  # both drafts must copy entries before changing them
+        return CatalogDraft(self._entries, self.default)
 
-    def shelves(self) -> Mapping[str, Shelf]:
-        return self._shelves
+    def entries(self) -> Mapping[str, ProviderEntry]:
+        return self._entries
 
-    def find(self, provider_id: str) -> Shelf | None:
-        return self._shelves.get(provider_id)
+    def find(self, provider_id: str) -> ProviderEntry | None:
+        return self._entries.get(provider_id)
 
-    def own(self, provider_id: str) -> Shelf:
-        """The shelf, for changing: made if there is none, a copy if it is shared."""
-        shelf = self._shelves.get(provider_id)
-        if shelf is None:
-            shelf = self._shelves[provider_id] = Shelf(new_provider(provider_id))
+    def own(self, provider_id: str) -> ProviderEntry:
+        """The entry for changing: created if missing, copied if shared."""
+        entry = self._entries.get(provider_id)
+        if entry is None:
+            entry = self._entries[provider_id] = ProviderEntry(new_provider(provider_id))
         elif provider_id not in self._own:
-            shelf = self._shelves[provider_id] = shelf.copy()
+            entry = self._entries[provider_id] = entry.copy()
         self._own.add(provider_id)
-        return shelf
+        return entry
 
     def drop(self, provider_id: str) -> None:
-        self._shelves.pop(provider_id, None)
+        self._entries.pop(provider_id, None)
 
 
 class Providers:
-    def __init__(self, draft: Draft) -> None:
+    def __init__(self, draft: CatalogDraft) -> None:
         self._draft = draft
 
     def list(self) -> tuple[ProviderInfo, ...]:
-        return tuple(shelf.provider for shelf in self._draft.shelves().values())
+        return tuple(entry.provider for entry in self._draft.entries().values())
 
     def get(self, id: str) -> ProviderInfo | None:
-        shelf = self._draft.find(id)
-        return shelf.provider if shelf else None
+        entry = self._draft.find(id)
+        return entry.provider if entry else None
 
     def update(self, id: str, change: Callable[[ProviderInfo], ProviderInfo]) -> None:
-        shelf = self._draft.own(id)
-        changed = change(copy.deepcopy(shelf.provider))
-        shelf.provider = _with_address(msgspec.structs.replace(changed, id=id))
+        entry = self._draft.own(id)
+        changed = change(copy.deepcopy(entry.provider))
+        entry.provider = _with_address(msgspec.structs.replace(changed, id=id))
 
     def remove(self, id: str) -> None:
         self._draft.drop(id)
 
 
 class Models:
-    def __init__(self, draft: Draft) -> None:
+    def __init__(self, draft: CatalogDraft) -> None:
         self._draft = draft
 
     def ids(self, provider_id: str) -> tuple[str, ...]:
-        shelf = self._draft.find(provider_id)
-        return shelf.ids() if shelf else ()
+        entry = self._draft.find(provider_id)
+        return entry.ids() if entry else ()
 
     def get(self, provider_id: str, id: str) -> ModelInfo | None:
-        shelf = self._draft.find(provider_id)
-        return shelf.model(id) if shelf else None
+        entry = self._draft.find(provider_id)
+        return entry.model(id) if entry else None
 
     def update(self, provider_id: str, id: str, change: Callable[[ModelInfo], ModelInfo]) -> None:
-        shelf = self._draft.own(provider_id)
-        changed = change(copy.deepcopy(shelf.model(id) or new_model(provider_id, id)))
-        shelf.models[id] = _with_address(msgspec.structs.replace(changed, id=id, provider_id=provider_id))
+        entry = self._draft.own(provider_id)
+        changed = change(copy.deepcopy(entry.model(id) or new_model(provider_id, id)))
+        entry.models[id] = _with_address(msgspec.structs.replace(changed, id=id, provider_id=provider_id))
 
     def remove(self, provider_id: str, id: str) -> None:
         if self._draft.find(provider_id) is not None:
@@ -214,7 +214,7 @@ def inherited_api(provider: ProviderInfo, api: ModelApi) -> ModelApi:
 
 
 def _with_address(record: T) -> T:
-    """SDK options hold the address among the rest; here it has its own place."""
+    """Moves `baseURL` from the SDK options to the API's `url`."""
     url = record.request.body.get("baseURL")
     if not isinstance(url, str):
         return record

@@ -1,5 +1,4 @@
-"""The text that a request begins with when the agent has no `system` of its own, as `build` has none: chosen by the
-family of the model."""
+"""The default system text, chosen by model family. Used for agents without a `system` text, such as `build`."""
 
 from __future__ import annotations
 
@@ -28,13 +27,9 @@ GEMINI = f"""{GENERIC}
 
 Never assume that a library or a file is there: look. Read the surroundings of a place before you edit it, and explain \
 a command that changes the system before you run it."""
-_FAMILIES = (
-    (re.compile(r"claude"), CLAUDE),
-    (re.compile(r"gpt|codex|(?:^|/)o\d"), GPT),
-    (re.compile(r"gemini"), GEMINI),
-)
+_FAMILIES = ((r"claude", CLAUDE), (r"gpt|codex|(?:^|/)o\d", GPT), (r"gemini", GEMINI))
 
 
 def family_text(model_id: str) -> str:
     name = model_id.lower()
-    return next((text for pattern, text in _FAMILIES if pattern.search(name)), GENERIC)
+    return next((text for pattern, text in _FAMILIES if re.search(pattern, name)), GENERIC)

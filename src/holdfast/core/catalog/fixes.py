@@ -1,6 +1,6 @@
-"""How to give a provider another credential, in a sentence for people: the command, or where the one in use comes from.
+"""Tells the user how to change a provider's credential: a command, or where the current one comes from.
 
-Follows the order in which `resolution` looks for a credential."""
+Checks sources in the same order as `resolution`."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from holdfast.core.catalog.packages import Dialect
-    from holdfast.core.catalog.resolution import Holder
+    from holdfast.core.catalog.resolution import CredentialSource
     from holdfast.schema.catalog import ProviderInfo
 
 
-def credential_fix(provider: ProviderInfo, settings: Mapping[str, Any], dialect: Dialect, holder: Holder) -> str:
+def credential_fix(
+    provider: ProviderInfo, settings: Mapping[str, Any], dialect: Dialect, source: CredentialSource
+) -> str:
     id = provider.integration_id or provider.id
     login = f"`holdfast auth login {id}`"
-    if (stored := holder.stored(id)) is not None:
+    if (stored := source.stored(id)) is not None:
         if isinstance(stored.value, KeyValue):
             return f"{login} replaces the stored key."
         return f"Connect {id} again: its stored sign-in is used."
@@ -30,9 +32,9 @@ def credential_fix(provider: ProviderInfo, settings: Mapping[str, Any], dialect:
             return f"The credential in use is options.{name} of the provider {provider.id} in the configuration."
     if dialect is packages.BEDROCK:
         return "Check the AWS credentials and their rights: AWS_PROFILE, AWS_ACCESS_KEY_ID or AWS_BEARER_TOKEN_BEDROCK."
-    integration = holder.find(id)
-    takes_key = integration is not None and any(isinstance(way, KeyMethod) for way in integration.ways)
-    if (variable := holder.variable(id)) is not None:
+    integration = source.find(id)
+    takes_key = integration is not None and any(isinstance(method, KeyMethod) for method in integration.methods)
+    if (variable := source.variable(id)) is not None:
         other = f", or store another key with {login}" if takes_key else ""
         return f"The key in use is the variable {variable.name}: correct it{other}."
     names = " or ".join(integration.variables) if integration is not None else ""

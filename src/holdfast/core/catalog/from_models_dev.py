@@ -1,4 +1,4 @@
-"""From models.dev's records to the catalog's."""
+"""Converts models.dev records to catalog records."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from holdfast.core.catalog.dev_record import UNDECODABLE, DevCost, DevMode, DevModel, DevPrice, decoder
-from holdfast.core.catalog.draft import NO_FACTS, Facts, Shelf, new_provider
+from holdfast.core.catalog.draft import NO_FACTS, ModelFacts, ProviderEntry, new_provider
 from holdfast.schema.catalog import (
     AisdkApi,
     AisdkModelApi,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from holdfast.core.catalog.dev_record import DevProvider
-    from holdfast.core.catalog.draft import Listed
+    from holdfast.core.catalog.draft import LazyModel
     from holdfast.schema.catalog import ModelApi
 
 LONG_CONTEXT = 200_000
@@ -41,22 +41,22 @@ REST_OF_DATE = {4: "-01-01", 7: "-01"}
 log = logging.getLogger(__name__)
 
 
-def shelves(providers: Mapping[str, DevProvider]) -> dict[str, Shelf]:
-    return {id: _shelf(id, provider) for id, provider in providers.items()}
+def provider_entries(providers: Mapping[str, DevProvider]) -> dict[str, ProviderEntry]:
+    return {id: _provider_entry(id, provider) for id, provider in providers.items()}
 
 
-def _shelf(id: str, provider: DevProvider) -> Shelf:
+def _provider_entry(id: str, provider: DevProvider) -> ProviderEntry:
     api = AisdkApi(package=provider.npm, url=provider.api) if provider.npm else NativeApi(url=provider.api, settings={})
     info = msgspec.structs.replace(new_provider(id), name=provider.name or id, api=api)
-    listed: dict[str, Listed] = {}
+    lazy: dict[str, LazyModel] = {}
     for model_id, raw in provider.models.items():
-        model = listed[model_id] = _DevListed(id, model_id, raw)
+        model = lazy[model_id] = _LazyDevModel(id, model_id, raw)
         if b'"modes"' in bytes(raw):
-            listed |= {f"{model_id}-{mode}": _DevMode(model, mode) for mode in model.modes()}
-    return Shelf(info, listed)
+            lazy |= {f"{model_id}-{mode}": _LazyDevMode(model, mode) for mode in model.modes()}
+    return ProviderEntry(info, lazy)
 
 
-class _DevListed:
+class _LazyDevModel:
     __slots__ = ("_facts", "_info", "_modes", "_raw", "id", "provider_id")
 
     def __init__(self, provider_id: str, id: str, raw: msgspec.Raw) -> None:
@@ -71,7 +71,7 @@ class _DevListed:
         self._decode()
         return self._info
 
-    def facts(self) -> Facts:
+    def facts(self) -> ModelFacts:
         self._decode()
         return self._facts
 
@@ -80,7 +80,7 @@ class _DevListed:
         return self._modes
 
     def _decode(self) -> None:
-        """Once; of what was decoded only what is needed stays, since there are thousands of models."""
+        """Decode once and keep only what is needed, because there are thousands of models."""
         if self._raw is None:
             return
         try:
@@ -89,15 +89,15 @@ class _DevListed:
             log.warning("models.dev: model %s/%s dropped: %s", self.provider_id, self.id, error)
         else:
             self._info = _info(self.provider_id, self.id, model)
-            self._facts = Facts(model.temperature, bool(model.interleaved), model.reasoning_options)
+            self._facts = ModelFacts(model.temperature, bool(model.interleaved), model.reasoning_options)
             self._modes = model.experimental.modes
         self._raw = None
 
 
-class _DevMode(Frozen):
-    """A model's other way of working, listed as a model of its own."""
+class _LazyDevMode(Frozen):
+    """A mode of a model, listed as a separate model."""
 
-    base: _DevListed
+    base: _LazyDevModel
     mode: str
 
     def load(self) -> ModelInfo | None:
@@ -116,7 +116,7 @@ class _DevMode(Frozen):
             cost=_merged(info.cost, _costs(mode.cost)) if mode.cost else info.cost,
         )
 
-    def facts(self) -> Facts:
+    def facts(self) -> ModelFacts:
         return self.base.facts()
 
 
@@ -166,13 +166,13 @@ def _cost(price: DevPrice, size: int | None = None) -> ModelCost:
 
 
 def _merged(base: tuple[ModelCost, ...], own: tuple[ModelCost, ...]) -> tuple[ModelCost, ...]:
-    """A mode's price replaces the one of the same tier."""
+    """A mode's price replaces that of the same tier."""
     return tuple({cost.tier and cost.tier.size: cost for cost in (*base, *own)}.values())
 
 
 @lru_cache(maxsize=4096)
 def _milliseconds(day: str) -> int:
-    """Of a day, a month or a year; anything else is 0."""
+    """The start of a day, month or year in Unix milliseconds; 0 for any other text."""
     try:
         released = date.fromisoformat(day + REST_OF_DATE.get(len(day), ""))
     except ValueError:

@@ -1,5 +1,4 @@
-"""Models as they are used and shown: with what they inherit from their provider, and with the variants that follow from
-what they can do."""
+"""Models with the settings inherited from their provider and with generated variants."""
 
 from __future__ import annotations
 
@@ -14,32 +13,33 @@ from holdfast.core.catalog.variants import with_generated
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from holdfast.core.catalog.draft import Shelf
+    from holdfast.core.catalog.draft import ProviderEntry
     from holdfast.schema.catalog import ModelInfo, ProviderInfo
 
 
-def complete(shelf: Shelf, model: ModelInfo) -> ModelInfo:
-    return _complete(shelf.provider, model, shelf)
+def with_inherited(entry: ProviderEntry, model: ModelInfo) -> ModelInfo:
+    return _with_inherited(entry.provider, model, entry)
 
 
-def public_model(shelf: Shelf, model: ModelInfo, secrets: frozenset[str]) -> ModelInfo:
-    return public(complete(shelf, model), secrets)
+def public_model(entry: ProviderEntry, model: ModelInfo, secrets: frozenset[str]) -> ModelInfo:
+    return public(with_inherited(entry, model), secrets)
 
 
-def public_models(shelf: Shelf, secrets: frozenset[str]) -> Iterator[ModelInfo]:
-    """The enabled ones. Most have nothing to hide but what they inherit, which is looked through once for all."""
-    provider = public(shelf.provider, secrets)
-    for model in shelf.all():
+def public_models(entry: ProviderEntry, secrets: frozenset[str]) -> Iterator[ModelInfo]:
+    """The enabled models, without secrets. Usually only the provider has secrets, so it is redacted once for all
+    models."""
+    provider = public(entry.provider, secrets)
+    for model in entry.all():
         if model.enabled:
             plain = public(model, secrets) is model
-            yield _complete(provider, model, shelf) if plain else public_model(shelf, model, secrets)
+            yield _with_inherited(provider, model, entry) if plain else public_model(entry, model, secrets)
 
 
-def _complete(provider: ProviderInfo, model: ModelInfo, shelf: Shelf) -> ModelInfo:
+def _with_inherited(provider: ProviderInfo, model: ModelInfo, entry: ProviderEntry) -> ModelInfo:
     api = inherited_api(provider, model.api)
     return msgspec.structs.replace(
         model,
         api=api,
         request=inherited_request(provider, model.request),
-        variants=with_generated(model, api, shelf.facts(model.id)),
+        variants=with_generated(model, api, entry.facts(model.id)),
     )

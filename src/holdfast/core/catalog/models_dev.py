@@ -1,8 +1,8 @@
-"""The data of models.dev: what is on disk, else the snapshot that comes along; refreshed in the background, if at all.
+"""The models.dev data: from the cache file, else from the bundled snapshot; refreshed in the background.
 
 Invariants
 - Reading never waits for the network while there is any data.
-- The cache is replaced as a whole, under a lock, and only by data with at least one valid provider."""
+- The cache file is replaced atomically, under a lock, and only by data with at least one valid provider."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from holdfast.core.atomic_write import atomic_write
 from holdfast.core.catalog.dev_record import UNDECODABLE, DevModel, DevProvider, decoder
-from holdfast.core.catalog.from_models_dev import shelves
+from holdfast.core.catalog.from_models_dev import provider_entries
 from holdfast.core.file_lock import file_lock
 from holdfast.core.web.errors import FetchFailed
 from holdfast.core.web.fetch import Budget, Fetcher
@@ -28,7 +29,7 @@ from holdfast.schema.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from holdfast.core.catalog.draft import Shelf
+    from holdfast.core.catalog.draft import ProviderEntry
     from holdfast.schema.record import Record
 
 SOURCE = "https://models.opencode.ai"
@@ -43,7 +44,7 @@ log = logging.getLogger(__name__)
 
 
 class ModelsDev:
-    """One per process. `cache` is the directory in which the data is kept; without one, nothing is ever fetched."""
+    """One per process. `cache` is the directory of the cache file; without it, nothing is fetched."""
 
     def __init__(
         self,
@@ -64,31 +65,32 @@ class ModelsDev:
         self._announce = announce
         self._sleep = sleep
         self._providers: Mapping[str, DevProvider] | None = None
-        self._shelves: Mapping[str, Shelf] | None = None
+        self._provider_entries: Mapping[str, ProviderEntry] | None = None
         self._read_stamp: float | None = None
         self._flight: asyncio.Task[bool] | None = None
         self._listeners: list[Callable[[], None]] = []
 
     def providers(self) -> Mapping[str, DevProvider]:
-        """What is known without asking anybody; read at the first call."""
+        """The data on disk, read at the first call."""
         if self._providers is None:
             self._providers = self._read() or {}
         return self._providers
 
-    def shelves(self) -> Mapping[str, Shelf]:
-        """The same as the catalog of every Location starts with it."""
-        if self._shelves is None:
-            self._shelves = shelves(self.providers())
-        return self._shelves
+    def entries(self) -> Mapping[str, ProviderEntry]:
+        """The same data as catalog entries, from which every Location starts."""
+        if self._provider_entries is None:
+            self._provider_entries = provider_entries(self.providers())
+        return self._provider_entries
 
     async def get(self) -> Mapping[str, DevProvider]:
-        """The same; asks the source only when there is nothing at all."""
+        """The data on disk; fetched only if there is none."""
         if not self.providers() and self._may_fetch:
             await self.refresh()
         return self.providers()
 
     async def refresh(self) -> bool:
-        """Whether there is newer data now. A failure is logged and changes nothing. Concurrent calls are one."""
+        """Fetch newer data; returns whether there is any. A failure is only logged. Concurrent calls share one
+        fetch."""
         if not self._may_fetch or self._cache is None:
             return False
         if self._flight is None:
@@ -98,7 +100,7 @@ class ModelsDev:
         return await asyncio.shield(self._flight)
 
     def on_refresh(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Called after new data can be read; what is returned ends that."""
+        """Call `listener` after new data can be read. Returns a function that ends this."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
@@ -107,8 +109,6 @@ class ModelsDev:
             self._flight.cancel()
             await asyncio.wait([self._flight])
 
-    # -- reading -------------------------------------------------------------------------------------------------
-
     def _read(self) -> dict[str, DevProvider] | None:
         if self._named is not None:
             return _decoded(self._named)
@@ -116,24 +116,22 @@ class ModelsDev:
         found = _decoded(self._cache) if self._cache else None
         if found is None and self._read_stamp is not None and self._cache is not None:
             with contextlib.suppress(OSError):
-                self._cache.unlink()  # what cannot be understood will be fetched again
+                self._cache.unlink()  # unreadable data is fetched again
         if found is None and self._bundled is not None:
             found = _decoded(self._bundled)
         return found
 
-    # -- refreshing ----------------------------------------------------------------------------------------------
-
     def _landed(self, flight: asyncio.Task[bool]) -> None:
         self._flight = None
         if not flight.cancelled():
-            flight.exception()  # whoever waited has it
+            flight.exception()  # marks the exception as retrieved
 
     async def _refresh(self, cache: Path) -> bool:
         try:
             if _is_fresh(cache) and (self._providers is None or _stamp(cache) == self._read_stamp):
                 return False
             async with file_lock(cache.with_suffix(".lock")):
-                if not _is_fresh(cache):  # or another process was quicker, and its data is as good
+                if not _is_fresh(cache):  # otherwise another process has refreshed it
                     valid = await asyncio.to_thread(validated, await self._fetch())
                     await asyncio.to_thread(_replace, cache, valid)
         except (OSError, TimeoutError, FetchFailed, Unusable) as error:
@@ -141,7 +139,7 @@ class ModelsDev:
             return False
         if self._named is not None:
             return False
-        self._providers = self._shelves = None
+        self._providers = self._provider_entries = None
         if self._announce is not None:
             self._announce(ModelsDevRefreshed())
         for listener in tuple(self._listeners):
@@ -173,9 +171,9 @@ class Unusable(Exception):
 
 
 def validated(data: bytes) -> bytes:
-    """The same without invalid providers and models. Raises Unusable when no valid provider is left."""
+    """The data without invalid providers and models. Raises Unusable if no valid provider is left."""
     try:
-        entries = decoder(_Entries).decode(data)
+        entries = decoder(_RawEntries).decode(data)
     except UNDECODABLE as error:
         raise Unusable(f"not a JSON object: {error}") from error
     valid: dict[str, dict[str, Any]] = {}
@@ -186,7 +184,7 @@ def validated(data: bytes) -> bytes:
             log.warning("models.dev: provider %s dropped: %s", id, error)
         else:
             kept = {name: model for name, model in models.items() if _is_valid(id, name, model)}
-            valid[id] = {**decoder(_Entries).decode(raw), "models": kept}
+            valid[id] = {**decoder(_RawEntries).decode(raw), "models": kept}
     if not valid:
         raise Unusable("no valid provider in it")
     return msgspec.json.encode(valid)
@@ -202,7 +200,7 @@ def _is_valid(provider_id: str, id: str, model: msgspec.Raw) -> bool:
 
 
 def _decoded(path: Path) -> dict[str, DevProvider] | None:
-    """None when there is no such file or nothing valid in it. An invalid provider is dropped."""
+    """The valid providers in a file, or None if there are none."""
     try:
         data = path.read_bytes()
     except OSError:
@@ -212,7 +210,7 @@ def _decoded(path: Path) -> dict[str, DevProvider] | None:
     except UNDECODABLE:
         pass
     try:
-        entries = decoder(_Entries).decode(data)
+        entries = decoder(_RawEntries).decode(data)
     except UNDECODABLE as error:
         log.warning("%s: not usable: %s", path, error)
         return None
@@ -226,8 +224,6 @@ def _decoded(path: Path) -> dict[str, DevProvider] | None:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    from holdfast.core.atomic_write import atomic_write
-
     path.parent.mkdir(parents=True, exist_ok=True)
     atomic_write(path, data)
 
@@ -238,7 +234,7 @@ def _file_name(source: str) -> str:
 
 def _is_fresh(path: Path) -> bool:
     stamp = _stamp(path)
-    # A time in the future says nothing about the data, only about a clock.
+    # A time in the future is a wrong clock.
     return stamp is not None and 0 <= time.time() - stamp < FRESH_SECONDS
 
 
@@ -249,4 +245,4 @@ def _stamp(path: Path) -> float | None:
         return None
 
 
-_Entries = dict[str, msgspec.Raw]
+_RawEntries = dict[str, msgspec.Raw]

@@ -1,9 +1,9 @@
-"""The one place where options in AI SDK shapes become the catalog's three domains, for every source of metadata.
+"""Splits options in AI SDK format into the catalog's three domains, for all sources.
 
 Invariants
-- Generation Controls, Model Request Options and compatibility body fields never mix again after this.
-- A body field is passed on with key and value as written, unless a protocol owns the key: then it is moved or dropped.
-- A credential is in none of the three."""
+- Generation Controls, Model Request Options and compatibility body fields stay separate afterwards.
+- A body field is passed on unchanged, unless a protocol owns its key: then it is moved or dropped.
+- None of the three contains a credential."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 
 class Overlay(Frozen):
-    """What one layer (provider, model, variant, agent) adds to a request. None, as a value, removes what is below."""
+    """What one layer (provider, model, variant, agent) adds to a request. The value None removes a lower layer's
+    value."""
 
     headers: Mapping[str, str | None] = {}
     generation: Mapping[str, Any] = {}
@@ -36,7 +37,7 @@ class Overlay(Frozen):
 class Partition(NamedTuple):
     overlay: Overlay
     settings: dict[str, Any]
-    """Of the SDK's constructor, credentials among them; nothing of it is sent as it is."""
+    """Options of the SDK's constructor, including credentials; never sent as they are."""
     problems: tuple[str, ...]
 
 
@@ -47,8 +48,8 @@ def partition(
     *,
     provider: bool = False,
 ) -> Partition:
-    """`provider`: the options of a whole provider, among which are those of the SDK's constructor."""
-    intake = _Intake(dialect, provider=provider)
+    """With `provider`, the body holds the options of a provider, including those of the SDK's constructor."""
+    intake = _Partitioner(dialect, provider=provider)
     intake.take(body)
     own = {**intake.headers, **(headers or {})}
     options = {dialect.namespace: intake.options} if intake.options else {}
@@ -57,7 +58,7 @@ def partition(
 
 
 def merge(*layers: Overlay) -> Overlay:
-    """Low to high. What was set to None is gone from the result."""
+    """Merge layers, lowest priority first. Values set to None are removed."""
     return Overlay(
         headers=_present(merge_headers(*(layer.headers for layer in layers))),
         generation=_present(deep_merge(*(layer.generation for layer in layers))),
@@ -67,7 +68,7 @@ def merge(*layers: Overlay) -> Overlay:
 
 
 def merge_headers(*layers: Mapping[str, str | None]) -> dict[str, str | None]:
-    """Names are the same in any case; the latest spelling stays."""
+    """Merge headers case-insensitively; the last spelling is kept."""
     merged: dict[str, tuple[str, str | None]] = {}
     for layer in layers:
         for name, value in layer.items():
@@ -75,7 +76,7 @@ def merge_headers(*layers: Mapping[str, str | None]) -> dict[str, str | None]:
     return dict(merged.values())
 
 
-class _Intake:
+class _Partitioner:
     def __init__(self, dialect: Dialect, *, provider: bool) -> None:
         self._dialect = dialect
         self._provider = provider
@@ -108,7 +109,7 @@ class _Intake:
                 self.body[key] = value
 
     def _organization(self, key: str, value: Any) -> None:
-        """A header of OpenAI's; for others, where their service runs."""
+        """OpenAI expects a header; other providers use it to locate their service."""
         if self._dialect is OPENAI and isinstance(value, str):
             self.headers[ORGANIZATION[key]] = value
         else:
@@ -147,7 +148,7 @@ SETTINGS = frozenset(
     """.split()  # noqa: SIM905 - a list of words reads best as words
 )
 ORGANIZATION = {"organization": "OpenAI-Organization", "project": "OpenAI-Project"}
-# Objects in which a protocol keeps controls; what is in them counts as if it stood outside.
+# Objects in which protocols keep controls; their fields count as top-level ones.
 WRAPPERS = frozenset({"generationConfig", "inferenceConfig"})
 
 _CAMEL = "maxTokens temperature topP topK frequencyPenalty presencePenalty seed stop"

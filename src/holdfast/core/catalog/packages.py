@@ -1,5 +1,4 @@
-"""AI SDK packages, which configuration and models.dev name: the protocol behind each, its vendor's address, and how it
-spells its options."""
+"""Known AI SDK packages: the protocol of each, its vendor's address, and the names of its options."""
 
 from __future__ import annotations
 
@@ -12,22 +11,22 @@ from holdfast.schema.frozen import Frozen
 if TYPE_CHECKING:
     from holdfast.schema.catalog import ModelApi, ProviderApi
 
-Way = Literal["responses", "chat", "messages", "gemini", "converse", "azure", "copilot"]
+ProtocolName = Literal["responses", "chat", "messages", "gemini", "converse", "azure", "copilot"]
 
 
 class Dialect(Frozen):
-    """`names`: every accepted spelling of an option, to the one that the protocol's adapter knows."""
+    """`names` maps every accepted spelling of an option to the one that the protocol's adapter uses."""
 
     namespace: str
     names: dict[str, str]
     nested: dict[str, dict[str, str]] = {}  # noqa: RUF012 - shared and never changed
-    """Options that are also written as an object: its keys, to their own names."""
+    """Options that can also be written as an object: its keys, mapped to option names."""
 
 
 class Package(Frozen):
     dialect: Dialect
-    way: Way | None = None
-    """None: nothing here speaks its protocol."""
+    protocol: ProtocolName | None = None
+    """None if no adapter speaks its protocol."""
     url: str | None = None
 
 
@@ -43,12 +42,9 @@ def snake_case(name: str) -> str:
 OPENAI = _dialect(
     "openai",
     "store promptCacheKey reasoningEffort reasoningSummary include textVerbosity serviceTier",
-    {
-        "reasoning": {"effort": "reasoningEffort", "summary": "reasoningSummary"},
-        "text": {"verbosity": "textVerbosity"},
-    },
+    {"reasoning": {"effort": "reasoningEffort", "summary": "reasoningSummary"}, "text": {"verbosity": "textVerbosity"}},
 )
-# `thinking` is what several vendors call their switch; a protocol owns that name, so it cannot be a body field.
+# `thinking` is the switch of several vendors; protocols own this name, so it cannot be a body field.
 COMPATIBLE = _dialect("openai", "reasoningEffort thinking")
 OPENROUTER = _dialect(
     "openrouter", "provider models transforms plugins usage reasoning promptCacheKey reasoningEffort thinking"
@@ -80,7 +76,7 @@ PACKAGES: dict[str, Package] = {
     "ai-gateway-provider": Package(COMPATIBLE, "chat"),
     "venice-ai-sdk-provider": Package(COMPATIBLE, "chat", "https://api.venice.ai/api/v1"),
 }
-# An address without a package says its protocol by how it ends, and is otherwise taken for an OpenAI-compatible base.
+# The end of a URL without a package selects its protocol; the default is OpenAI-compatible.
 _ENDINGS: dict[str, Package] = {
     "/responses": Package(OPENAI, "responses"),
     "/chat/completions": PACKAGES[COMPATIBLE_PACKAGE],
@@ -88,31 +84,31 @@ _ENDINGS: dict[str, Package] = {
 }
 
 
-class Reached(Frozen):
-    """A package and the address below which its protocol is spoken."""
+class PackageEndpoint(Frozen):
+    """A package and the base URL of its protocol."""
 
     package: Package
     url: str | None
 
 
-def reached(api: ProviderApi | ModelApi) -> Reached | None:
-    """None when nobody says which protocol it is."""
+def package_endpoint(api: ProviderApi | ModelApi) -> PackageEndpoint | None:
+    """The package and base URL of an API, or None if its protocol is unknown."""
     if isinstance(api, AisdkApi | AisdkModelApi):
         package = PACKAGES.get(api.package)
-        return Reached(package, api.url or package.url) if package else None
+        return PackageEndpoint(package, api.url or package.url) if package else None
     if not api.url:
         return None
     for ending, package in _ENDINGS.items():
         if api.url.endswith(ending):
-            return Reached(package, api.url.removesuffix(ending))
-    return Reached(PACKAGES[COMPATIBLE_PACKAGE], api.url)
+            return PackageEndpoint(package, api.url.removesuffix(ending))
+    return PackageEndpoint(PACKAGES[COMPATIBLE_PACKAGE], api.url)
 
 
 def dialect(api: ProviderApi | ModelApi) -> Dialect:
-    found = reached(api)
+    found = package_endpoint(api)
     return found.package.dialect if found else UNKNOWN
 
 
-def named(api: ProviderApi | ModelApi) -> str:
-    """For people: `aisdk:{package}` or `native`."""
+def api_label(api: ProviderApi | ModelApi) -> str:
+    """A label for messages: `aisdk:{package}` or `native`."""
     return f"aisdk:{api.package}" if isinstance(api, AisdkApi | AisdkModelApi) else "native"

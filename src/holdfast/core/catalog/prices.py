@@ -1,4 +1,4 @@
-"""What a turn costs. Prices are US dollars for a million tokens; the first entry is the base, others are tiers."""
+"""The cost of a turn. Prices are US dollars per million tokens; the first entry is the base price, others are tiers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ MILLION = 1_000_000
 
 
 def cost(prices: Sequence[ModelCost], usage: Tokens, context_tokens: int | None = None) -> float:
-    """Reasoning is billed as output. `context_tokens` chooses the tier; without it, everything that was read counts."""
+    """Reasoning is billed as output. `context_tokens` selects the tier; by default it is the sum of all input
+    tokens."""
     if context_tokens is None:
         context_tokens = usage.input + usage.cache.read + usage.cache.write
     price = _price(prices, context_tokens)
@@ -30,7 +31,7 @@ def cost(prices: Sequence[ModelCost], usage: Tokens, context_tokens: int | None 
 
 
 def _price(prices: Sequence[ModelCost], context_tokens: int) -> ModelCost | None:
-    """The tier with the largest size below the context, else the base."""
+    """The tier with the largest size below the context, else the base price."""
     chosen, reached = None, -1
     for price in prices:
         size = price.tier.size if price.tier else 0

@@ -1,4 +1,4 @@
-"""What some providers want besides their data. Applied before configuration, which can override all of it."""
+"""Default headers and settings of some providers. Configuration can override all of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from holdfast.core.catalog.draft import Draft
+    from holdfast.core.catalog.draft import CatalogDraft
     from holdfast.schema.catalog import ProviderInfo
 
 PRODUCT = "holdfast"
@@ -18,9 +18,9 @@ HEADERS: dict[str, dict[str, str]] = {
     "openrouter": {"HTTP-Referer": "https://opencode.ai/", "X-Title": PRODUCT},
     "cerebras": {"X-Cerebras-3rd-Party-Integration": PRODUCT},
 }
-# Names for a model without tools, which is easily taken for the one with them.
+# Aliases of a model without tools, which is easily confused with the one that has tools.
 ALIASES = {"openrouter": ("gpt-5-chat-latest", "openai/gpt-5-chat")}
-# A setting, to the variables that may hold it.
+# Settings, and the variables that may hold each.
 SETTINGS: dict[str, dict[str, tuple[str, ...]]] = {
     "azure": {"resourceName": ("AZURE_RESOURCE_NAME",)},
     "azure-cognitive-services": {"resourceName": ("AZURE_COGNITIVE_SERVICES_RESOURCE_NAME",)},
@@ -32,7 +32,7 @@ SETTINGS: dict[str, dict[str, tuple[str, ...]]] = {
 SETTINGS["google-vertex-anthropic"] = SETTINGS["google-vertex"]
 
 
-def touch(draft: Draft, environment: Mapping[str, str]) -> None:
+def apply_provider_defaults(draft: CatalogDraft, environment: Mapping[str, str]) -> None:
     for id, headers in HEADERS.items():
         if draft.providers.get(id) is not None:
             draft.providers.update(id, lambda provider, headers=headers: _with_headers(provider, headers))  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""Records as clients may see them: without keys, and without what is likely to be one."""
+"""Removes secrets from catalog records before clients see them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 T = TypeVar("T", ProviderInfo, ModelInfo)
 R = TypeVar("R", ProviderRequest, ModelRequest, ModelVariant)
 
-# A header can hold anything, so only these are shown.
+# Only these headers are shown; others may hold secrets.
 SHOWN_HEADERS = frozenset(
     """
     accept anthropic-beta anthropic-version content-type http-referer user-agent x-cerebras-3rd-party-integration
@@ -27,8 +27,8 @@ SHOWN_HEADERS = frozenset(
 
 
 def public(record: T, secrets: frozenset[str] = frozenset()) -> T:
-    """The record itself when there is nothing to hide. `secrets` are values that configuration put in for variables,
-    wherever they stand."""
+    """The record without secrets; the same object if there are none. `secrets` are substituted variables, which are
+    hidden everywhere."""
     api, request = record.api, record.request
     changes: dict[str, Any] = {}
     if api.url or api.settings:

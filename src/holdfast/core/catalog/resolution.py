@@ -1,4 +1,4 @@
-"""From a listed model to one that a turn can be taken with: its layers put over each other, its credential found."""
+"""Resolves a catalog entry to a model that can be called: merges its layers and finds its credential."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from holdfast.core.catalog.errors import VariantUnavailable
 from holdfast.core.catalog.fixes import credential_fix
 from holdfast.core.catalog.options import Overlay, merge, partition
 from holdfast.core.catalog.resolved import ResolvedModel
-from holdfast.core.catalog.routes import Access, Credentials, route
+from holdfast.core.catalog.routes import RouteCredential, RouteSettings, route
 from holdfast.core.credential.store import KeyValue
 from holdfast.schema.model import DEFAULT_VARIANT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from holdfast.core.catalog.draft import Facts
+    from holdfast.core.catalog.draft import ModelFacts
     from holdfast.core.catalog.packages import Dialect
     from holdfast.core.credential.integration import Integration
     from holdfast.core.credential.integrations import Variable
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from holdfast.schema.model import ModelRef
 
 
-class Holder(Protocol):
-    """Who has the credentials: the Location's integrations."""
+class CredentialSource(Protocol):
+    """Provides credentials; implemented by the Location's integrations."""
 
     def stored(self, id: str) -> Credential | None: ...
 
@@ -39,7 +39,7 @@ class Holder(Protocol):
     def find(self, id: str) -> Integration | None: ...
 
 
-class _Nobody:
+class _NoCredentials:
     def stored(self, id: str) -> None:
         return None
 
@@ -53,16 +53,16 @@ class _Nobody:
         return None
 
 
-NOBODY: Holder = _Nobody()
+NO_CREDENTIALS: CredentialSource = _NoCredentials()
 
 
-class Listing(NamedTuple):
-    """`model` is as it is stored; `info` has what it inherits, and its generated variants."""
+class ModelEntry(NamedTuple):
+    """`model` is the stored record; `info` includes inherited settings and generated variants."""
 
     provider: ProviderInfo
     model: ModelInfo
     info: ModelInfo
-    facts: Facts
+    facts: ModelFacts
 
 
 class Resolution(NamedTuple):
@@ -70,11 +70,11 @@ class Resolution(NamedTuple):
     problems: tuple[str, ...]
 
 
-def resolve_listing(
-    ref: ModelRef, listing: Listing, agent: Agent | None, holder: Holder, environment: Mapping[str, str]
+def resolve_entry(
+    ref: ModelRef, entry: ModelEntry, agent: Agent | None, source: CredentialSource, environment: Mapping[str, str]
 ) -> Resolution:
     """Raises VariantUnavailable and UnsupportedApi."""
-    provider, stored, info, facts = listing
+    provider, stored, info, facts = entry
     variant = _variant(ref, info)
     dialect, above = packages.dialect(info.api), packages.dialect(provider.api)
     if above is packages.UNKNOWN:
@@ -82,20 +82,20 @@ def resolve_listing(
     low = partition(provider.request.body, above, provider.request.headers, provider=True)
     own = partition(stored.request.body, dialect, stored.request.headers)
     settings = {**(info.api.settings or {}), **low.settings, **own.settings}
-    credentials, metadata = _credentials(provider, settings, dialect, holder)
+    credentials, metadata = _credentials(provider, settings, dialect, source)
     layers = [low, partition(metadata, dialect), own]
     if variant is not None:
         layers.append(partition(variant.body, dialect, variant.headers))
     if agent is not None:
         layers.append(partition(agent.request.body, dialect, agent.request.headers))
-    model = route(info, Access(credentials, settings, environment, facts))
+    model = route(info, RouteSettings(credentials, settings, environment, facts))
     defaults = (Overlay(options=options or {}) for options in (model.route.provider_options, model.provider_options))
     resolved = ResolvedModel(
         ref=ref,
         model=model.replace(
             provider_options=None,
             route=model.route.replace(provider_options=None),
-            credential_fix=credential_fix(provider, settings, dialect, holder),
+            credential_fix=credential_fix(provider, settings, dialect, source),
         ),
         info=info,
         variant=variant.id if variant else None,
@@ -114,19 +114,19 @@ def _variant(ref: ModelRef, info: ModelInfo) -> ModelVariant | None:
 
 
 def _credentials(
-    provider: ProviderInfo, settings: Mapping[str, Any], dialect: Dialect, holder: Holder
-) -> tuple[Credentials, Mapping[str, Any]]:
-    """A stored one, else what is configured, else the environment's; and what has to be sent along with it."""
+    provider: ProviderInfo, settings: Mapping[str, Any], dialect: Dialect, source: CredentialSource
+) -> tuple[RouteCredential, Mapping[str, Any]]:
+    """The stored credential, else the configured one, else that of the environment; and fields to send with it."""
     integration = provider.integration_id or provider.id
-    if (stored := holder.stored(integration)) is not None:
+    if (stored := source.stored(integration)) is not None:
         if isinstance(stored.value, KeyValue):
-            return Credentials(key=stored.value.key), stored.value.metadata or {}
-        return Credentials(oauth=holder.auth(stored)), {}
+            return RouteCredential(key=stored.value.key), stored.value.metadata or {}
+        return RouteCredential(oauth=source.auth(stored)), {}
     if isinstance(key := settings.get("apiKey"), str) and key:
-        return Credentials(key=key), {}
+        return RouteCredential(key=key), {}
     if isinstance(token := settings.get("authToken"), str) and token:
-        return Credentials(bearer=token), {}
+        return RouteCredential(bearer=token), {}
     if dialect is packages.BEDROCK:
-        return Credentials(), {}  # AWS has its own chain of sources
-    variable = holder.variable(integration)
-    return Credentials(key=variable.key if variable else None), {}
+        return RouteCredential(), {}  # AWS finds its own credentials
+    variable = source.variable(integration)
+    return RouteCredential(key=variable.key if variable else None), {}

@@ -1,7 +1,8 @@
-"""A model that a turn can be taken with, and everything that the catalog adds to its request."""
+"""A model that can be called, and everything that the catalog adds to its requests."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.catalog.family import family_text
@@ -9,7 +10,6 @@ from holdfast.core.catalog.options import Overlay, merge
 from holdfast.core.catalog.prices import cost
 from holdfast.llm.request import Generation
 from holdfast.schema.frozen import Frozen
-from holdfast.schema.pattern import pattern
 
 if TYPE_CHECKING:
     from holdfast.llm.model import Model
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from holdfast.schema.model import ModelRef
     from holdfast.schema.session import Tokens
 
-_LONG_ID = pattern(r"ses_([0-9a-f]{64})")
+_LONG_ID = r"ses_([0-9a-f]{64})"
 _CACHE_KEY = "promptCacheKey"
 
 
 class RequestOverlay(Frozen):
-    """The three domains and the headers, as `make_request` takes them."""
+    """The three option domains and the headers, as arguments of `make_request`."""
 
     generation: Generation | None
     options: dict[str, dict[str, Any]] | None
@@ -32,12 +32,12 @@ class RequestOverlay(Frozen):
 
 class ResolvedModel(Frozen):
     ref: ModelRef
-    """As it was chosen."""
+    """As requested."""
     model: Model
-    """Without defaults of its own: they are in the overlay, where a higher layer can take them away."""
+    """Without its own defaults: they are in `layers`, where a higher layer can remove them."""
     info: ModelInfo
     variant: str | None
-    """The one in force, also when nobody named it."""
+    """The variant in force, even if it was not requested."""
     layers: Overlay
 
     def __repr__(self) -> str:
@@ -59,7 +59,7 @@ class ResolvedModel(Frozen):
         return cost(self.info.cost, tokens)
 
     def overlay(self, session_id: str) -> RequestOverlay:
-        """What goes into every request of that Session."""
+        """The options of every request of this Session."""
         namespace = self.model.route.protocol.namespace
         mine = {namespace: {_CACHE_KEY: cache_key(session_id)}} if namespace in ("openai", "openrouter") else {}
         merged = merge(self.layers, Overlay(options=mine))
@@ -72,6 +72,6 @@ class ResolvedModel(Frozen):
 
 
 def cache_key(session_id: str) -> str:
-    """At most 64 characters, as providers want it."""
-    long = _LONG_ID.fullmatch(session_id)
+    """A cache key of at most 64 characters, the limit of providers."""
+    long = re.fullmatch(_LONG_ID, session_id)
     return long[1] if long else session_id

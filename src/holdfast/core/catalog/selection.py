@@ -1,10 +1,9 @@
-"""Which model is taken when nobody named one."""
+"""Selects a model when none is named."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
-
-from holdfast.schema.pattern import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -15,23 +14,24 @@ MONTH_MS = 30 * 24 * 3600 * 1000
 OLDEST_SMALL = 18
 UNKNOWN_COST = 999.0
 WITHOUT_SMALL = ("azure", "azure-cognitive-services")
-_SMALL = pattern(r"\b(?:nano|flash|lite|mini|haiku|small|fast)\b")
+_SMALL = r"\b(?:nano|flash|lite|mini|haiku|small|fast)\b"
 
 
 def newest_first(models: Iterable[ModelInfo]) -> list[ModelInfo]:
-    """The same order every time: equal dates go by provider, then by model."""
+    """Deterministic order: equal dates are sorted by provider and model."""
     return sorted(models, key=lambda model: (-model.time.released, model.provider_id, model.id))
 
 
-def automatic(models: Sequence[ModelInfo]) -> ModelInfo | None:
-    """Of models that can be used, newest first: one that works as an agent, else whatever is not on its way out."""
+def choose_default(models: Sequence[ModelInfo]) -> ModelInfo | None:
+    """The first model that can work as an agent, else the first that is not deprecated. `models` are usable, newest
+    first."""
     current = [model for model in models if model.status != "deprecated"]
     able = (model for model in current if model.status == "active" and _is_agent(model))
     return next(able, next(iter(current), None))
 
 
-def small(provider_id: str, models: Sequence[ModelInfo], now: int) -> ModelInfo | None:
-    """A cheap and recent one for titles and the like."""
+def choose_small(provider_id: str, models: Sequence[ModelInfo], now: int) -> ModelInfo | None:
+    """A cheap, recent model for titles and similar tasks."""
     if provider_id in WITHOUT_SMALL:
         return None
     usable = [model for model in models if model.enabled and model.status == "active"]
@@ -60,7 +60,7 @@ def _is_agent(model: ModelInfo) -> bool:
 
 
 def _is_called_small(model: ModelInfo) -> bool:
-    return any(_SMALL.search(name.lower()) for name in (model.id, model.family or "", model.name))
+    return any(re.search(_SMALL, name.lower()) for name in (model.id, model.family or "", model.name))
 
 
 def _cost(model: ModelInfo) -> float:

@@ -1,33 +1,32 @@
-"""Variants that follow from what a model can do. They are spelled as configuration spells them, so that they take the
-same way into a request."""
+"""Generates variants from a model's capabilities, in the spelling of configuration, so that they are processed
+alike."""
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.catalog import packages
 from holdfast.schema.catalog import ModelVariant
-from holdfast.schema.pattern import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from holdfast.core.catalog.dev_record import DevReasoning
-    from holdfast.core.catalog.draft import Facts
+    from holdfast.core.catalog.draft import ModelFacts
     from holdfast.schema.catalog import ModelApi, ModelInfo
 
 HIGH_BUDGET = 16_000
 GLM = tuple(ModelVariant(id=id, headers={}, body={"reasoning_effort": id}) for id in ("high", "max"))
-_GLM = pattern(r"glm-5[.p-]2")
+_GLM = r"glm-5[.p-]2"
 
 
-def with_generated(model: ModelInfo, api: ModelApi, facts: Facts) -> tuple[ModelVariant, ...]:
-    """All variants of a model that is reached this way. An explicit one wins over a generated one but takes its place;
-    the others follow."""
+def with_generated(model: ModelInfo, api: ModelApi, facts: ModelFacts) -> tuple[ModelVariant, ...]:
+    """All variants of the model. A configured variant replaces a generated one in its position; others follow."""
     dialect = packages.dialect(api)
     generated = _of_reasoning(dialect.namespace, facts.reasoning) if facts.reasoning else ()
-    if dialect is packages.COMPATIBLE and _GLM.search(f"{model.id} {api.id}".lower()):
+    if dialect is packages.COMPATIBLE and re.search(_GLM, f"{model.id} {api.id}".lower()):
         generated = (*GLM, *generated)
     if not (generated and model.variants):
         return generated or model.variants
@@ -36,7 +35,7 @@ def with_generated(model: ModelInfo, api: ModelApi, facts: Facts) -> tuple[Model
 
 @lru_cache(maxsize=1024)
 def _of_reasoning(namespace: str, reasoning: tuple[DevReasoning, ...]) -> tuple[ModelVariant, ...]:
-    """Many models can do the same."""
+    """Cached, because many models have the same options."""
     found = {id: ModelVariant(id=id, headers={}, body=body) for id, body in _generated(namespace, reasoning)}
     return tuple(found.values())
 

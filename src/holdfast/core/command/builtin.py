@@ -1,4 +1,4 @@
-"""The commands that are always there, unless configuration gives their names another meaning."""
+"""The built-in commands, which configuration can replace."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ help. Order them by weight. If there is nothing to report, say so."""
 
 def builtin_commands(project: Path) -> Callable[[CommandDraft], None]:
     def transform(draft: CommandDraft) -> None:
-        # Not `format`: the templates hold braces and dollars of their own.
+        # Not `format`: the templates contain other braces.
         init, review = (text.replace("{directory}", str(project)) for text in (INIT, REVIEW))
         draft.update("init", lambda found: msgspec.structs.replace(found, template=init, description=INIT_DESCRIPTION))
         draft.update(

@@ -1,4 +1,4 @@
-"""A command, and commands while they are put together."""
+"""Commands, and the editable set of them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class CommandDraft:
         return self._commands.get(name)
 
     def update(self, name: str, change: Callable[[Command], Command]) -> None:
-        """Change a command, or make it first, with an empty template. Its name stays what it is."""
+        """Change a command, creating it with an empty template if needed. Its name cannot change."""
         changed = change(self._commands.get(name) or Command(name=name, template=""))
         self._commands[name] = msgspec.structs.replace(changed, name=name)
 

@@ -1,4 +1,4 @@
-"""The commands of one Location, and what a call of one becomes before it is admitted."""
+"""The commands of one Location, and the expansion of a call into prompt text."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 
 class Invocation(Frozen):
-    """A call of a command, expanded. It is admitted as this text and never expanded again."""
+    """An expanded command call. Its text is admitted as is and never expanded again."""
 
     command: Command
     arguments: str
     text: str
     mentions: tuple[str, ...]
-    """Paths that the template itself names with `@`, to be attached like those of any prompt."""
+    """Paths that the template mentions with `@`; attached like those of any prompt."""
 
 
 class Commands:
@@ -46,13 +46,13 @@ class Commands:
         *,
         skills: Callable[[], Awaitable[Sequence[Skill]]] | None = None,
     ) -> None:
-        """`skills` are the Location's, of which people may call some as if they were commands."""
+        """`skills` are the Location's; some can be called like commands."""
         self.state = State(CommandDraft, batches, updated=updated)
         self._skills = skills
         self._configured = ConfiguredCommands((), ())
 
     def follow(self, config: LiveConfig, scope: Scope) -> None:
-        """Commands of the configuration, now and after each reload."""
+        """Add the configured commands, now and after each reload."""
         self._configured = configured_commands(config.current)
 
         def prepare(new: Config) -> Callable[[], None]:
@@ -73,7 +73,7 @@ class Commands:
         return self.state.value.get(name)
 
     async def callable(self) -> tuple[Command, ...]:
-        """What people can call: commands, and skills that allow it where no command has their name."""
+        """All commands that users can call: commands, and skills that allow it and whose name is not taken."""
         skills = (_as_command(skill) for skill in await self._slash_skills() if self.get(skill.name) is None)
         return (*self.list(), *skills)
 
@@ -106,7 +106,8 @@ def _as_command(skill: Skill) -> Command:
 
 
 async def _called(skill: Skill, arguments: str) -> str:
-    """What the model would get by loading it, and what the person said. A skill is no template: nothing in it runs."""
+    """The skill's text as the model would load it, and the user's arguments. A skill is not a template: nothing in it
+    is executed."""
     from holdfast.core.tool.builtin.skill import rendered, sample
 
     files = await asyncio.to_thread(sample, skill)

@@ -1,4 +1,4 @@
-"""Commands of configuration: documents and markdown files, each at the position of its document or folder."""
+"""Configured commands, from documents and Markdown files, in the priority order of their document or folder."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast.core.config.authority import NOT_TRUSTED, inserting
+from holdfast.core.config.authority import NOT_TRUSTED, template_grants
 from holdfast.core.config.document import Document
 from holdfast.core.config.markdown import read_markdown
 from holdfast.core.config.model import patched_model
@@ -35,7 +35,7 @@ class ConfiguredCommands(Frozen):
 
     @property
     def untrusted(self) -> frozenset[str]:
-        """Commands whose template an untrusted project wrote: the last patch replaces it."""
+        """Commands whose last definition, and so whose template, is from an untrusted project."""
         last = {patch.name: patch.trusted for patch in self.patches}
         return frozenset(name for name, trusted in last.items() if not trusted)
 
@@ -61,13 +61,13 @@ def _files(folder: Directory, problems: list[Diagnostic]) -> Iterator[CommandPat
         data = {**file.content.data, "template": file.content.body.strip()}
         if (valid := validate_command(data, file.reporter(problems))) is not None:
             if not folder.trusted:
-                grants = inserting(("template",), file.name, valid["template"])
+                grants = template_grants(("template",), file.name, valid["template"])
                 problems += (Diagnostic(file.path, f"{grant.wants}; {NOT_TRUSTED}") for grant in grants)
             yield CommandPatch(file.name, valid, folder.trusted)
 
 
 def _patched(data: dict[str, Any], command: Command) -> Command:
-    """The template is always replaced, the rest only where something is said."""
+    """Replaces the template, and other fields only if they are given."""
     fields = {key: data[key] for key in ("template", "description", "agent", "subtask") if key in data}
     model = patched_model(command.model, data.get("model"), data.get("variant"))
     return msgspec.structs.replace(command, **fields, model=model)

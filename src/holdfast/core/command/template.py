@@ -1,23 +1,19 @@
-"""A command's template: places for arguments, shell commands whose output is inserted, and named files.
+"""Expands command templates: placeholders for arguments, output of shell commands, and mentioned files.
 
 Invariants
-- The template is read once, before anything is put into it: neither an argument nor a command's output is ever read as
-  template.
-- Inside a shell command every argument is quoted: one word, or part of the one whose quotes it stands in.
-- What a shell command inserts is bounded; that it was denied or failed is said in its place."""
+- The template is parsed once: arguments and command output are never parsed as template.
+- Inside a shell command every argument is quoted: as one word, or as part of the quoted word around it.
+- Inserted output is bounded. A denied or failed command leaves a note in its place."""
 
 from __future__ import annotations
 
+import re
 import shlex
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from holdfast.core.config.authority import SHELL_COMMAND
 from holdfast.core.tool.tool import ToolFailure
 from holdfast.schema.frozen import Frozen
-from holdfast.schema.pattern import pattern
-
-if TYPE_CHECKING:
-    import re
 
 INSERT_CHARACTERS = 16_000
 MOST_SHELL_COMMANDS = 20
@@ -25,13 +21,13 @@ MOST_SHELL_COMMANDS = 20
 NOT_RUN = "[`{command}` was not run: {reason}]"
 CUT = "\n[output cut after {count} characters]"
 
-_PLACE = pattern(r"\$ARGUMENTS(?![A-Za-z0-9_])|\$([1-9])(?!\d)")
-_MENTION = pattern(r"(?<![\w`@])@([\w~./-]*[\w/-])")
+_PLACEHOLDER = r"\$ARGUMENTS(?![A-Za-z0-9_])|\$([1-9])(?!\d)"
+_MENTION = r"(?<![\w`@])@([\w~./-]*[\w/-])"
 
 
 class Shell(Protocol):
     async def __call__(self, command: str) -> str:
-        """Ask for permission, run in the Location, give the output; ToolFailure says why there is none."""
+        """Ask for permission, run the command in the Location and return its output. Raises ToolFailure."""
 
 
 class Expanded(Frozen):
@@ -42,41 +38,44 @@ class Expanded(Frozen):
 class Template:
     def __init__(self, text: str) -> None:
         self._text = text
-        places = list(_PLACE.finditer(text))
-        self._has_places = bool(places)
-        self._last = max((int(place[1]) for place in places if place[1]), default=0)
+        placeholders = list(re.finditer(_PLACEHOLDER, text))
+        self._has_placeholders = bool(placeholders)
+        self._last = max((int(found[1]) for found in placeholders if found[1]), default=0)
 
     async def expand(self, arguments: str, shell: Shell) -> Expanded:
         words = _words(arguments)
         parts: list[str] = []
         mentions: list[str] = []
         end = 0
-        for number, match in enumerate(SHELL_COMMAND.finditer(self._text)):
+        for number, match in enumerate(re.finditer(SHELL_COMMAND, self._text)):
             before = self._text[end : match.start()]
-            mentions += _MENTION.findall(before)
+            mentions += re.findall(_MENTION, before)
             parts.append(self._filled(before, arguments, words))
             command = self._quoted(match[1], arguments, words)
             parts.append(await _output(shell, command, number))
             end = match.end()
         rest = self._text[end:]
-        mentions += _MENTION.findall(rest)
+        mentions += re.findall(_MENTION, rest)
         parts.append(self._filled(rest, arguments, words))
-        if not self._has_places and arguments.strip():
+        if not self._has_placeholders and arguments.strip():
             parts.append(f"\n\n{arguments}")
         return Expanded("".join(parts), tuple(dict.fromkeys(mentions)))
 
     def _filled(self, text: str, arguments: str, words: list[str]) -> str:
-        return _PLACE.sub(lambda place: " ".join(self._taken(place, words)) if place[1] else arguments, text)
+        def argument(place: re.Match[str]) -> str:
+            return " ".join(self._taken(place, words)) if place[1] else arguments
+
+        return re.sub(_PLACEHOLDER, argument, text)
 
     def _quoted(self, command: str, arguments: str, words: list[str]) -> str:
         def argument(place: re.Match[str]) -> str:
             taken = self._taken(place, words)
             if not (quote := _open_quote(command[: place.start()])):
                 return " ".join(map(shlex.quote, taken))
-            # The template's quotes are closed before it and opened again behind it: quotes do not nest.
+            # Quotes do not nest: close the template's quotes before the argument and reopen them after it.
             return quote + shlex.quote(" ".join(taken) if place[1] else arguments) + quote
 
-        return _PLACE.sub(argument, command)
+        return re.sub(_PLACEHOLDER, argument, command)
 
     def _taken(self, place: re.Match[str], words: list[str]) -> list[str]:
         if place[1] is None:
@@ -86,7 +85,7 @@ class Template:
 
 
 def _open_quote(before: str) -> str:
-    """The quotes that the end of this text stands in, as a shell reads it: a substitution begins anew inside them."""
+    """The quote character that is open at the end of this text, by shell rules; a substitution starts a new context."""
     around, skip = [""], False
     for number, character in enumerate(before):
         here = around[-1]
@@ -118,7 +117,7 @@ async def _output(shell: Shell, command: str, number: int) -> str:
 
 
 def _words(arguments: str) -> list[str]:
-    """As a shell would split them; an unclosed quote is just a character."""
+    """Split like a shell; an unclosed quote is an ordinary character."""
     try:
         return shlex.split(arguments)
     except ValueError:

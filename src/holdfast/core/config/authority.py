@@ -1,24 +1,24 @@
-"""Which settings of a project need its user's trust: the one place that decides it.
+"""Decides which settings of a project need the user's trust, and removes them while it is missing.
 
 Invariants
-- What is left of a document can only narrow what the user allowed: it names no address, no program and no file outside
-  the project, reads no variable and changes nothing of the runtime.
-- Everything that was taken away is told as a Grant, with its value as the file has it: a changed value is another one.
+- What is left of an untrusted document only restricts what the user allowed: it names no address, no program and no
+  file outside the project, reads no variable and does not change the runtime.
+- Every removed setting is reported as a Grant, with its value as written in the file: a changed value is a new Grant.
 - Permission rules, policies and shell commands in templates stay in the document. Rules of an untrusted document count
-  as a fence (`core/permission/rules.py`), a policy speaks only where the user's own says nothing, and templates are
-  expanded without their commands."""
+  as a fence (`core/permission/rules.py`), its policies yield to the user's own, and its templates are expanded without
+  their commands."""
 
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any, NamedTuple
+import re
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import msgspec
 
 from holdfast.core.permission.wildcard import matches
 from holdfast.schema.frozen import Frozen
-from holdfast.schema.pattern import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     Outside = Callable[[str], bool]
 
 SHELL_INSERT = "!`"
-SHELL_COMMAND = pattern(r"!`([^`\n]+)`")
+SHELL_COMMAND = r"!`([^`\n]+)`"
 NOT_TRUSTED = "ignored, because this project is not trusted"
 SHOWN_CHARACTERS = 200
 
-_WHOLE = {
+_TRUSTED_KEYS = {
     "shell": "chooses the program that runs commands",
     "holdfast": "changes how this runtime works",
     "formatter": "names programs that format files",
@@ -43,7 +43,7 @@ CONTROLS = frozenset(
     """temperature top_p topP top_k topK seed max_tokens maxTokens max_output_tokens maxOutputTokens reasoningEffort
     reasoning_effort reasoningSummary textVerbosity verbosity thinking""".split()  # noqa: SIM905
 )
-"""Body fields that say how a model answers and nothing else."""
+"""Body fields that only control how a model answers."""
 ASKED_BY_DEFAULT = (
     ("external_directory", "*"),
     ("question", "*"),
@@ -54,12 +54,12 @@ ASKED_BY_DEFAULT = (
     ("edit", "opencode.json"),
     ("edit", ".opencode/*"),
 )
-"""What the built-in agents do not simply allow, by action and resource."""
-OWN_ACTIONS = frozenset(
+"""Actions and resources that the built-in agents do not allow without asking."""
+BUILTIN_ACTIONS = frozenset(
     """read edit write patch bash glob grep list skill todowrite todoread webfetch websearch codesearch task lsp
     doom_loop""".split()  # noqa: SIM905
 )
-"""What tools that come along ask for. Any other action may be a plugin's tool, which is asked for by default."""
+"""Actions of the built-in tools. Any other action may belong to a plugin's tool, which asks by default."""
 
 
 class Grant(Frozen):
@@ -67,43 +67,39 @@ class Grant(Frozen):
 
     trail: Trail
     wants: str
-    """What it would do, for people."""
+    """What the setting does, in words for the user."""
     value: Any
-    """As it is written."""
+    """As written in the file."""
 
 
-class Narrowed(NamedTuple):
-    data: dict[str, Any]
-    grants: tuple[Grant, ...]
-
-
-def narrowed(data: Mapping[str, Any], outside: Outside, strict: Sequence[Mapping[str, str]] = ()) -> Narrowed:
-    """`data` is a valid document in today's shape. `outside` tells whether a path of it leads out of the project.
-    `strict` are rules of the user that ask or deny: allowing what they are about is reported as a grant."""
+def restrict_document(
+    data: Mapping[str, Any], outside: Outside, strict: Sequence[Mapping[str, str]] = ()
+) -> tuple[dict[str, Any], list[Grant]]:
+    """The document without the settings that need trust, and those settings. `data` is valid and migrated. `outside`
+    tells whether a path leads out of the project. `strict` are the user's rules that ask or deny; a rule that allows
+    what they cover is reported as a grant."""
     grants: list[Grant] = []
     kept: dict[str, Any] = {}
     for key, value in data.items():
-        if key in _WHOLE:
-            grants.append(Grant((key,), _WHOLE[key], value))
-        elif (take := _TAKERS.get(key)) is not None:
-            if rest := take(value, grants, outside):
+        if key in _TRUSTED_KEYS:
+            grants.append(Grant((key,), _TRUSTED_KEYS[key], value))
+        elif (restrict := _RESTRICTIONS.get(key)) is not None:
+            if rest := restrict(value, grants, outside):
                 kept[key] = rest
         else:
             kept[key] = value
-    grants += _widening(data, strict)
-    grants += _inserting(data.get("commands", {}))
-    return Narrowed(kept, tuple(grants))
+    grants += rule_grants(("permissions",), "everything here", data.get("permissions", ()), strict)
+    for id, agent in data.get("agents", {}).items():
+        grants += rule_grants(("agents", id, "permissions"), f"the agent {id}", agent.get("permissions", ()), strict)
+    for name, command in data.get("commands", {}).items():
+        grants += template_grants(("commands", name), name, command["template"])
+    return kept, grants
 
 
 def digest(grants: Iterable[Grant]) -> str:
-    """The same for the same grants in any order."""
+    """A digest that does not depend on the order of the grants."""
     encoded = sorted(msgspec.json.encode((grant.trail, grant.value), order="sorted") for grant in grants)
     return hashlib.sha256(b"\n".join(encoded)).hexdigest()
-
-
-def inserts(template: str) -> list[str]:
-    """The shell commands that a template would run."""
-    return SHELL_COMMAND.findall(template)
 
 
 def is_address(text: str) -> bool:
@@ -135,7 +131,7 @@ def _plugins(value: Sequence[Any], grants: list[Grant], outside: Outside) -> Non
 
 
 def _mcp(value: Mapping[str, Any], grants: list[Grant], outside: Outside) -> dict[str, Any]:
-    """Switching a server off narrows; everything else starts or reaches something."""
+    """Keeps entries that only disable a server; all others start or contact something."""
     kept: dict[str, Any] = {}
     for name, server in value.get("servers", {}).items():
         if server == {"disabled": True}:
@@ -147,19 +143,19 @@ def _mcp(value: Mapping[str, Any], grants: list[Grant], outside: Outside) -> dic
     return {**rest, "servers": kept} if kept else rest
 
 
-def _remote(name: str, wants: str) -> Callable[[Sequence[str], list[Grant], Outside], list[str]]:
-    """For lists of paths and addresses: what lies in the project is kept."""
+def _paths(name: str, wants: str) -> Callable[[Sequence[str], list[Grant], Outside], list[str]]:
+    """For lists of paths and addresses: keeps the paths inside the project."""
 
-    def take(value: Sequence[str], grants: list[Grant], outside: Outside) -> list[str]:
-        away = [is_address(text) or outside(text) for text in value]
-        grants += (
-            Grant((name, index), f"{wants} {text}"[:SHOWN_CHARACTERS], text)
-            for index, text in enumerate(value)
-            if away[index]
-        )
-        return [text for index, text in enumerate(value) if not away[index]]
+    def restrict(value: Sequence[str], grants: list[Grant], outside: Outside) -> list[str]:
+        kept: list[str] = []
+        for index, text in enumerate(value):
+            if is_address(text) or outside(text):
+                grants.append(Grant((name, index), f"{wants} {text}"[:SHOWN_CHARACTERS], text))
+            else:
+                kept.append(text)
+        return kept
 
-    return take
+    return restrict
 
 
 def _references(value: Mapping[str, Any], grants: list[Grant], outside: Outside) -> dict[str, Any]:
@@ -175,12 +171,12 @@ def _references(value: Mapping[str, Any], grants: list[Grant], outside: Outside)
 
 
 def _agents(value: Mapping[str, Any], grants: list[Grant], outside: Outside) -> dict[str, Any]:
-    return {id: narrowed_agent(id, agent, grants) for id, agent in value.items()}
+    return {id: restrict_agent(id, agent, grants) for id, agent in value.items()}
 
 
-def narrowed_agent(id: str, agent: Mapping[str, Any], grants: list[Grant]) -> dict[str, Any]:
-    """Without what it adds to its requests, but for controls of the model: a header or a body field can make a provider
-    reach other services."""
+def restrict_agent(id: str, agent: Mapping[str, Any], grants: list[Grant]) -> dict[str, Any]:
+    """The agent without its request headers and body fields, except model controls: a header or a body field can make a
+    provider contact other services."""
     request = agent.get("request", {})
     body = request.get("body", {})
     extra = {name: item for name, item in body.items() if name not in CONTROLS}
@@ -192,54 +188,41 @@ def narrowed_agent(id: str, agent: Mapping[str, Any], grants: list[Grant]) -> di
     return {**rest, "request": {"body": kept}} if kept else rest
 
 
-_TAKERS: dict[str, Callable[[Any, list[Grant], Outside], Any]] = {
+_RESTRICTIONS: dict[str, Callable[[Any, list[Grant], Outside], Any]] = {
     "providers": _providers,
     "plugins": _plugins,
     "mcp": _mcp,
-    "instructions": _remote("instructions", "loads instructions from"),
-    "skills": _remote("skills", "loads skills from"),
+    "instructions": _paths("instructions", "loads instructions from"),
+    "skills": _paths("skills", "loads skills from"),
     "references": _references,
     "agents": _agents,
 }
 
 
-def _widening(data: Mapping[str, Any], strict: Sequence[Mapping[str, str]]) -> Iterator[Grant]:
-    yield from widening(("permissions",), "everything here", data.get("permissions", ()), strict)
-    for id, agent in data.get("agents", {}).items():
-        yield from widening(("agents", id, "permissions"), f"the agent {id}", agent.get("permissions", ()), strict)
-
-
-def widening(
+def rule_grants(
     trail: Trail, whom: str, rules: Sequence[Mapping[str, str]], strict: Sequence[Mapping[str, str]]
 ) -> Iterator[Grant]:
-    """Rules that allow something which the user or the built-in agents ask about or deny. Other rules have the same
-    effect with trust and without it."""
+    """Rules that allow what the user or the built-in agents ask about or deny. All other rules have the same effect
+    with and without trust."""
     known = [*ASKED_BY_DEFAULT, *((rule["action"], rule["resource"]) for rule in strict)]
     for index, rule in enumerate(rules):
-        if rule["effect"] == "allow" and _is_asked_for(rule, known):
+        if rule["effect"] == "allow" and _needs_trust(rule, known):
             wants = f"allows {rule['action']} on {rule['resource']} for {whom}"
             yield Grant((*trail, index), wants[:SHOWN_CHARACTERS], rule)
 
 
-def _is_asked_for(rule: Mapping[str, str], known: Sequence[tuple[str, str]]) -> bool:
-    return rule["action"] not in OWN_ACTIONS or any(_meets(rule, action, resource) for action, resource in known)
-
-
-def _meets(rule: Mapping[str, str], action: str, resource: str) -> bool:
-    return _overlap(rule["action"], action) and _overlap(rule["resource"], resource)
+def _needs_trust(rule: Mapping[str, str], known: Sequence[tuple[str, str]]) -> bool:
+    return rule["action"] not in BUILTIN_ACTIONS or any(
+        _overlap(rule["action"], action) and _overlap(rule["resource"], resource) for action, resource in known
+    )
 
 
 def _overlap(one: str, other: str) -> bool:
-    """Whether something may match both patterns; two patterns that only meet in the middle are not seen."""
+    """Whether one pattern matches the other. Two patterns that overlap only partly are not detected."""
     return matches(one, other) or matches(other, one)
 
 
-def _inserting(commands: Mapping[str, Any]) -> Iterator[Grant]:
-    for name, command in commands.items():
-        yield from inserting(("commands", name), name, command["template"])
-
-
-def inserting(trail: Trail, name: str, template: str) -> Iterator[Grant]:
-    if SHELL_INSERT in template and (found := inserts(template)):
+def template_grants(trail: Trail, name: str, template: str) -> Iterator[Grant]:
+    if SHELL_INSERT in template and (found := re.findall(SHELL_COMMAND, template)):
         wants = f"runs when the command {name} is used: {'; '.join(found)}"
         yield Grant((*trail, "template"), wants[:SHOWN_CHARACTERS], template)

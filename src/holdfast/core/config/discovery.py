@@ -1,5 +1,5 @@
-"""Which files and folders configure a Location, low to high. Only looks upwards and at known names, so its cost does
-not depend on the size of the project."""
+"""Finds the files and folders that configure a Location, lowest priority first. It only checks known names in parent
+directories, so its cost does not depend on the size of the project."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from holdfast.core.config.document import DOT, Directory
-from holdfast.core.config.environment import config_home, directories, switched_on, user_path
+from holdfast.core.config.environment import config_home, directories, is_enabled, user_path
 from holdfast.core.config.text_file import Unreadable, read_text
 from holdfast.schema.frozen import Frozen
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 NAMES = ("opencode.json", "opencode.jsonc")
 
 
-class Candidate(Frozen):
-    """A file that counts if it exists. Most do not, so its path is made when it does."""
+class CandidateFile(Frozen):
+    """A configuration file that may exist. Most do not, so its Path is built only on demand."""
 
     folder: Path
     name: str
@@ -38,27 +38,27 @@ class Candidate(Frozen):
         return Unreadable("does not exist") if text is None and self.required else text
 
 
-def discover(directory: Path, root: Path, environment: Mapping[str, str]) -> Iterator[Candidate | Directory]:
-    """What is a project's has the origin `project` here; whether it is trusted is found out when it is read."""
+def discover(directory: Path, root: Path, environment: Mapping[str, str]) -> Iterator[CandidateFile | Directory]:
+    """Project files get the origin `project`; whether they are trusted is decided when they are read."""
     chosen = choices_file(environment)
-    yield Candidate(chosen.parent, chosen.name, "user")
+    yield CandidateFile(chosen.parent, chosen.name, "user")
     home = config_home(environment)
-    yield from (Candidate(home, name, "user") for name in NAMES)
+    yield from (CandidateFile(home, name, "user") for name in NAMES)
     yield Directory(home, "user")
     if named := environment.get("OPENCODE_CONFIG"):
         path = user_path(named, environment)
-        yield Candidate(path.parent, path.name, "user", required=True)
+        yield CandidateFile(path.parent, path.name, "user", required=True)
     folders = project_folders(directory, root, environment)
     for folder in folders:
-        yield from (Candidate(folder, name, "project") for name in NAMES)
+        yield from (CandidateFile(folder, name, "project") for name in NAMES)
     for folder in folders:
         if os.path.isdir(f"{folder}/{DOT}") and not _same(dot := folder / DOT, home):
-            yield from (Candidate(dot, name, "project") for name in NAMES)
+            yield from (CandidateFile(dot, name, "project") for name in NAMES)
             yield Directory(dot, "project")
 
 
 def choices_file(environment: Mapping[str, str]) -> Path:
-    """What the user chose in a dialogue, in the form of a configuration file. Everything they wrote counts more."""
+    """Settings that the user chose interactively, as a configuration file with the lowest priority."""
     return directories(environment).state / "choices.json"
 
 
@@ -70,8 +70,9 @@ def _same(folder: Path, home: Path) -> bool:
 
 
 def project_folders(directory: Path, root: Path, environment: Mapping[str, str]) -> list[Path]:
-    """From the project's root down to the Location, both without symbolic links; none if it lies elsewhere."""
-    if switched_on(environment, "OPENCODE_DISABLE_PROJECT_CONFIG"):
+    """The directories from the project's root down to the Location, with symbolic links resolved. Empty if the Location
+    is outside the root."""
+    if is_enabled(environment, "OPENCODE_DISABLE_PROJECT_CONFIG"):
         return []
     home, directory, root = (Path(os.path.realpath(path)) for path in (config_home(environment), directory, root))
     folders = [directory, *directory.parents]

@@ -1,4 +1,5 @@
-"""What configuration is made of: documents and directories, low to high priority. There is no merged object."""
+"""The parts of a configuration: documents and directories, lowest priority first. Each domain combines them by its own
+rule."""
 
 from __future__ import annotations
 
@@ -12,34 +13,34 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Origin: TypeAlias = Literal["user", "project", "untrusted"]
-"""Who wrote it: the user or the host program, a project that the user trusts, or any other project."""
+"""The author: the user or the host program, a project that the user trusts, or any other project."""
 
 
 class Document(Frozen):
-    """One file, in today's shape: V1 keys are migrated, variables are substituted, invalid entries are gone.
+    """One configuration file, validated and migrated to the current format, with variables substituted.
 
-    `data` has only keys that hold something, and is shared: nobody changes it. A V1 provider keeps its SDK options
-    verbatim in `request.body` (`headers` apart, `baseURL` in `api.url` when a package is named), because only the
-    catalog knows which of them are controls, settings or credentials; so do its models and variants."""
+    `data` has no empty keys, is shared and must not be changed. A provider in the V1 format keeps its SDK options
+    unchanged in `request.body` (except `headers`, and `baseURL` when a package is named), because only the catalog
+    knows which of them are controls, settings or credentials. The same holds for its models and variants."""
 
     path: Path
     directory: Path
-    """The folder that holds the file: what `./` means in it."""
+    """The folder of the file; relative paths start here."""
     origin: Origin
     data: dict[str, Any]
     secrets: frozenset[str] = frozenset()
-    """What variables were replaced by: never to be shown."""
+    """Substituted values of variables; never shown."""
     contents: Mapping[str, str] = MappingProxyType({})
     """Digests of a project's plugins as they were when they were trusted, by path."""
     managed: bool = False
-    """From the host or its organisation: has the last word, also in policy."""
+    """Set by the host or its organisation: has the highest priority, also in policy."""
 
     def __repr__(self) -> str:
         return f"Document({self.path})"  # it may hold keys
 
     @property
     def base(self) -> Path:
-        """Where its instruction paths start: a `.opencode` folder speaks for the folder around it."""
+        """Where its instruction paths start: for a `.opencode` folder of a project, the folder that contains it."""
         return self.directory.parent if self.directory.name == DOT and self.origin != "user" else self.directory
 
     @property
@@ -48,7 +49,7 @@ class Document(Frozen):
 
 
 class Directory(Frozen):
-    """A folder that may hold agents, commands, skills and plugins; it counts after its own documents."""
+    """A configuration folder with agents, commands, skills and plugins. Its priority is above that of its documents."""
 
     path: Path
     origin: Origin

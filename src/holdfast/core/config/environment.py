@@ -1,4 +1,4 @@
-"""Where this user's files are, and the switches in the environment. Read when asked, never at import."""
+"""The directories of this user, and the switches in the environment. Nothing is read at import."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 CONFIG_NAME = "opencode"
-"""Only the configuration folder is shared with OpenCode; data never is."""
+"""Only the configuration folder is shared with OpenCode, never the data."""
 APP_NAME = "holdfast"
 SYSTEM_TMP = "/tmp"
 
@@ -70,9 +70,9 @@ def home_directory(environment: Mapping[str, str]) -> Path:
 
 
 def user_path(text: str, environment: Mapping[str, str]) -> Path:
-    """A path as a person writes it: `~/` is home, and nothing else is expanded."""
+    """Expands a leading `~/`, and nothing else."""
     return home_directory(environment) / text[2:] if text.startswith("~/") else Path(text)
 
 
-def switched_on(environment: Mapping[str, str], name: str) -> bool:
+def is_enabled(environment: Mapping[str, str], name: str) -> bool:
     return environment.get(name, "").lower() in ("1", "true")

@@ -1,15 +1,15 @@
-"""What the files of a project's `.opencode` folder want beyond narrowing: plugins, shell commands of templates, and
-rules or request fields of agents. Read when somebody asks about trust, never for a folder that nobody trusted."""
+"""Collects the settings of a project's `.opencode` folder that need trust: plugins, shell commands in templates, rules
+and request fields of agents. Read only when trust is checked, never for a folder without a trust decision."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core.config.authority import Grant, inserting, narrowed_agent, widening
+from holdfast.core.config.authority import Grant, restrict_agent, rule_grants, template_grants
 from holdfast.core.config.markdown import read_markdown
 from holdfast.core.config.migrate import migrate_agent
 from holdfast.core.config.plugin_files import plugins_in
-from holdfast.core.config.trust import Wanted
+from holdfast.core.config.trust import TrustRequest
 from holdfast.core.config.validate import validate_agent
 
 if TYPE_CHECKING:
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def folder_wants(directory: Path, strict: Sequence[Mapping[str, str]]) -> Wanted:
+def folder_request(directory: Path, strict: Sequence[Mapping[str, str]]) -> TrustRequest:
     """`strict` are the user's rules that ask or deny."""
     plugins = tuple(plugins_in(directory))
     running = (Grant((path.parent.name, path.name), f"runs the plugin {path}", path.name) for path in plugins)
-    return Wanted(directory, (*running, *_commands(directory), *_agents(directory, strict)), plugins)
+    return TrustRequest(directory, (*running, *_commands(directory), *_agents(directory, strict)), plugins)
 
 
 def _commands(directory: Path) -> Iterator[Grant]:
     for file in read_markdown(directory, ("command", "commands"), [], recursive=True):
-        yield from inserting(("commands", file.name), file.name, file.content.body)
+        yield from template_grants(("commands", file.name), file.name, file.content.body)
 
 
 def _agents(directory: Path, strict: Sequence[Mapping[str, str]]) -> Iterator[Grant]:
@@ -34,7 +34,7 @@ def _agents(directory: Path, strict: Sequence[Mapping[str, str]]) -> Iterator[Gr
         for file in read_markdown(directory, names, [], recursive=recursive):
             agent = validate_agent(migrate_agent(file.content.data), lambda problem: None) or {}
             grants: list[Grant] = []
-            narrowed_agent(file.name, agent, grants)
+            restrict_agent(file.name, agent, grants)
             yield from grants
             trail = ("agents", file.name, "permissions")
-            yield from widening(trail, f"the agent {file.name}", agent.get("permissions", ()), strict)
+            yield from rule_grants(trail, f"the agent {file.name}", agent.get("permissions", ()), strict)

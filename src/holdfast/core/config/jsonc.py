@@ -1,4 +1,4 @@
-"""JSON with comments and trailing commas, decoded without moving a line: problems keep their line numbers."""
+"""Decodes JSON with comments and trailing commas. Line numbers in problems are those of the file."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 DEPTH_LIMIT = 100
-"""Levels of a value: everything that walks through one later does so by recursion."""
+"""Nesting limit: later steps walk through the value by recursion."""
 
-# Patterns are compiled when they are needed: a plain file without problems needs none.
-# A string that is never closed reaches to the end of the text: looked for once, and not again from each quote in it.
+# Compiled on first use: a plain file without problems needs none of them. An unclosed string matches to the end of the
+# text, so that it is scanned only once.
 _STRING = r'"(?:[^"\\]++|\\.)*+"?'
-# Two passes, each linear: a comma counts as trailing only once the comments behind it are gone.
+# Two linear passes: a comma is trailing only after the comments behind it are removed.
 _COMMENT = rf"(?s){_STRING}|//[^\n]*|/\*.*?(?:\*/|\Z)"
 _TRAILING_COMMA = rf"(?s){_STRING}|,(?=\s*[}}\]])"
 _TOKEN = rf"(?s)(?:{_STRING}|[{{}}\[\],])\s*"
@@ -30,13 +30,13 @@ class InvalidJson(ValueError):
         self.line = line
 
 
-class Decoded(NamedTuple):
+class DecodedJson(NamedTuple):
     value: Any
     repeated: tuple[str, ...]
-    """Keys that one object has twice; the last one counts."""
+    """Keys that occur twice in one object; the last one counts."""
 
 
-def decode(text: str) -> Decoded:
+def decode(text: str) -> DecodedJson:
     repeated: list[str] = []
 
     def collect(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -54,17 +54,17 @@ def decode(text: str) -> Decoded:
         raise InvalidJson("is nested too deeply")
     if "\\u" in text and re.search(_SURROGATE, text):
         _check_characters(value)
-    return Decoded(value, tuple(dict.fromkeys(repeated)))
+    return DecodedJson(value, tuple(dict.fromkeys(repeated)))
 
 
-def lines_of(text: str, paths: Iterable[Sequence[str | int]]) -> dict[tuple[str | int, ...], int]:
-    """On which line, counting from one, the values at these paths stand, as far as they exist; in one pass."""
+def line_numbers(text: str, paths: Iterable[Sequence[str | int]]) -> dict[tuple[str | int, ...], int]:
+    """The line numbers, from 1, of the values at these paths, as far as they exist. One pass over the text."""
     wanted = {tuple(path) for path in paths}
     depths = {len(path) for path in wanted}
     found: dict[tuple[str | int, ...], int] = {}
     plain = to_json(text)
     line, counted = 1, 0
-    # One open container each: the key or index it is at, nothing before the first key.
+    # One item per open container: its current key or index, empty before the first key.
     trail: list[str | int] = []
     awaiting_key = False
     for match in re.finditer(_TOKEN, plain):
@@ -90,7 +90,7 @@ def lines_of(text: str, paths: Iterable[Sequence[str | int]]) -> dict[tuple[str 
                 continue
             trail[-1] = last + 1
         if len(trail) in depths and (here := tuple(trail)) in wanted and here not in found:
-            # An item begins behind its bracket or comma, perhaps on another line.
+            # The item starts after its bracket or comma, possibly on another line.
             start = match.start() if token[0] == '"' else match.end()
             line, counted = line + plain.count("\n", counted, start), start
             found[here] = line
@@ -107,7 +107,7 @@ def _parse(text: str, collect: Any) -> Any:
     try:
         return _loads(text, collect)
     except json.JSONDecodeError:
-        pass  # most files are plain; only the others are worth two more passes
+        pass  # most files are plain JSON; only others need two more passes
     try:
         return _loads(to_json(text), collect)
     except json.JSONDecodeError as error:
@@ -125,7 +125,7 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def _integer(digits: str) -> int:
-    """What could be written again: 64 bits, with or without a sign."""
+    """Integers of at most 64 bits, signed or unsigned: others cannot be encoded again."""
     if len(digits) > 20 or not -(2**63) <= (number := int(digits)) < 2**64:
         raise InvalidJson("has a number that is too large")
     return number
@@ -138,7 +138,7 @@ def _finite(digits: str) -> float:
 
 
 def _check_characters(value: Any) -> None:
-    """Half of a character can be written as an escape, and could be neither sent nor stored later."""
+    """Rejects unpaired surrogates: they can be written as escapes but neither sent nor stored."""
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:

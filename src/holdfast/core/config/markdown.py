@@ -1,4 +1,4 @@
-"""Markdown files below a configuration folder: agents, commands. Their names come from their paths."""
+"""Reads the Markdown files of a configuration folder: agents and commands. A file's path gives its name."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ SUFFIX = ".md"
 
 class NamedMarkdown(Frozen):
     name: str
-    """The path below its folder without the suffix: `team/helper`."""
+    """The path relative to its folder, without the suffix: `team/helper`."""
     path: str
     content: Markdown
 
     def reporter(self, problems: list[Diagnostic]) -> Callable[[Problem], None]:
-        """Adds what is wrong in this file."""
+        """A reporter that adds problems of this file."""
 
         def report(problem: Problem) -> None:
             place = ".".join(str(part) for part in problem.trail)
@@ -43,7 +43,7 @@ class NamedMarkdown(Frozen):
 def read_markdown(
     directory: Path, names: Iterable[str], problems: list[Diagnostic], *, recursive: bool
 ) -> Iterator[NamedMarkdown]:
-    """The folders of these names together, in the order of their paths, as one glob over them would give."""
+    """Reads the folders with these names together, sorted by path, like one glob over all of them."""
     folders = [folder for name in names if os.path.isdir(folder := f"{directory}/{name}")]
     found = ((path, folder) for folder in folders for path in _files(folder, problems, recursive=recursive))
     for path, folder in sorted(found):
@@ -62,8 +62,8 @@ def read_markdown(
 
 
 def _files(folder: str, problems: list[Diagnostic], *, recursive: bool) -> list[str]:
-    """Links are followed; a folder that leads back to itself is entered once. Folders are counted, too: a link may
-    lead to a whole disk."""
+    """Follows links and enters each folder once. Folders count towards the limit, because a link may lead to a whole
+    disk."""
     waiting, entered, paths = [folder], set[tuple[int, int]](), list[str]()
     while waiting and len(paths) <= MOST_FILES and len(entered) <= MOST_FILES:
         here = waiting.pop()
@@ -90,4 +90,4 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir()
     except OSError:
-        return False  # a link that leads to itself
+        return False  # a link to itself

@@ -1,4 +1,4 @@
-"""One object to look at, made of all documents. Domains never use it: each folds documents by its own rule."""
+"""Merges all documents into one object for display. Domains never use it: each combines documents by its own rule."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _JOINED = frozenset(("instructions", "skills", "plugins", "permissions"))
 def merge(documents: Iterable[Document]) -> dict[str, Any]:
     merged: dict[str, Any] = {}
     for document in documents:
-        merged = _merged(merged, shown(document))
+        merged = _merged(merged, redacted(document))
     return merged
 
 
-def shown(document: Document) -> dict[str, Any]:
-    """What a document says, without secrets. Of an MCP server's address only the host: its path may be a key."""
+def redacted(document: Document) -> dict[str, Any]:
+    """The document without secrets. Of an MCP server's address only the host is shown: its path may be a key."""
     found: dict[str, Any] = _shown(document.data, document.secrets)
     for server in found.get("mcp", {}).get("servers", {}).values():
         if isinstance(url := server.get("url"), str):
@@ -45,7 +45,7 @@ def _merged(low: dict[str, Any], high: dict[str, Any]) -> dict[str, Any]:
 
 
 def _shown(value: Any, secrets: frozenset[str], name: str = "", inside: str = "") -> Any:
-    """A key may stand in the file itself, and a header can hold anything."""
+    """Hides all headers and every value whose name looks secret, because keys may be written in the file itself."""
     if isinstance(value, str):
         if inside == "headers" or is_secret(name):
             return HIDDEN

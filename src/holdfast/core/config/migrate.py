@@ -1,14 +1,14 @@
-"""Files of OpenCode's first generation, key by key, in today's shape.
+"""Migrates documents from OpenCode's V1 format to the current one.
 
-Only what belongs to the first generation is touched, so a mixed file keeps its newer keys, and those win. Values of a
-wrong type travel on unchanged: validation comes after this and says so."""
+Only V1 keys are changed. A mixed file keeps its newer keys, which win. Values of a wrong type are passed on unchanged:
+validation runs afterwards and reports them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from holdfast.core.config.unsupported import unread
+from holdfast.core.config.unsupported import AGENT_NAMES, report_unread
 
 Object: TypeAlias = dict[str, Any]
 Report: TypeAlias = Callable[[tuple[str | int, ...], str], None]
@@ -18,13 +18,9 @@ OLD_KEYS = frozenset(
     mode agent provider permission tools attachment layout""".split()  # noqa: SIM905
 )
 WITHOUT_MEANING = ("logLevel", "server", "layout", "small_model")
-"""Recognised, and reported: nothing here reads them."""
+"""Recognised keys without effect; they are reported."""
 
 _RENAMED = {"snapshot": "snapshots", "attachment": "attachments", "command": "commands", "reference": "references"}
-AGENT_NAMES = frozenset(
-    """name model variant prompt description temperature top_p mode hidden color steps maxSteps options permission
-    disable tools system disabled permissions request""".split()  # noqa: SIM905
-)
 _OAUTH = {
     "clientId": "client_id",
     "clientSecret": "client_secret",
@@ -34,7 +30,7 @@ _OAUTH = {
 
 
 def migrate(document: Object, report: Report) -> Object:
-    unread(document, report)
+    report_unread(document, report)
     for key in WITHOUT_MEANING:
         if document.get(key) is not None:
             report((key,), "has no meaning here; ignored")
@@ -65,7 +61,7 @@ def migrate(document: Object, report: Report) -> Object:
 
 
 def migrate_agent(agent: Object) -> Object:
-    """Of both generations: names that only the newer one has are kept, all other unknown ones are for the model."""
+    """Accepts both formats. Newer names are kept; all unknown names become model options."""
     kept = ("model", "variant", "description", "mode", "hidden", "color", "system", "disabled", "permissions")
     new: Object = {key: agent[key] for key in kept if agent.get(key) is not None}
     for old, renamed in (("prompt", "system"), ("disable", "disabled"), ("steps", "steps"), ("maxSteps", "steps")):
@@ -85,7 +81,8 @@ def migrate_agent(agent: Object) -> Object:
 
 
 def migrate_permissions(permission: Any, tools: Any = None) -> Any:
-    """Rules in written order, those of `tools` first; a part that says no effect stays as it is, to be refused."""
+    """Rules in written order, those of `tools` first. A part without an effect is passed on unchanged, so that
+    validation rejects it."""
     if tools is not None and not isinstance(tools, dict):
         return {"tools": tools}
     rules: list[Any] = [
@@ -141,7 +138,7 @@ def migrate_model(model: Object) -> Object:
     if model.get("tool_call") is not None or modalities:
         new["capabilities"] = {
             "tools": model.get("tool_call") or False,
-            # A model that says nothing about this talks; without text it could not be chosen by itself.
+            # Text is the default: a model without text could not be selected automatically.
             "input": modalities.get("input") or ["text"],
             "output": modalities.get("output") or ["text"],
         }
@@ -178,14 +175,14 @@ def _cost(cost: Object) -> list[Object]:
 
 
 def _rules(new: Object, old: Object) -> None:
-    """Those of the newer form come last and so win; a denial of the older form is not lost beside them."""
+    """Rules in the newer format come last and win; denials in the older format stay in force."""
     if old.get("permission") is None and old.get("tools") is None:
         return
     new["permissions"] = _joined(migrate_permissions(old.get("permission"), old.get("tools")), new.get("permissions"))
 
 
 def _agent_of_both(old: Any, newer: Any) -> Any:
-    """The newer one, after the rules of the older."""
+    """The newer definition, with the older rules in front of its own."""
     rules = _object(old).get("permissions")
     if rules is None or not isinstance(newer, dict):
         return newer
@@ -193,14 +190,14 @@ def _agent_of_both(old: Any, newer: Any) -> Any:
 
 
 def _joined(rules: Any, newer: Any) -> Any:
-    """What is no list of rules stays alone, to be refused."""
+    """A value that is not a list is passed on unchanged, so that validation rejects it."""
     if newer is None or not isinstance(rules, list):
         return rules
     return [*rules, *newer] if isinstance(newer, list) else newer
 
 
 def _mcp(new: Object) -> None:
-    """Servers stood directly under `mcp` once; a file with nothing else from that time is common."""
+    """Moves servers from `mcp` to `mcp.servers`; many files have only servers there."""
     mcp = _object(new.get("mcp"))
     if old := {name: item for name, item in mcp.items() if name not in ("servers", "timeout") or _is_server(item)}:
         kept = {name: item for name, item in mcp.items() if name not in old}
@@ -253,7 +250,7 @@ def _policies(new: Object, document: Object) -> None:
         statements += [{"effect": "allow", "action": "provider.use", "resource": id} for id in enabled]
     if isinstance(disabled, list):
         statements += [{"effect": "deny", "action": "provider.use", "resource": id} for id in disabled]
-    # What is no list is no statement either, and stands here to be refused.
+    # A value that is not a list is passed on, so that validation rejects it.
     statements += [[named] for named in (enabled, disabled) if named is not None and not isinstance(named, list)]
     if not statements:
         return
@@ -270,7 +267,7 @@ def _plugin(plugin: Any) -> Any:
 
 
 def _merge(new: Object, key: str, old: Object, both: Callable[[Any, Any], Any] = lambda _, newer: newer) -> None:
-    """Names from both; `both` says what stands where both have one: the newer form, unless it knows better."""
+    """Merges two mappings; `both` chooses the value where both have the name (default: the newer one)."""
     newer = new.get(key)
     if old and (newer is None or isinstance(newer, dict)):
         joined = {name: both(old[name], item) if name in old else item for name, item in _object(newer).items()}

@@ -1,4 +1,4 @@
-"""How configuration names a model."""
+"""Model references in configuration."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from holdfast.schema.model import ModelRef
 
 
 def parse_model(text: str) -> ModelRef:
-    """`provider/model`, cut at the first slash: the model's own id may have more of them."""
+    """Splits `provider/model` at the first slash: the model's own id may contain slashes."""
     provider, _, model = text.partition("/")
     return ModelRef(id=model, provider_id=provider)
 
 
 def patched_model(former: ModelRef | None, model: str | None, variant: str | None) -> ModelRef | None:
-    """Another model keeps the variant that was chosen; a variant without a model says nothing."""
+    """A new model keeps the former variant. A variant without a model has no effect."""
     if model is not None:
         kept = former.variant if former is not None else None
         former = msgspec.structs.replace(parse_model(model), variant=kept)

@@ -1,4 +1,4 @@
-"""The files of a plugin: where configuration says they are, and a digest of what is in them."""
+"""Locates the files of configured plugins and computes a digest of their content."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ MOST_BYTES = 32 * 1024 * 1024
 
 
 def plugin_name(written: str | Mapping[str, Any]) -> str:
-    """Of an entry of `plugins`, in its short form or its long one."""
+    """The name in an entry of `plugins`, in its short or long form."""
     return written if isinstance(written, str) else str(written["package"])
 
 
 def plugin_path(name: str, folder: Path, environment: Mapping[str, str]) -> Path | None:
-    """The file or folder that an entry of `plugins` names; None if it names an installed package. `folder` is that of
-    the document."""
+    """The file or folder that an entry of `plugins` names, or None for an installed package. `folder` is the
+    document's."""
     if name.startswith("file://"):
-        return Path(unquote("/" + name[7:].partition("/")[2]))  # what stands before is a host: this one
+        return Path(unquote("/" + name[7:].partition("/")[2]))  # the part before it is a host name: this machine
     if name.startswith(("./", "../", "/", "~/")):
         return folder / user_path(name, environment)
     return None
 
 
 def plugins_in(directory: Path) -> Iterator[Path]:
-    """The plugins that lie in a configuration folder, in the order in which they are loaded."""
+    """The plugins in a configuration folder, in loading order."""
     for folder in PLUGIN_FOLDERS:
         try:
             names = sorted(os.listdir(directory / folder))
@@ -48,7 +48,7 @@ def plugins_in(directory: Path) -> Iterator[Path]:
 
 
 def plugin_files(path: Path) -> list[Path]:
-    """What is executed from a plugin's path may lie in any of these files. Byte code is never read."""
+    """All files that a plugin may execute. Byte code is never read."""
     try:
         if path.is_file():
             return [path]
@@ -62,12 +62,11 @@ def plugin_files(path: Path) -> list[Path]:
 class PluginContent(NamedTuple):
     digest: str
     files: dict[str, bytes]
-    """By path: the very bytes that the digest is of."""
+    """The bytes that the digest covers, by path."""
 
 
 def read_plugin(path: Path) -> PluginContent:
-    """All bytes of a plugin. What is too much to read has a digest that is never the same twice, and so never
-    trusted."""
+    """Reads all bytes of a plugin. A plugin that is too large gets a random digest and is therefore never trusted."""
     found, total, contents = hashlib.sha256(), 0, dict[str, bytes]()
     files = plugin_files(path)
     if len(files) > MOST_FILES:

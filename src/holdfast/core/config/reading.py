@@ -1,18 +1,17 @@
-"""One text on its way to a document: decoded, judged by its origin, validated; and everything in it that does not
-count."""
+"""Turns the text of one file into a Document: decodes, checks trust, validates, and collects diagnostics."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from holdfast.core.config.authority import NOT_TRUSTED, Grant, narrowed
+from holdfast.core.config.authority import NOT_TRUSTED, Grant, restrict_document
 from holdfast.core.config.document import Document
 from holdfast.core.config.environment import user_path
-from holdfast.core.config.jsonc import InvalidJson, decode, lines_of
+from holdfast.core.config.jsonc import InvalidJson, decode, line_numbers
 from holdfast.core.config.migrate import migrate
 from holdfast.core.config.plugin_files import plugin_name, plugin_path
-from holdfast.core.config.trust import Wanted, judge
-from holdfast.core.config.unsupported import unsupported
+from holdfast.core.config.trust import TrustRequest, check_trust
+from holdfast.core.config.unsupported import report_unsupported
 from holdfast.core.config.validate import Problem, Trail, validate
 from holdfast.core.config.variables import Substitution, mentions_variables
 from holdfast.core.diagnostic import Diagnostic
@@ -30,20 +29,20 @@ if TYPE_CHECKING:
     from holdfast.core.diagnostic import Severity
 
 MOST_PROBLEMS = 50
-"""Per document; of those beyond it only the weight is told."""
+"""Per document. Further problems are summarised by their highest severity."""
 NAME_CHARACTERS = 100
-"""Of a name in a message: a key can be as long as its file."""
+"""Longest name shown in a message: a key can be as long as its file."""
 
 
-class Place(Frozen):
-    """Where a Location is."""
+class ConfigLocation(Frozen):
+    """The directories and the environment that configuration is read with."""
 
     directory: Path
     root: Path
     environment: Mapping[str, str]
 
     def outside(self, base: Path, text: str) -> bool:
-        """Whether a path as a person writes it leads out of the project."""
+        """Whether a path, as written by a person, leads out of the project."""
         try:
             path = (base / user_path(text, self.environment)).resolve()
             return not path.is_relative_to(self.root.resolve())
@@ -51,22 +50,22 @@ class Place(Frozen):
             return True
 
 
-class Reading:
+class DocumentReader:
     def __init__(
         self,
         path: Path,
         folder: Path,
         origin: Origin,
-        place: Place,
+        location: ConfigLocation,
         trust: Trust,
         strict: Sequence[dict[str, str]] = (),
         watch: Watch | None = None,
     ) -> None:
-        """`strict` are the user's rules that ask or deny; `watch` notes what else is read."""
+        """`strict` are the user's rules that ask or deny; `watch` records further files that are read."""
         self._path = path
         self._folder = folder
         self._origin = origin
-        self._place = place
+        self._location = location
         self._trust = trust
         self._strict = strict
         self._text = ""
@@ -74,15 +73,15 @@ class Reading:
         self._problems: list[tuple[Diagnostic, Trail]] = []
         self._unlisted: Severity | None = None
         self._watch = watch
-        self.wanted: Wanted | None = None
-        """What a project's file wants beyond narrowing, if anything."""
+        self.request: TrustRequest | None = None
+        """The settings that need trust, if the file has any."""
         self.trusted = False
 
     def ignore(self, reason: str) -> None:
-        """The file, or the folder it lies in, belongs to somebody else."""
+        """Report that the file or its folder belongs to another user."""
         self._report(f"it or its folder {reason}; ignored")
 
-    def use(self, text: str | Unreadable) -> Document | None:
+    def read(self, text: str | Unreadable) -> Document | None:
         if isinstance(text, str):
             return self.parse(text)
         self._report(f"{text}; ignored", severe=True)
@@ -101,35 +100,35 @@ class Reading:
             self._report("is not an object; ignored", severe=True)
             return None
         for name in repeated:
-            self._report(f"{name}: stands twice in one object; the last one counts")
+            self._report(f"{name}: occurs twice in one object; the last value is used")
         return self.document(value)
 
     def document(self, value: dict[str, Any]) -> Document:
         if self._origin == "user":
-            return self._whole(value)
-        told = len(self._problems), self._unlisted
-        document, wanted = self._narrowed(value)
+            return self._complete(value)
+        reported, unlisted = len(self._problems), self._unlisted
+        document, request = self._restricted(value)
         if self._trust.knows(self._path):
-            self._watch_plugins(wanted.plugins)
-        judged = judge(wanted, self._trust)
-        self.wanted, self.trusted = wanted if wanted.grants else None, judged.trusted
-        if not judged.trusted:
+            self._watch_plugins(request.plugins)
+        verdict = check_trust(request, self._trust)
+        self.request, self.trusted = request if request.grants else None, verdict.trusted
+        if not verdict.trusted:
             return document
-        del self._problems[told[0] :]  # of settings that count after all
-        self._unlisted = told[1]
-        return self._whole(value).replace(contents=judged.contents)
+        del self._problems[reported:]  # these settings count after all
+        self._unlisted = unlisted
+        return self._complete(value).replace(contents=verdict.contents)
 
-    def _whole(self, value: dict[str, Any]) -> Document:
+    def _complete(self, value: dict[str, Any]) -> Document:
         if self._mentions_variables:
-            inside = None if self._origin == "user" else self._place.root
+            inside = None if self._origin == "user" else self._location.root
             value, self._secrets = self._substitution(inside).apply(value)
         data = validate(migrate(value, self._dropped), self._invalid)
-        unsupported(data, self._dropped)
+        report_unsupported(data, self._dropped)
         self._watch_plugins(self._plugins(data))
         return Document(self._path, self._folder, self._origin, data, self._secrets)
 
-    def _narrowed(self, value: dict[str, Any]) -> tuple[Document, Wanted]:
-        """What counts while nobody trusts the project, and what else the file wants."""
+    def _restricted(self, value: dict[str, Any]) -> tuple[Document, TrustRequest]:
+        """The document as it counts without trust, and the settings that need trust."""
         grants: list[Grant] = []
         written = value
         if self._mentions_variables:
@@ -137,24 +136,24 @@ class Reading:
             def withheld(trail: Trail, wants: str) -> None:
                 grants.append(Grant(trail, wants, _at(written, trail)))
 
-            value, self._secrets = self._substitution(self._place.root, withheld).apply(value)
+            value, self._secrets = self._substitution(self._location.root, withheld).apply(value)
         valid = validate(migrate(value, self._dropped), self._invalid)
-        unsupported(valid, self._dropped)
-        data, found = narrowed(valid, self._outside, self._strict)
-        grants += found
+        report_unsupported(valid, self._dropped)
+        data, restricted = restrict_document(valid, self._outside, self._strict)
+        grants += restricted
         for grant in grants:
             self._dropped(grant.trail, f"{grant.wants}; {NOT_TRUSTED}")
-        wanted = Wanted(self._path, tuple(grants), self._plugins(valid))
-        return Document(self._path, self._folder, "untrusted", data, self._secrets), wanted
+        request = TrustRequest(self._path, tuple(grants), self._plugins(valid))
+        return Document(self._path, self._folder, "untrusted", data, self._secrets), request
 
     def _substitution(self, inside: Path | None, withheld: Callable[[Trail, str], None] | None = None) -> Substitution:
         reads = self._watch.add if self._watch is not None else lambda path: None
-        return Substitution(self._folder, inside, self._place.environment, self._dropped, withheld, reads)
+        return Substitution(self._folder, inside, self._location.environment, self._dropped, withheld, reads)
 
     def _plugins(self, data: Mapping[str, Any]) -> tuple[Path, ...]:
-        """Those that are files."""
+        """Plugins that are files."""
         names = map(plugin_name, data.get("plugins", ()))
-        found = (plugin_path(name, self._folder, self._place.environment) for name in names)
+        found = (plugin_path(name, self._folder, self._location.environment) for name in names)
         return tuple(path for path in found if path is not None)
 
     def _watch_plugins(self, plugins: Sequence[Path]) -> None:
@@ -163,8 +162,9 @@ class Reading:
                 self._watch.add_plugin(path)
 
     def _outside(self, text: str) -> bool:
-        """References are relative to the file's folder, skills to the Location: both have to be inside."""
-        return any(self._place.outside(base, text) for base in (self._folder, self._place.directory))
+        """Whether a path leads out of the project. References are relative to the file's folder, skills to the
+        Location; both must be inside."""
+        return any(self._location.outside(base, text) for base in (self._folder, self._location.directory))
 
     @property
     def _mentions_variables(self) -> bool:
@@ -194,20 +194,24 @@ class Reading:
             self._problems.append((Diagnostic(str(self._path), hidden, line, severity, suggestion), trail))
 
     def problems(self) -> Iterator[Diagnostic]:
-        """Each with the line of what it is about, or of the nearest thing around it that the file has, and under the
-        names that the file uses."""
-        shapes = {trail: list(_shapes(trail)) for _, trail in self._problems if trail}
-        lines = lines_of(self._text, (shape for found in shapes.values() for shape in found)) if shapes else {}
+        """All problems, with the names used in the file and the line of the setting, or of the nearest enclosing one in
+        the file."""
+        spellings = {trail: list(_spellings(trail)) for _, trail in self._problems if trail}
+        lines = (
+            line_numbers(self._text, (spelling for found in spellings.values() for spelling in found))
+            if spellings
+            else {}
+        )
         for problem, trail in self._problems:
-            shape = next((shape for shape in shapes.get(trail, ()) if shape in lines), None)
-            if shape is None:
+            spelling = next((spelling for spelling in spellings.get(trail, ()) if spelling in lines), None)
+            if spelling is None:
                 yield problem
                 continue
             message, before = problem.message, _dotted(trail)
-            same = shape[-1] == trail[-1] or len(shape) == len(trail) == 1
+            same = spelling[-1] == trail[-1] or len(spelling) == len(trail) == 1
             if message.startswith(f"{before}: ") and same:
-                message = f"{_dotted(shape)}{message.removeprefix(before)}"
-            yield problem.replace(line=lines[shape], message=message)
+                message = f"{_dotted(spelling)}{message.removeprefix(before)}"
+            yield problem.replace(line=lines[spelling], message=message)
         if self._unlisted:
             yield Diagnostic(str(self._path), "has more problems, which are not listed", None, self._unlisted)
 
@@ -230,8 +234,8 @@ _FORMER: dict[str, tuple[str, ...]] = {
 }
 
 
-def _shapes(trail: Trail) -> Iterator[Trail]:
-    """How a file may have written this path before it was migrated, the most exact first."""
+def _spellings(trail: Trail) -> Iterator[Trail]:
+    """The ways in which a file may spell this path in the V1 or current format, most exact first."""
     while trail:
         yield trail
         for former in _FORMER.get(str(trail[0]), ()):

@@ -1,10 +1,10 @@
-"""The configuration that is in force, and taking over a new one.
+"""Holds the current configuration and applies edits.
 
 Invariants
-- A new configuration counts completely or not at all: everything that may fail has been done before the first domain
-  hears of it, and all domains change in one batch, in the order in which they follow. Policy follows first.
-- A file that cannot be used leaves the former configuration in force, and stays reported until a later reload succeeds.
-- A broken edit is tried once, not at each boundary: only another change of the files makes it worth another try."""
+- A new configuration is applied completely or not at all: everything that may fail happens before the first domain
+  changes, and all domains change in one batch, in the order of registration. Policy comes first.
+- A file with an error leaves the previous configuration in force and stays reported until a reload succeeds.
+- A broken edit is tried once: only another change of the files triggers a new attempt."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from holdfast.core.scope import Scope
     from holdfast.core.state import Batches
 
-LOOKED_AT_INLINE = 64
-"""Paths that may be looked at on the loop; more of them are looked at in a thread."""
-STILL_SECONDS = 0.05
-"""An edit is taken over once no file has changed for this long: an editor may be in the middle of writing."""
+CHECKED_INLINE = 64
+"""Up to this many paths are checked on the event loop; more are checked in a thread."""
+UNCHANGED_SECONDS = 0.05
+"""An edit is applied once no file has changed for this long, because an editor may still be writing."""
 LONGEST_WAIT = 0.5
 KEPT = "; the configuration before this edit stays in force"
 
-Take: TypeAlias = Callable[[], None]
-Prepare: TypeAlias = Callable[[Config], Take]
-"""Reads what it needs, in a thread, and may raise; what it returns takes it over and may not."""
+Apply: TypeAlias = Callable[[], None]
+Prepare: TypeAlias = Callable[[Config], Apply]
+"""Reads what it needs, in a thread, and may raise; the returned function applies it and must not raise."""
 
 log = logging.getLogger(__name__)
 
@@ -48,91 +48,89 @@ class ConfigRefused(HoldfastError):
 
 
 def refuse_errors(diagnostics: Iterable[Diagnostic]) -> None:
-    """For those who prepare. Raises ConfigRefused if a file cannot be used as it was meant."""
+    """Raises ConfigRefused if there is an error among the diagnostics."""
     if fatal := [problem for problem in diagnostics if problem.severity == "error"]:
         raise ConfigRefused(fatal)
 
 
 class LiveConfig:
-    def __init__(
-        self, load: Callable[[], Config], batches: Batches, taken_over: Callable[[], None] | None = None
-    ) -> None:
-        """`taken_over` is called after each reload that succeeded."""
+    def __init__(self, load: Callable[[], Config], batches: Batches, applied: Callable[[], None] | None = None) -> None:
+        """`applied` is called after each successful reload."""
         self._load = load
         self._batches = batches
-        self._taken_over = taken_over
+        self._applied = applied
         self._followers: list[Prepare] = []
         self._reloading = asyncio.Lock()
-        self._refused: tuple[Diagnostic, ...] = ()
+        self._rejected_edit: tuple[Diagnostic, ...] = ()
         self.current = load()
         self._watch = self.current.watch
 
     def follow(self, prepare: Prepare, scope: Scope) -> None:
-        """Take over each new configuration until the scope closes."""
+        """Apply each new configuration until the scope closes."""
         self._followers.append(prepare)
         scope.add(lambda: self._followers.remove(prepare))
 
     def diagnostics(self) -> tuple[Diagnostic, ...]:
-        """Of the configuration in force, and of a later edit that could not be taken over."""
-        edits = (problem.replace(message=f"{problem.message}{KEPT}") for problem in self._refused)
+        """Problems of the current configuration, and of a later edit that could not be applied."""
+        edits = (problem.replace(message=f"{problem.message}{KEPT}") for problem in self._rejected_edit)
         return (*edits, *self.current.diagnostics())
 
     async def refresh(self) -> None:
-        """Take over what was edited since the last look, if anything was. Never raises for what a file contains: a
-        broken edit is reported, and the turn goes on with what it had."""
+        """Apply edits made since the last check. Never raises for a file's content: a broken edit is reported, and the
+        turn continues with the previous configuration."""
         if not await self._edited():
             return
         async with self._reloading:
             if not await self._edited():
-                return  # somebody else took it over
-            await self._until_still()
+                return  # another task applied it
+            await self._wait_until_unchanged()
             try:
                 await self._reload()
             except ConfigRefused as refused:
-                log.error("an edit of the configuration is not taken over: %s", refused)
-            except Exception:  # the turn needs a configuration, and has one
-                log.exception("an edit of the configuration could not be taken over")
+                log.error("the edited configuration is not applied: %s", refused)
+            except Exception:  # the turn continues with the previous configuration
+                log.exception("the edited configuration could not be applied")
 
     async def reload(self) -> Config:
-        """Read everything again. Raises ConfigRefused."""
+        """Read all files again. Raises ConfigRefused."""
         async with self._reloading:
             return await self._reload()
 
     async def _reload(self) -> Config:
         followers, loaded = tuple(self._followers), list[Config]()
         try:
-            takes = await asyncio.to_thread(self._prepared, followers, loaded)
-        except Exception as error:  # but not a cancellation: then nobody took the edit over, and it is seen again
+            applies = await asyncio.to_thread(self._prepare_all, followers, loaded)
+        except Exception as error:  # not for a cancellation: the edit was not applied and must be detected again
             fatal = error.diagnostics if isinstance(error, ConfigRefused) else None
-            self._refused = fatal or (Diagnostic("configuration", f"could not be read: {error}", None, "error"),)
+            self._rejected_edit = fatal or (Diagnostic("configuration", f"could not be read: {error}", None, "error"),)
             self._watch = loaded[0].watch if loaded else self._watch
             raise
         config = loaded[0]
-        self.current, self._watch, self._refused = config, config.watch, ()
+        self.current, self._watch, self._rejected_edit = config, config.watch, ()
         with self._batches.batch():
-            for prepare, take in zip(followers, takes, strict=True):
+            for prepare, apply in zip(followers, applies, strict=True):
                 if prepare in self._followers:
-                    take()
-        if self._taken_over is not None:
-            self._taken_over()
+                    apply()
+        if self._applied is not None:
+            self._applied()
         return config
 
-    def _prepared(self, followers: tuple[Prepare, ...], loaded: list[Config]) -> list[Take]:
-        """`loaded` gets the configuration, also one that is refused."""
+    def _prepare_all(self, followers: tuple[Prepare, ...], loaded: list[Config]) -> list[Apply]:
+        """Adds the configuration to `loaded`, even if it is refused."""
         loaded.append(config := self._load())
         if config.refused:
             raise ConfigRefused(config.diagnostics())
         return [prepare(config) for prepare in followers]
 
     async def _edited(self) -> bool:
-        if len(self._watch) <= LOOKED_AT_INLINE:
+        if len(self._watch) <= CHECKED_INLINE:
             return self._watch.changed()
         return await asyncio.to_thread(self._watch.changed)
 
-    async def _until_still(self) -> None:
+    async def _wait_until_unchanged(self) -> None:
         deadline = time.monotonic() + LONGEST_WAIT
         while time.monotonic() < deadline:
             age = (time.time_ns() - await asyncio.to_thread(self._watch.newest)) / 1e9
-            if not 0 <= age < STILL_SECONDS:
+            if not 0 <= age < UNCHANGED_SECONDS:
                 return
-            await asyncio.sleep(STILL_SECONDS - age)
+            await asyncio.sleep(UNCHANGED_SECONDS - age)

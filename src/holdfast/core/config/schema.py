@@ -1,6 +1,7 @@
-"""The configuration file as types. Its JSON Schema, its validation and the names it knows all come from here.
+"""The configuration file as types. The JSON Schema, the validation and the known names are derived from them.
 
-Annotations are values here, not texts: the first document would have to wait until each of them is compiled."""
+This module does not postpone the evaluation of annotations: msgspec would have to compile each of them when the first
+document is read."""
 
 from typing import Annotated, Any, Literal, dataclass_transform
 
@@ -17,11 +18,11 @@ Color = Annotated[str, Meta(pattern="^(#[0-9a-fA-F]{6}|primary|secondary|accent|
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 class Section(msgspec.Struct, metaclass=RecordMeta, frozen=True, omit_defaults=True):
-    """A part of the file. Everything may be left out, and `null` is the same as leaving it out."""
+    """A part of the file. `null` is the same as a missing key."""
 
 
 class Rule(Section):
-    """Of all rules that match, the last one decides."""
+    """The last matching rule decides."""
 
     action: str
     resource: str
@@ -64,7 +65,7 @@ class Command(Section):
 
 
 class Reference(Section):
-    """A folder, or a repository; in its short form only a string."""
+    """A folder or a repository. The short form is a string."""
 
     path: str | None = None
     repository: str | None = None
@@ -83,7 +84,7 @@ class Plugin(Section):
 
 
 class AiSdkApi(Section, tag_field="type", tag="aisdk"):
-    """Named by the package that another runtime would load; here it chooses a protocol."""
+    """Named by an AI SDK package, which selects the protocol."""
 
     package: str
     url: str | None = None
@@ -189,13 +190,13 @@ class RemoteServer(Section, tag_field="type", tag="remote"):
     url: str
     headers: Text | None = None
     oauth: OAuth | bool | None = None
-    """False: do not try."""
+    """False disables OAuth."""
     disabled: bool | None = None
     timeout: Timeouts | None = None
 
 
 class ServerSwitch(Section):
-    """A server that another file describes."""
+    """Changes a server that another file defines."""
 
     disabled: bool | None = None
     timeout: Timeouts | None = None
@@ -246,7 +247,7 @@ class Experimental(Section):
 
 
 class Answer(Section):
-    """Limits on one answer of a provider (LLM-390)."""
+    """Limits of one provider response (LLM-390)."""
 
     part_bytes: PositiveInt | None = None
     argument_bytes: PositiveInt | None = None
@@ -258,44 +259,45 @@ class Answer(Section):
 
 
 class Retry(Section):
-    """How long a turn is tried again while its provider is overloaded or out of reach (LLM-411)."""
+    """How long a turn is retried while its provider is overloaded or unreachable (LLM-411)."""
 
     total_seconds: Annotated[int, Meta(ge=0, le=86_400)] | None = None
-    """From the first attempt to the beginning of the last one; 0 is one attempt."""
+    """From the first attempt to the start of the last one; 0 means one attempt."""
     delay_seconds: Annotated[int, Meta(ge=1, le=3_600)] | None = None
-    """The longest wait between two attempts where the provider asks for none."""
+    """The longest delay between two attempts if the provider does not ask for one."""
 
 
 class SnapshotLimits(Section):
-    """Limits on the snapshots of a project (SES-222)."""
+    """Limits of a project's snapshots (SES-222)."""
 
     file_bytes: PositiveInt | None = None
     files: PositiveInt | None = None
 
 
 class Sandbox(Section):
-    """How commands of agents are confined. Counts in the user's own configuration only."""
+    """How agents' commands are confined. Only the user's own configuration may set this."""
 
     mode: Literal["off", "read-only", "workspace"] | None = None
     network: Literal["off", "proxy", "on"] | None = None
     required: bool | None = None
-    """Refuse commands that cannot be confined, instead of running them without a sandbox."""
+    """Refuse commands that cannot be confined instead of running them without a sandbox."""
     writable: list[str] | None = None
-    """Further directories that commands may write in `workspace` mode."""
+    """More directories that commands may write in `workspace` mode."""
     hosts: list[str] | None = None
-    """What `network: proxy` may reach: `*` is every public host; `name`, `name:port`, `*.name` may also be private."""
+    """Hosts that `network: proxy` may reach. `*` is every public host; `name`, `name:port` and `*.name` may also be
+    private."""
 
 
 class Holdfast(Section):
-    """What only this runtime knows."""
+    """Settings of this runtime that OpenCode does not have."""
 
     sandbox: Literal["off", "read-only", "workspace"] | Sandbox | None = None
 
     recovery: Literal["ask", "continue", "abandon"] | None = None
-    """What happens at start to turns that broke off with their process."""
+    """What happens at start to turns that ended with their process."""
     titles: bool | None = None
     turns: PositiveInt | None = None
-    """A cap on turns without new input, for agents without `steps`."""
+    """The largest number of turns without new input, for agents without `steps`."""
     running_calls: PositiveInt | None = None
     calls: PositiveInt | None = None
     repeated_calls: PositiveInt | None = None
@@ -303,7 +305,7 @@ class Holdfast(Section):
     retry: Retry | None = None
     snapshot: SnapshotLimits | None = None
     environment: list[str] | None = None
-    """Variables of the host that commands get beyond the usual ones."""
+    """Host variables that commands get besides the usual ones."""
     external_paths: Literal["ask", "deny"] | None = None
     line_endings: Literal["as_given", "as_before"] | None = None
     stale_guard: bool | None = None
@@ -346,6 +348,6 @@ class ConfigFile(Section, rename={"schema": "$schema"}):
 
 
 def json_schema() -> dict[str, Any]:
-    """For editors, and for anyone who writes such a file by program."""
+    """The JSON Schema of the configuration file."""
     schema = msgspec.json.schema(ConfigFile)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

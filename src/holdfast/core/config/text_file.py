@@ -1,4 +1,4 @@
-"""Reading a small text file that may be anything: a folder, a pipe, far too large, not text."""
+"""Reads small text files safely: the path may be a folder, a pipe, too large, or not text."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Unreadable(Exception):
 
 
 def read_text(path: str | Path, limit: int) -> str | None:
-    """None when nothing is there."""
+    """The content, or None if the file does not exist. Raises Unreadable."""
     try:
-        # Non-blocking, so that opening a pipe returns and can be refused.
+        # Non-blocking: opening a pipe must return.
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -45,7 +45,8 @@ def read_text(path: str | Path, limit: int) -> str | None:
 
 
 def is_text(value: str) -> bool:
-    """File names and the environment hold bytes; those that are no text could be neither sent nor stored."""
+    """Whether the text can be encoded. File names and variables may hold arbitrary bytes, which could be neither sent
+    nor stored."""
     try:
         value.encode()
     except UnicodeEncodeError:

@@ -1,7 +1,7 @@
-"""Which configuration of projects the user trusts.
+"""Stores which project configuration the user trusts.
 
-Trust is given to one source, a file or a `.opencode` folder, and is bound to its real path, its owner and a digest of
-what it grants itself. When one of these changes, the source has to be trusted again."""
+Trust is given to one source, a file or a `.opencode` folder. It is bound to the source's real path, its owner and a
+digest of its grants; a change of any of these requires a new decision."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ NAME = "trust.json"
 LIMIT = 4 * 1024 * 1024
 
 
-class Decision(Frozen):
-    """What the store keeps of one source, under its path."""
+class TrustDecision(Frozen):
+    """A stored decision about one source."""
 
     owner: int
     digest: str
@@ -37,8 +37,8 @@ class Decision(Frozen):
     """Seconds since the epoch."""
 
 
-class Source(Frozen):
-    """A configuration file or folder of a project, and what it wants beyond narrowing."""
+class TrustSource(Frozen):
+    """A configuration file or folder of a project with settings that need trust."""
 
     path: Path
     digest: str
@@ -46,62 +46,56 @@ class Source(Frozen):
     trusted: bool
 
 
-class Wanted(Frozen):
-    """What a file or folder of a project wants beyond narrowing. Trust is given to its digest."""
+class TrustRequest(Frozen):
+    """The settings of one file or folder that need trust. Trust is given to its digest."""
 
     path: Path
     grants: tuple[Grant, ...] = ()
     plugins: tuple[Path, ...] = ()
-    """The plugins it runs that are files: what is in them is a part of what is trusted."""
+    """Its plugins that are files: their content is part of the digest."""
 
     def contents(self) -> dict[str, str]:
-        """A digest of each plugin, by its path. Reads them."""
+        """The digest of each plugin, by path. Reads the files."""
         return {str(plugin): content_digest(plugin) for plugin in self.plugins}
 
     def digest(self, contents: Mapping[str, str]) -> str:
         return digest((*self.grants, *(Grant(("content", path), "", value) for path, value in contents.items())))
 
 
-class Judged(NamedTuple):
+class TrustVerdict(NamedTuple):
     trusted: bool
     contents: Mapping[str, str]
-    """Of the plugins, as they were when they were judged: nothing else may be executed."""
+    """Digests of the plugins when they were checked: only this content may be executed."""
 
 
-def judge(wanted: Wanted, trust: Trust) -> Judged:
-    """Whether a project's user trusts what this source wants now. Nothing is read of one that nobody decided about."""
-    if not trust.knows(wanted.path):
-        return Judged(False, {})
-    contents = wanted.contents()
-    return Judged(trust.covers(wanted.path, wanted.digest(contents)), contents)
+def check_trust(request: TrustRequest, trust: Trust) -> TrustVerdict:
+    """Whether the user trusts the source as it is now. Nothing is read for a source without a decision."""
+    if not trust.knows(request.path):
+        return TrustVerdict(False, {})
+    contents = request.contents()
+    return TrustVerdict(trust.covers(request.path, request.digest(contents)), contents)
 
 
 class Trust(Protocol):
     def knows(self, path: Path) -> bool:
-        """Whether this source was trusted at some time: if not, its digest need not be worked out."""
+        """Whether there is a decision about this source; if not, its digest is not needed."""
 
     def covers(self, path: Path, digest: str) -> bool: ...
 
 
-class _Everything(Frozen):
+class _FixedTrust(Frozen):
+    trusted: bool
+
     def knows(self, path: Path) -> bool:
-        return True
+        return self.trusted
 
     def covers(self, path: Path, digest: str) -> bool:
-        return True
+        return self.trusted
 
 
-class _Nothing(Frozen):
-    def knows(self, path: Path) -> bool:
-        return False
-
-    def covers(self, path: Path, digest: str) -> bool:
-        return False
-
-
-TRUST_EVERYTHING: Trust = _Everything()
-"""For hosts that vouch for every project they open."""
-TRUST_NOTHING: Trust = _Nothing()
+TRUST_EVERYTHING: Trust = _FixedTrust(True)
+"""For hosts that trust every project they open."""
+TRUST_NOTHING: Trust = _FixedTrust(False)
 
 
 class TrustUnreadable(HoldfastError):
@@ -112,7 +106,7 @@ class TrustUnreadable(HoldfastError):
 
 
 class TrustStore:
-    """A small file in the user's state folder that only its owner can read. Read at each question: another process may
+    """A file in the user's state folder that only its owner can read. Read at each call, because another process may
     have changed it."""
 
     def __init__(self, folder: Path) -> None:
@@ -127,25 +121,26 @@ class TrustStore:
         return known is not None and known.trusted
 
     def decided(self, path: Path, digest: str) -> bool:
-        """Whether a person said yes or no to this source as it is."""
+        """Whether the user decided about this source in its current state."""
         return self._decision(path, digest) is not None
 
     def decide(self, sources: Iterable[tuple[Path, str]], *, trusted: bool) -> None:
-        """Raises TrustUnreadable."""
+        """Store a decision about each source. Raises TrustUnreadable."""
         now = int(time.time())
         given = {
-            str(real): Decision(owner, digest, trusted, now)
+            str(real): TrustDecision(owner, digest, trusted, now)
             for path, digest in sources
             if (owner := _owner(real := path.resolve())) is not None
         }
         self._change(lambda known: {**known, **given})
 
     def revoke(self, folder: Path) -> tuple[Path, ...]:
-        """Forget everything in this folder and below it; what was trusted there. Raises TrustUnreadable."""
+        """Remove all decisions in and below this folder; returns the paths that were trusted. Raises
+        TrustUnreadable."""
         root = folder.resolve()
         gone: list[Path] = []
 
-        def without(known: dict[str, Decision]) -> dict[str, Decision]:
+        def without(known: dict[str, TrustDecision]) -> dict[str, TrustDecision]:
             below = {text for text in known if Path(text).is_relative_to(root)}
             gone.extend(Path(text) for text in sorted(below) if known[text].trusted)
             return {text: found for text, found in known.items() if text not in below}
@@ -153,31 +148,31 @@ class TrustStore:
         self._change(without)
         return tuple(gone)
 
-    def list(self) -> dict[str, Decision]:
-        """By path. Raises TrustUnreadable."""
+    def list(self) -> dict[str, TrustDecision]:
+        """All decisions, by path. Raises TrustUnreadable."""
         return self._read()
 
-    def _decision(self, path: Path, digest: str) -> Decision | None:
+    def _decision(self, path: Path, digest: str) -> TrustDecision | None:
         real = path.resolve()
         known = self._read_or_nothing().get(str(real))
         return known if known is not None and known.digest == digest and known.owner == _owner(real) else None
 
-    def _read_or_nothing(self) -> dict[str, Decision]:
+    def _read_or_nothing(self) -> dict[str, TrustDecision]:
         try:
             return self._read()
         except TrustUnreadable:
-            return {}  # what cannot be read vouches for nothing
+            return {}  # an unreadable file trusts nothing
 
-    def _read(self) -> dict[str, Decision]:
+    def _read(self) -> dict[str, TrustDecision]:
         try:
             text = read_text(self._path, LIMIT)
-            return msgspec.json.decode(text, type=dict[str, Decision]) if text else {}
+            return msgspec.json.decode(text, type=dict[str, TrustDecision]) if text else {}
         except Unreadable as error:
             raise TrustUnreadable(self._path, str(error)) from error
         except msgspec.MsgspecError as error:
-            raise TrustUnreadable(self._path, f"is not what was written there: {error}") from error
+            raise TrustUnreadable(self._path, f"is damaged: {error}") from error
 
-    def _change(self, change: Callable[[dict[str, Decision]], dict[str, Decision]]) -> None:
+    def _change(self, change: Callable[[dict[str, TrustDecision]], dict[str, TrustDecision]]) -> None:
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with wait_for_lock(self._lock):

@@ -1,7 +1,7 @@
-"""Settings that are read and understood, and that nothing here acts on yet: each is named, none is lost in silence.
+"""Reports settings that are valid but have no effect yet.
 
-A value that asks for what happens anyway, such as `formatter: false`, is no problem. A setting that becomes supported
-leaves these tables in the same change."""
+A value that asks for the default behaviour, such as `formatter: false`, is not reported. A setting that becomes
+supported is removed from these tables."""
 
 from __future__ import annotations
 
@@ -26,15 +26,19 @@ _WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
     "watcher": ({}, {"ignore": []}),
     "enterprise": ({},),
 }
-"""Keys of a document, with the values that say what happens anyway."""
+"""Document keys without effect, with the values that ask for the default behaviour."""
 
 OPENCODE_NAMES = frozenset(
     """theme keybinds tui media websearch warming subagent_depth wellknown disable_paste_summary batch_tool
     openTelemetry primary_tools continue_loop_on_deny portable_shell_scanner codemode catalog execution chatMaxRetries
     hook""".split()  # noqa: SIM905
 )
-"""What OpenCode's files may contain beyond the schema here."""
+"""Keys of OpenCode that the schema does not have."""
 
+AGENT_NAMES = frozenset(
+    """name model variant prompt description temperature top_p mode hidden color steps maxSteps options permission
+    disable tools system disabled permissions request""".split()  # noqa: SIM905
+)
 PROVIDER_NAMES = frozenset("id name env npm api options models blacklist whitelist".split())  # noqa: SIM905
 MODEL_NAMES = frozenset(
     "id family name provider tool_call modalities headers options variants cost status limit".split()  # noqa: SIM905
@@ -46,8 +50,8 @@ COST_NAMES = frozenset("input output cache_read cache_write context_over_200k".s
 SKILLS_NAMES = frozenset(("paths", "urls"))
 
 
-def unsupported(data: Mapping[str, Any], report: Report) -> None:
-    """`data` is a valid document in today's shape."""
+def report_unsupported(data: Mapping[str, Any], report: Report) -> None:
+    """`data` is a valid, migrated document."""
     for key, harmless in _WITHOUT_EFFECT.items():
         if key in data and data[key] not in harmless:
             report((key,), NOT_YET)
@@ -62,8 +66,8 @@ def unsupported(data: Mapping[str, Any], report: Report) -> None:
             report(("commands", name, "subtask"), "is not supported yet; the command runs in the session itself")
 
 
-def unread(document: Mapping[str, Any], report: Report) -> None:
-    """What a document of the first generation says and its migration leaves out."""
+def report_unread(document: Mapping[str, Any], report: Report) -> None:
+    """Report the parts of a V1 document that migration drops."""
     for id, provider in _objects(document.get("provider")):
         _names(provider, ("provider", id), PROVIDER_NAMES, report)
         for model_id, model in _objects(provider.get("models")):
@@ -84,10 +88,7 @@ def unread(document: Mapping[str, Any], report: Report) -> None:
 
 
 def misspelled(agent: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Names of an agent of the first generation that look like another one. All unknown names are options of its model,
-    so that only these are worth a word."""
-    from holdfast.core.config.migrate import AGENT_NAMES
-
+    """Names in a V1 agent that resemble a known one. Unknown names are model options, so only these are reported."""
     for name in sorted(map(str, agent.keys() - AGENT_NAMES)):
         if nearest := difflib.get_close_matches(name[:50], AGENT_NAMES, n=1, cutoff=0.75):
             yield name, nearest[0]

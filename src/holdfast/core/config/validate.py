@@ -1,12 +1,13 @@
-"""One document against the schema. An invalid entry goes alone; an unreadable rule closes instead of opening.
+"""Validates one document against the schema. An invalid entry is dropped alone; an invalid rule becomes a denial.
 
 Invariants
-- What is returned is valid, has no `null` and no unknown name, and is a new object.
-- Everything that was left out has been reported.
-- A rule that cannot be read counts as deny for what it still says it is about: losing a deny would be unsafe."""
+- The result is valid, has no `null` and no unknown name, and is a new object.
+- Everything that was dropped has been reported.
+- An unreadable rule becomes `deny` for the action and resource it still names: losing a denial would be unsafe."""
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Iterator
 from functools import cache
 from types import UnionType
@@ -23,9 +24,9 @@ Trail: TypeAlias = tuple[str | int, ...]
 Object: TypeAlias = dict[str, Any]
 
 LONGEST_NAME = 50
-"""That is worth looking for a similar one."""
+"""Longer names get no suggestion."""
 MOST_SUGGESTIONS = 20
-"""Per document: finding the nearest name is slow, and a file of garbage has many."""
+"""Per document: finding similar names is slow."""
 
 _TYPES: dict[str, Any] = {field.encode_name: field.type for field in msgspec.structs.fields(schema.ConfigFile)}
 _NAMED: dict[str, Any] = {
@@ -35,6 +36,7 @@ _NAMED: dict[str, Any] = {
     "providers": schema.Provider,
 }
 _RULES = frozenset(("permissions", "experimental"))
+_DENY_ALL = {"action": "*", "resource": "*", "effect": "deny"}
 _SUCCESSORS = {
     "prompt": "system",
     "disable": "disabled",
@@ -46,7 +48,7 @@ _SUCCESSORS = {
     "enabled": "disabled",
     "media": "attachments",
 }
-"""What names of the first generation are called now, where the nearest spelling would mislead."""
+"""Current names of V1 keys, where the most similar name would be wrong."""
 
 
 class Problem(Frozen):
@@ -60,7 +62,7 @@ Report: TypeAlias = Callable[[Problem], None]
 
 
 def validate(document: Object, report: Report) -> Object:
-    if (valid := _as_it_stands(document)) is not None:
+    if (valid := _if_valid(document)) is not None:
         return valid
     validation = _Validation(report)
     found = {key: validation.top(key, value) for key, value in document.items() if value is not None}
@@ -70,8 +72,8 @@ def validate(document: Object, report: Report) -> Object:
     return valid
 
 
-def _as_it_stands(document: Object) -> Object | None:
-    """Most documents need nothing done: what the types make of one is the same again."""
+def _if_valid(document: Object) -> Object | None:
+    """The document if it is already valid, which is the usual case."""
     try:
         plain: Object = msgspec.to_builtins(msgspec.convert(document, schema.ConfigFile))
     except msgspec.ValidationError:
@@ -80,7 +82,7 @@ def _as_it_stands(document: Object) -> Object | None:
 
 
 def validate_agent(agent: Object, report: Report) -> Object | None:
-    """One agent that stands in a file of its own."""
+    """Validate an agent that has a file of its own."""
     found: Object | None = _Validation(report).agent(agent, ())
     return found
 
@@ -91,7 +93,7 @@ def validate_command(command: Object, report: Report) -> Object | None:
 
 
 def validate_rules(rules: Any, report: Report) -> list[Object]:
-    return _Validation(report).rules(rules, (), schema.Rule, {"action": "*", "resource": "*", "effect": "deny"})
+    return _Validation(report).rules(rules, (), schema.Rule, _DENY_ALL)
 
 
 class _Validation:
@@ -106,7 +108,7 @@ class _Validation:
             return None
         match key:
             case "permissions":
-                return self._closing(value, (key,), schema.Rule, {"action": "*", "resource": "*", "effect": "deny"})
+                return self._closing(value, (key,), schema.Rule, _DENY_ALL)
             case "experimental":
                 return self._experimental(value)
             case "mcp":
@@ -122,12 +124,11 @@ class _Validation:
 
     def agent(self, agent: Object, trail: Trail) -> Any:
         rules = agent.get("permissions")
-        rest = {key: value for key, value in agent.items() if key != "permissions"}
-        found = self._convert(rest, trail, schema.Agent)
+        found = self._convert(_without(agent, "permissions"), trail, schema.Agent)
         if rules is not None:
-            # Even of an agent that is otherwise wrong: its denials may restrict a built-in one.
-            deny = {"action": "*", "resource": "*", "effect": "deny"}
-            found = {**(found or {}), "permissions": self.rules(rules, (*trail, "permissions"), schema.Rule, deny)}
+            # Keep the rules of an invalid agent: they may restrict a built-in one.
+            rules = self.rules(rules, (*trail, "permissions"), schema.Rule, _DENY_ALL)
+            found = {**(found or {}), "permissions": rules}
         return found
 
     def rules(self, rules: Any, trail: Trail, kind: type[Any], closed: Object) -> list[Object]:
@@ -137,12 +138,12 @@ class _Validation:
         return [self._rule(rule, (*trail, index), kind, closed) for index, rule in enumerate(rules)]
 
     def _rule(self, rule: Any, trail: Trail, kind: type[Any], closed: Object) -> Object:
-        self._look_for_unknown(rule, trail, kind)
+        self._report_unknown(rule, trail, kind)
         try:
             return msgspec.to_builtins(msgspec.convert(rule, kind))  # type: ignore[no-any-return]
         except msgspec.ValidationError as error:
-            said = rule if isinstance(rule, dict) else {}
-            known = {key: said[key] for key in ("action", "resource") if isinstance(said.get(key), str)}
+            given = rule if isinstance(rule, dict) else {}
+            known = {key: given[key] for key in ("action", "resource") if isinstance(given.get(key), str)}
             self._report(Problem(trail, f"{_reason(error)}; read as deny", fatal=True))
             return {**closed, **known}
 
@@ -159,8 +160,7 @@ class _Validation:
     def _experimental(self, value: Any) -> Any:
         if not isinstance(value, dict):
             return self._convert(value, ("experimental",), schema.Experimental)
-        rest = {key: item for key, item in value.items() if key != "policies"}
-        found = self._convert(rest, ("experimental",), schema.Experimental) or {}
+        found = self._convert(_without(value, "policies"), ("experimental",), schema.Experimental) or {}
         if (policies := value.get("policies")) is not None:
             closed = {"effect": "deny", "action": "provider.use", "resource": "*"}
             trail = ("experimental", "policies")
@@ -171,20 +171,19 @@ class _Validation:
     def _mcp(self, value: Any) -> Any:
         if not isinstance(value, dict):
             return self._convert(value, ("mcp",), schema.Mcp)
-        found = self._convert({key: item for key, item in value.items() if key != "servers"}, ("mcp",), schema.Mcp)
+        found = self._convert(_without(value, "servers"), ("mcp",), schema.Mcp)
         servers = self._entries(value.get("servers") or {}, ("mcp", "servers"), None)
         return {**(found or {}), **({"servers": servers} if servers else {})} or None
 
     def _holdfast(self, value: Any) -> Any:
         if not isinstance(value, dict) or value.get("sandbox") is None:
             return self._convert(value, ("holdfast",), schema.Holdfast)
-        rest = {key: item for key, item in value.items() if key != "sandbox"}
-        found = self._convert(rest, ("holdfast",), schema.Holdfast) or {}
+        found = self._convert(_without(value, "sandbox"), ("holdfast",), schema.Holdfast) or {}
         return {**found, "sandbox": self._sandbox(value["sandbox"], ("holdfast", "sandbox"))}
 
     def _sandbox(self, value: Any, trail: Trail) -> Any:
-        """What cannot be read confines the most: a misspelled mode must not switch the sandbox off."""
-        self._look_for_unknown(value, trail, schema.Sandbox)
+        """An invalid value gives the strictest sandbox: a misspelled mode must not disable it."""
+        self._report_unknown(value, trail, schema.Sandbox)
         try:
             return msgspec.to_builtins(msgspec.convert({"sandbox": value}, schema.Holdfast))["sandbox"]
         except msgspec.ValidationError as error:
@@ -204,7 +203,7 @@ class _Validation:
         if kind is schema.Agent:
             return self.agent(entry, trail)
         if kind is schema.Provider and entry.get("models") is not None:
-            rest = self._convert({key: item for key, item in entry.items() if key != "models"}, trail, kind)
+            rest = self._convert(_without(entry, "models"), trail, kind)
             models = self._entries(entry["models"], (*trail, "models"), schema.Model)
             return None if rest is None else {**rest, **({} if models is None else {"models": models})}
         if kind is None:
@@ -220,7 +219,7 @@ class _Validation:
         return [item for item in found if item is not None]
 
     def _convert(self, value: Any, trail: Trail, kind: Any) -> Any:
-        self._look_for_unknown(value, trail, kind)
+        self._report_unknown(value, trail, kind)
         try:
             return msgspec.to_builtins(msgspec.convert(value, kind))
         except msgspec.ValidationError as error:
@@ -229,38 +228,40 @@ class _Validation:
             except msgspec.ValidationError:
                 self._report(Problem(trail, f"{_reason(error)}; ignored"))
                 return None
-            self._report(Problem(trail, f"{_reason(error)}; read as if it were"))
+            self._report(Problem(trail, f"{_reason(error)}; converted"))
             return loose
 
-    def _look_for_unknown(self, value: Any, trail: Trail, kind: Any) -> None:
+    def _report_unknown(self, value: Any, trail: Trail, kind: Any) -> None:
         shape = _shape(kind)
         if isinstance(value, dict) and shape.fields:
             for name in sorted(map(str, value.keys() - shape.fields.keys())):
                 self._unknown((*trail, name), sorted(shape.fields))
             for name in value.keys() & shape.fields.keys():
-                self._look_for_unknown(value[name], (*trail, name), shape.fields[name])
+                self._report_unknown(value[name], (*trail, name), shape.fields[name])
         elif isinstance(value, dict) and shape.values is not None:
             for name, item in value.items():
-                self._look_for_unknown(item, (*trail, name), shape.values)
+                self._report_unknown(item, (*trail, name), shape.values)
         elif isinstance(value, list) and shape.items is not None:
             for index, item in enumerate(value):
-                self._look_for_unknown(item, (*trail, index), shape.items)
+                self._report_unknown(item, (*trail, index), shape.items)
 
     def _unknown(self, trail: Trail, *known: list[str]) -> None:
         name = str(trail[-1])
         suggestion = _SUCCESSORS.get(name)
         self._suggestions -= 1
         if suggestion not in known[0] and self._suggestions >= 0 and len(name) < LONGEST_NAME:
-            import difflib
-
             nearest = [near for names in known for near in difflib.get_close_matches(name, names, n=1)]
             suggestion = nearest[0] if nearest else None
         message = OF_OPENCODE if name in OPENCODE_NAMES else "is not a known name; ignored"
         self._report(Problem(trail, message, suggestion=suggestion))
 
 
-class _Shape(NamedTuple):
-    """What a value of a type may contain. Everything is empty when it may contain anything."""
+def _without(value: Object, key: str) -> Object:
+    return {name: item for name, item in value.items() if name != key}
+
+
+class _TypeShape(NamedTuple):
+    """What a value of a type may contain. Empty if it may contain anything."""
 
     fields: dict[str, Any]
     values: Any
@@ -268,7 +269,7 @@ class _Shape(NamedTuple):
 
 
 @cache
-def _shape(kind: Any) -> _Shape:
+def _shape(kind: Any) -> _TypeShape:
     fields: dict[str, Any] = {}
     values = items = None
     for part in _parts(kind):
@@ -280,7 +281,7 @@ def _shape(kind: Any) -> _Shape:
             values = get_args(part)[1]
         elif get_origin(part) is list:
             items = get_args(part)[0]
-    return _Shape(fields, values, items)
+    return _TypeShape(fields, values, items)
 
 
 def _parts(kind: Any) -> Iterator[Any]:
@@ -294,7 +295,7 @@ def _parts(kind: Any) -> Iterator[Any]:
 
 
 def _reason(error: msgspec.ValidationError) -> str:
-    """Without the value: it may be a secret."""
+    """The reason without the value, which may be a secret."""
     text, _, place = str(error).partition(" - at `$")
     if text.startswith("Invalid "):
         text = "is not one of the allowed words"

@@ -1,17 +1,17 @@
-"""`{env:NAME}` and `{file:path}` in values, substituted after parsing: a value can never become structure.
+"""Substitutes `{env:NAME}` and `{file:path}` in values. It runs after parsing, so a value cannot become structure.
 
 Invariants
-- Each variable is replaced once; what replaces it is not looked at again.
-- Keys are left alone.
-- What was substituted is remembered as secret, so that nothing which is shown contains it."""
+- Each variable is replaced once; the replacement is not scanned again.
+- Keys are not changed.
+- Substituted values are recorded as secrets, so that they are never shown."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from holdfast.core.config.environment import user_path
 from holdfast.core.config.text_file import Unreadable, is_text, read_text
-from holdfast.schema.pattern import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 INSERT_LIMIT = 1024 * 1024
 
 _SCALARS = frozenset((int, float, bool, type(None)))
-_VARIABLE = pattern(r"\{(env|file):([^{}]+)\}")
+_VARIABLE = r"\{(env|file):([^{}]+)\}"
 
 Trail = tuple[str | int, ...]
 
@@ -31,19 +31,19 @@ class Substituted(NamedTuple):
 
 
 class _Dropped:
-    """In place of a value whose file is missing: the key goes with it."""
+    """Marks a value that could not be substituted; its key is removed."""
 
 
 _DROPPED: Final = _Dropped()
 
 
 def mentions_variables(text: str) -> bool:
-    """Whether a document's text is worth looking through; a brace can also be written as an escape."""
+    """Whether the text may contain variables; a brace can also be written as an escape."""
     return "{env:" in text or "{file:" in text or "\\u007" in text
 
 
 class Substitution:
-    """Variables of one document. `inside` is the folder that its files must lie in; None lets them be anywhere."""
+    """Substitutes the variables of one document. Files must be in the folder `inside`, unless it is None."""
 
     def __init__(
         self,
@@ -54,10 +54,8 @@ class Substitution:
         withheld: Callable[[Trail, str], None] | None = None,
         reads: Callable[[Path], None] = lambda path: None,
     ) -> None:
-        """`reads` is told of each file before it is read.
-
-        With `withheld`, no variable of the environment is read: it is told what each value that is dropped for that,
-        or for a file outside `inside`, would have read."""
+        """`reads` is called with each file before it is read. With `withheld`, no environment variable is read, and
+        `withheld` is called for each value that is dropped for this reason or for a file outside `inside`."""
         self._directory = directory
         self._inside = inside
         self._environment = environment
@@ -73,7 +71,7 @@ class Substitution:
     def _object(self, value: dict[str, Any], trail: Trail) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for key, item in value.items():
-            # Nearly everything is a number or a text without variables: worth not calling anything for.
+            # Fast path: most values are numbers or plain text.
             kind = type(item)
             if kind in _SCALARS or (kind is str and "{" not in item):
                 found[key] = item
@@ -94,7 +92,7 @@ class Substitution:
     def _text(self, text: str, trail: Trail) -> str | _Dropped:
         parts: list[str] = []
         end = 0
-        for match in _VARIABLE.finditer(text):
+        for match in re.finditer(_VARIABLE, text):
             found = self._variable(match[1], match[2], trail)
             if found is None:
                 return _DROPPED

@@ -1,10 +1,10 @@
-"""Notices that configuration files have changed, by looking at them.
+"""Detects changes of configuration files by polling.
 
 Invariants
-- A path is marked before it is read: an edit made while the files are read is seen at the next look.
-- Two edits within one tick of the file system's clock cannot hide each other: as long as a mark is young, the content
-  is compared, too.
-- The number of paths is bounded; `complete` says whether all of them are watched."""
+- A path is fingerprinted before it is read: an edit during reading is detected at the next check.
+- Two edits within one tick of the file system's clock are told apart: while a fingerprint is young, the content is
+  compared too.
+- The number of paths is bounded; `complete` tells whether all of them are watched."""
 
 from __future__ import annotations
 
@@ -23,40 +23,40 @@ if TYPE_CHECKING:
 MARKDOWN_FOLDERS = ("agent", "agents", "mode", "modes", "command", "commands")
 MOST_PATHS = 2_000
 YOUNG_NS = 2_000_000_000
-"""The coarsest times that file systems in use keep."""
+"""The coarsest timestamps of file systems in use."""
 COMPARED_BYTES = 1024 * 1024
-"""Of a young file; a change beyond them that keeps size and times is seen once it is made again."""
+"""Bytes compared of a young file. A change beyond them with the same size and times is not detected."""
 
 
-class _Mark(NamedTuple):
+class _Fingerprint(NamedTuple):
     stamp: tuple[int, int, int, int, int] | None
-    """None: there is no such file."""
+    """None if the file does not exist."""
     content: int | None
-    """A checksum, while the stamp is young."""
+    """A checksum while the stamp is young."""
 
 
 class Watch:
-    """The files that one configuration was read from, and the folders in which others may appear."""
+    """The files that one configuration was read from, and the folders in which more may appear."""
 
     def __init__(self) -> None:
-        self._marks: dict[str, _Mark] = {}
+        self._marks: dict[str, _Fingerprint] = {}
         self.complete = True
 
     def __len__(self) -> int:
         return len(self._marks)
 
     def add(self, path: str | Path) -> None:
-        """Call it before the path is read. One that does not exist is watched for its appearance."""
+        """Watch a path. Call it before the path is read; the path need not exist."""
         text = str(path)
         if text in self._marks:
             return
         if len(self._marks) >= MOST_PATHS:
             self.complete = False
             return
-        self._marks[text] = _mark(text)
+        self._marks[text] = _fingerprint(text)
 
     def add_tree(self, folder: str | Path, suffix: str = "") -> None:
-        """A folder with everything below it whose name ends so."""
+        """Watch a folder and all files below it with this suffix."""
         entered: set[tuple[int, int]] = set()
         waiting = [str(folder)]
         while waiting and self.complete:
@@ -79,7 +79,7 @@ class Watch:
                 continue
 
     def add_folder(self, folder: Path) -> None:
-        """The agents, commands and plugins of a configuration folder."""
+        """Watch the agents, commands and plugins of a configuration folder."""
         for name in MARKDOWN_FOLDERS:
             self.add_tree(folder / name, ".md")
         for name in PLUGIN_FOLDERS:
@@ -87,7 +87,7 @@ class Watch:
             with suppress(OSError), os.scandir(folder / name) as entries:
                 for entry in entries:
                     if entry.is_dir():
-                        self.add(entry.path)  # it becomes a plugin when somebody adds `__init__.py`
+                        self.add(entry.path)  # becomes a plugin when `__init__.py` is added
         for plugin in plugins_in(folder):
             self.add_plugin(plugin)
 
@@ -99,7 +99,7 @@ class Watch:
                 self.add_tree(path)
 
     def changed(self) -> bool:
-        """Whether anything differs from what was marked. Costs one `stat` a path."""
+        """Whether a watched path has changed. Costs one `stat` per path."""
         for path, mark in self._marks.items():
             if _stamp(path) != mark.stamp:
                 return True
@@ -107,18 +107,19 @@ class Watch:
                 if _content(path) != mark.content:
                     return True
                 if not _young(mark.stamp):
-                    self._marks[path] = mark._replace(content=None)  # the key is there: no resizing while we iterate
+                    self._marks[path] = mark._replace(content=None)  # existing key: safe while iterating
         return False
 
     def newest(self) -> int:
-        """When the last of the present files was changed, in nanoseconds since the epoch. Nobody can set this time."""
+        """The latest change time of the existing files, in nanoseconds since the epoch. Programs cannot set this
+        time."""
         stamps = (_stamp(path) for path in self._marks)
         return max((stamp[4] for stamp in stamps if stamp is not None), default=0)
 
 
-def _mark(path: str) -> _Mark:
+def _fingerprint(path: str) -> _Fingerprint:
     stamp = _stamp(path)
-    return _Mark(stamp, _content(path) if _young(stamp) else None)
+    return _Fingerprint(stamp, _content(path) if _young(stamp) else None)
 
 
 def _stamp(path: str) -> tuple[int, int, int, int, int] | None:

@@ -1,8 +1,8 @@
-"""Sign-ins that a person finishes elsewhere. They live in this process, for ten minutes.
+"""OAuth sign-ins that the user completes in a browser. They live in this process for ten minutes.
 
 Invariants
-- An attempt ends once: complete, failed or expired; what it held open is closed then.
-- What it ended as can be asked for a minute; a cancelled one is forgotten at once."""
+- An attempt ends once: complete, failed or expired. Its resources are closed then.
+- The result can be read for one minute; a cancelled attempt is removed at once."""
 
 from __future__ import annotations
 
@@ -10,45 +10,47 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Literal
 
+import msgspec
+
 from holdfast.core.credential.errors import AttemptNotFound, AuthorizationFailed, CodeRequired
+from holdfast.core.credential.integration import Authorization
 from holdfast.schema.catalog import Attempt, AttemptStatus, AttemptTime
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from holdfast.core.clock import Clock, Ids
-    from holdfast.core.credential.integration import Authorization, OAuth
+    from holdfast.core.credential.integration import OAuth
     from holdfast.core.credential.store import OAuthValue
 
 LIVE_MS = 10 * 60 * 1000
 KEPT_MS = 60 * 1000
 SWEEP_SECONDS = 30.0
 BEGIN_SECONDS = 60.0
-"""For the provider to say where to go."""
+"""The longest wait for the provider's sign-in address."""
 MOST_ATTEMPTS = 100
 
 log = logging.getLogger(__name__)
 
 
-class _Open:
-    def __init__(self, id: str, integration_id: str, label: str | None, authorization: Authorization, now: int) -> None:
-        self.id = id
-        self.integration_id = integration_id
-        self.label = label
-        self.authorization = authorization
-        self.time = AttemptTime(created=now, expires=now + LIVE_MS)
-        self.status: Literal["pending", "complete", "failed", "expired"] = "pending"
-        self.message: str | None = None
-        self.ended_at: int | None = None
-        self.work: asyncio.Task[None] | None = None
+class _SignIn(msgspec.Struct, eq=False):
+    id: str
+    integration_id: str
+    label: str | None
+    authorization: Authorization
+    time: AttemptTime
+    status: Literal["pending", "complete", "failed", "expired"] = "pending"
+    message: str | None = None
+    ended_at: int | None = None
+    work: asyncio.Task[None] | None = None
 
 
-class Attempts:
+class SignInAttempts:
     def __init__(self, store: Callable[[str, OAuthValue, str | None], Awaitable[None]], ids: Ids, clock: Clock) -> None:
         self._store = store
         self._ids = ids
         self._clock = clock
-        self._open: dict[str, _Open] = {}
+        self._open: dict[str, _SignIn] = {}
         self._sweeper: asyncio.Task[None] | None = None
 
     async def begin(
@@ -60,9 +62,11 @@ class Attempts:
         try:
             async with asyncio.timeout(BEGIN_SECONDS):
                 authorization = await oauth.authorize(inputs)
-        except Exception as error:  # noqa: BLE001 - of a provider's words, which may hold secrets, only the kind is told
+        except Exception as error:  # noqa: BLE001 - the message may hold secrets: only the type is shown
             raise AuthorizationFailed(f"{integration_id}: sign-in could not begin ({type(error).__name__})") from None
-        attempt = _Open(self._ids.of("con"), integration_id, label, authorization, self._clock.now())
+        now = self._clock.now()
+        time = AttemptTime(created=now, expires=now + LIVE_MS)
+        attempt = _SignIn(self._ids.of("con"), integration_id, label, authorization, time)
         self._open[attempt.id] = attempt
         if authorization.mode == "auto":
             attempt.work = self._start(attempt, None)
@@ -73,7 +77,7 @@ class Attempts:
             url=authorization.url,
             instructions=authorization.instructions,
             mode=authorization.mode,
-            time=attempt.time,
+            time=time,
         )
 
     async def status(self, id: str) -> AttemptStatus:
@@ -82,7 +86,7 @@ class Attempts:
         return AttemptStatus(status=attempt.status, message=attempt.message, time=attempt.time)
 
     async def complete(self, id: str, code: str | None = None) -> None:
-        """Waits for the outcome, which raises if it is a failure. After the end it does nothing."""
+        """Complete an attempt with a code and wait for the result; a failure is raised. Does nothing after the end."""
         await self.sweep()
         attempt = self._find(id)
         if attempt.status != "pending":
@@ -94,7 +98,7 @@ class Attempts:
         attempt.work = self._start(attempt, code)
         await asyncio.wait([attempt.work])
         if attempt.work.cancelled():
-            raise AttemptNotFound(id)  # somebody cancelled it, or its time is over
+            raise AttemptNotFound(id)  # it was cancelled or expired
         if attempt.message is not None:
             raise AuthorizationFailed(attempt.message)
 
@@ -104,7 +108,7 @@ class Attempts:
             await self._release(attempt)
 
     async def sweep(self) -> None:
-        """Expire what took too long, forget what has been over for a while."""
+        """Expire old attempts and remove those that ended a while ago."""
         now = self._clock.now()
         for attempt in list(self._open.values()):
             if attempt.status == "pending" and now >= attempt.time.expires:
@@ -120,20 +124,20 @@ class Attempts:
         for id in list(self._open):
             await self.cancel(id)
 
-    def _find(self, id: str) -> _Open:
+    def _find(self, id: str) -> _SignIn:
         if (attempt := self._open.get(id)) is None:
             raise AttemptNotFound(id)
         return attempt
 
-    def _start(self, attempt: _Open, code: str | None) -> asyncio.Task[None]:
+    def _start(self, attempt: _SignIn, code: str | None) -> asyncio.Task[None]:
         return asyncio.get_running_loop().create_task(self._finish(attempt, code), name="sign-in")
 
-    async def _finish(self, attempt: _Open, code: str | None) -> None:
+    async def _finish(self, attempt: _SignIn, code: str | None) -> None:
         try:
             value = await attempt.authorization.finish(code)
             await self._store(attempt.integration_id, value, attempt.label)
             attempt.status = "complete"
-        except Exception as error:  # noqa: BLE001 - however it ends, it is over, and whoever asks is told so
+        except Exception as error:  # noqa: BLE001 - every failure ends the attempt and is reported
             log.warning("%s: sign-in failed: %s", attempt.integration_id, type(error).__name__)
             attempt.status = "failed"
             attempt.message = (
@@ -142,13 +146,13 @@ class Attempts:
         attempt.ended_at = self._clock.now()
         await self._close(attempt)
 
-    async def _release(self, attempt: _Open) -> None:
+    async def _release(self, attempt: _SignIn) -> None:
         if attempt.work is not None and not attempt.work.done():
             attempt.work.cancel()
             await asyncio.wait([attempt.work])
         await self._close(attempt)
 
-    async def _close(self, attempt: _Open) -> None:
+    async def _close(self, attempt: _SignIn) -> None:
         close = attempt.authorization.close
         attempt.authorization = attempt.authorization.replace(close=None)
         if close is not None:
@@ -158,7 +162,7 @@ class Attempts:
                 log.exception("closing a sign-in")
 
     async def _sweep_on(self) -> None:
-        """Runs while there is anything to sweep."""
+        """Sweep periodically while there are attempts."""
         while self._open:
             await asyncio.sleep(SWEEP_SECONDS)
             await self.sweep()

@@ -1,4 +1,4 @@
-"""An OAuth credential on a request: current when the request is made, and never shown."""
+"""Adds an OAuth credential to requests, refreshed before it expires and never shown."""
 
 from __future__ import annotations
 

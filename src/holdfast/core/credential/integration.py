@@ -1,5 +1,4 @@
-"""What a provider can be connected with, while it is being put together: models.dev, plugins and configuration add
-methods to the same draft."""
+"""The editable set of integrations: models.dev, plugins and configuration add connection methods to it."""
 
 from __future__ import annotations
 
@@ -15,7 +14,8 @@ if TYPE_CHECKING:
 
 
 class Authorization(Frozen):
-    """A sign-in that was begun. `auto` ends when `finish(None)` does; `code` needs what the person was shown."""
+    """A started sign-in. `auto` completes when `finish(None)` returns; `code` needs the code that the user was
+    shown."""
 
     url: str
     instructions: str
@@ -25,27 +25,29 @@ class Authorization(Frozen):
 
 
 class OAuth(Frozen):
-    """How one OAuth method works. Without `refresh`, what it gave is used until it expires."""
+    """How one OAuth method works. Without `refresh`, its token is used until it expires."""
 
     method: OAuthMethod
     authorize: Callable[[Mapping[str, str]], Awaitable[Authorization]]
     refresh: Callable[[OAuthValue], Awaitable[OAuthValue]] | None = None
 
 
-Way = OAuth | KeyMethod | EnvMethod
+ConnectMethod = OAuth | KeyMethod | EnvMethod
 
 
 class Integration(Frozen):
     id: str
     name: str
-    ways: tuple[Way, ...] = ()
+    methods: tuple[ConnectMethod, ...] = ()
 
     def oauth(self, method_id: str) -> OAuth | None:
-        return next((way for way in self.ways if isinstance(way, OAuth) and way.method.id == method_id), None)
+        return next(
+            (method for method in self.methods if isinstance(method, OAuth) and method.method.id == method_id), None
+        )
 
     @property
     def variables(self) -> tuple[str, ...]:
-        return next((way.names for way in self.ways if isinstance(way, EnvMethod)), ())
+        return next((method.names for method in self.methods if isinstance(method, EnvMethod)), ())
 
 
 class IntegrationDraft:
@@ -61,12 +63,12 @@ class IntegrationDraft:
     def get(self, id: str) -> Integration | None:
         return self._integrations.get(id)
 
-    def add(self, id: str, way: Way, name: str | None = None) -> None:
-        """A later key or env method replaces the earlier one; OAuth methods are told apart by their ids."""
+    def add(self, id: str, method: ConnectMethod, name: str | None = None) -> None:
+        """A key or env method replaces an earlier one; OAuth methods are distinguished by id."""
         known = self._integrations.get(id) or Integration(id, name or id)
-        ways = {_place(other): other for other in known.ways}
-        ways[_place(way)] = way
-        self._integrations[id] = known.replace(name=name or known.name, ways=tuple(ways.values()))
+        methods = {_slot(other): other for other in known.methods}
+        methods[_slot(method)] = method
+        self._integrations[id] = known.replace(name=name or known.name, methods=tuple(methods.values()))
 
     def rename(self, id: str, name: str) -> None:
         if (known := self._integrations.get(id)) is not None:
@@ -76,10 +78,10 @@ class IntegrationDraft:
         self._integrations.pop(id, None)
 
 
-def _place(way: Way) -> str:
-    match way:
+def _slot(method: ConnectMethod) -> str:
+    match method:
         case OAuth():
-            return f"oauth {way.method.id}"
+            return f"oauth {method.method.id}"
         case KeyMethod():
             return "key"
         case EnvMethod():

@@ -1,13 +1,13 @@
-"""The integrations of one Location: how each can be connected, what it is connected with now, and its credential.
+"""The integrations of one Location: connection methods, current connections and credentials.
 
-Connections are looked up whenever somebody asks: credentials and the environment change while the rest does not."""
+Connections are looked up on each call, because credentials and the environment change independently."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING
 
-from holdfast.core.credential.attempts import Attempts
+from holdfast.core.credential.attempts import SignInAttempts
 from holdfast.core.credential.auth import OAuthAuth
 from holdfast.core.credential.errors import AuthorizationFailed, IntegrationNotFound
 from holdfast.core.credential.integration import IntegrationDraft, OAuth
@@ -15,12 +15,7 @@ from holdfast.core.credential.store import KeyValue, OAuthValue
 from holdfast.core.file_lock import file_lock
 from holdfast.core.scope import Scope
 from holdfast.core.state import Batches, Phase, State
-from holdfast.schema.catalog import (
-    CredentialConnection,
-    EnvConnection,
-    IntegrationInfo,
-    KeyMethod,
-)
+from holdfast.schema.catalog import CredentialConnection, EnvConnection, IntegrationInfo, KeyMethod
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.live_event import IntegrationConnectionUpdated, IntegrationUpdated
 
@@ -29,17 +24,17 @@ if TYPE_CHECKING:
 
     from holdfast.core.clock import Clock, Ids
     from holdfast.core.credential.integration import Integration
-    from holdfast.core.credential.store import Credential, CredentialStore, Value
+    from holdfast.core.credential.store import Credential, CredentialStore, CredentialValue
     from holdfast.schema.catalog import Connection
     from holdfast.schema.record import Record
 
 REFRESH_AHEAD_MS = 5 * 60 * 1000
 REFRESH_SECONDS = 30.0
-"""Shorter than others wait for the lock."""
+"""Shorter than the timeout of others waiting for the lock."""
 
 
 class Variable(Frozen):
-    """A credential that the environment holds."""
+    """A credential from the environment."""
 
     name: str
     key: str
@@ -61,8 +56,8 @@ class Integrations:
         batches: Batches | None = None,
         announce: Callable[[Record], None] | None = None,
     ) -> None:
-        """A rebuild starts with `initial`, and `configure` speaks after every plugin. Without a store there are only
-        the keys of the environment."""
+        """A rebuild starts with `initial` and applies `configure` after all plugins. Without a store only keys from the
+        environment are used."""
         self._initial = initial
         self._configure = configure
         self._environment = environment
@@ -75,15 +70,13 @@ class Integrations:
         self._refreshing: dict[str, asyncio.Task[OAuthValue]] = {}
         if credentials is not None:
             self._scope.add(credentials.on_change(self._connected))
-        self.attempts = Attempts(self._store_oauth, ids, clock)
+        self.attempts = SignInAttempts(self._store_oauth, ids, clock)
 
     async def close(self) -> None:
         self._scope.close()
         await self.attempts.close()
         if self._refreshing:
-            await asyncio.wait(self._refreshing.values())  # a rotated token that is not stored would be lost
-
-    # -- what there is -------------------------------------------------------------------------------------------
+            await asyncio.wait(self._refreshing.values())  # a rotated token that is not stored is lost
 
     def transform(
         self, apply: Callable[[IntegrationDraft], None], scope: Scope, *, phase: Phase, owner: str = "holdfast"
@@ -105,10 +98,8 @@ class Integrations:
     def find(self, id: str) -> Integration | None:
         return self._state.value.get(id)
 
-    # -- what it is connected with -------------------------------------------------------------------------------
-
     def connections(self, id: str) -> tuple[Connection, ...]:
-        """Stored ones first, newest first; the first is the active one."""
+        """Stored connections first, newest first; the first one is active."""
         stored = tuple(CredentialConnection(id=found.id, label=found.label) for found in self._stored(id))
         return (*stored, *(EnvConnection(name=name) for name in self._variables(id)))
 
@@ -119,24 +110,24 @@ class Integrations:
         return next(iter(self._stored(id)), None)
 
     def variable(self, id: str) -> Variable | None:
-        """The environment's key: of several variables the one that is named like a key."""
+        """The key in the environment: of several variables the one whose name looks like a key."""
         names = self._variables(id)
         name = next((name for name in names if _KEY_LIKE.intersection(name.split("_"))), None)
         return Variable(name, self._environment[name]) if name else None
 
     def auth(self, credential: Credential) -> OAuthAuth:
-        """For requests: always current when one is made."""
+        """Authentication for requests, refreshed as needed."""
         return OAuthAuth(self, credential)
 
-    async def resolve(self, id: str) -> Value | Variable | None:
-        """The active credential, refreshed if need be. Raises AuthorizationFailed."""
+    async def resolve(self, id: str) -> CredentialValue | Variable | None:
+        """The active credential, refreshed if needed. Raises AuthorizationFailed."""
         credential = self.stored(id)
         if credential is None:
             return self.variable(id)
         return await self.current(credential)
 
-    async def current(self, credential: Credential) -> Value:
-        """Its value, refreshed if it expires soon. However many ask, one refresh runs."""
+    async def current(self, credential: Credential) -> CredentialValue:
+        """The value, refreshed if it expires soon. Concurrent calls share one refresh."""
         value = (self._store().get(credential.id) or credential).value
         if isinstance(value, KeyValue) or not self._expires_soon(value):
             return value
@@ -147,11 +138,9 @@ class Integrations:
             running.add_done_callback(lambda task: self._refreshed(credential.id, task))
         return await asyncio.shield(running)
 
-    # -- connecting ----------------------------------------------------------------------------------------------
-
     async def connect_key(self, id: str, key: str, label: str | None = None) -> None:
         integration = self._known(id)
-        if not any(isinstance(way, KeyMethod) for way in integration.ways):
+        if not any(isinstance(method, KeyMethod) for method in integration.methods):
             raise IntegrationNotFound(id, "key")
         if not key.strip():
             raise AuthorizationFailed("The key is empty")
@@ -164,12 +153,10 @@ class Integrations:
             raise IntegrationNotFound(id, method_id)
         return found
 
-    # -- details -------------------------------------------------------------------------------------------------
-
     @property
     def _state(self) -> State[IntegrationDraft]:
         if self._made is None:
-            own = Scope()  # never closed: configuration speaks as long as the state lives
+            own = Scope()  # never closed: the transform lives as long as the state
             with self._batches.batch():
                 made = State(self._initial, self._batches, updated=self._updated)
                 made.transform(self._configure, own, phase=Phase.CONFIG)
@@ -183,12 +170,9 @@ class Integrations:
         return found
 
     def _info(self, integration: Integration) -> IntegrationInfo:
-        methods = tuple(way.method if isinstance(way, OAuth) else way for way in integration.ways)
+        methods = tuple(method.method if isinstance(method, OAuth) else method for method in integration.methods)
         return IntegrationInfo(
-            id=integration.id,
-            name=integration.name,
-            methods=methods,
-            connections=self.connections(integration.id),
+            id=integration.id, name=integration.name, methods=methods, connections=self.connections(integration.id)
         )
 
     def _stored(self, id: str) -> tuple[Credential, ...]:
@@ -204,7 +188,7 @@ class Integrations:
     async def _refresh(self, credential: Credential) -> OAuthValue:
         try:
             return await self._refresh_alone(credential)
-        except (OSError, TimeoutError) as error:  # the lock, or the file; what a provider raises is told apart below
+        except (OSError, TimeoutError) as error:  # the lock or the file; errors of the provider are handled below
             reason = f"could not renew its authorization ({type(error).__name__})"
             raise AuthorizationFailed(f"{credential.integration_id} {reason}") from error
 
@@ -215,7 +199,7 @@ class Integrations:
             if latest is None or not isinstance(latest.value, OAuthValue):
                 raise AuthorizationFailed(f"{credential.integration_id} is no longer connected")
             if not self._expires_soon(latest.value):
-                return latest.value  # somebody else was quicker
+                return latest.value  # another process has refreshed it
             integration = self.find(credential.integration_id)
             method = integration.oauth(latest.value.method_id) if integration else None
             if method is None or method.refresh is None:
@@ -223,7 +207,7 @@ class Integrations:
             try:
                 async with asyncio.timeout(REFRESH_SECONDS):
                     value = await method.refresh(latest.value)
-            except Exception as error:  # noqa: BLE001 - a provider's words may hold secrets: only the kind is told
+            except Exception as error:  # noqa: BLE001 - the message may hold secrets: only the type is shown
                 reason = f"did not renew its authorization ({type(error).__name__}); connect again"
                 raise AuthorizationFailed(f"{credential.integration_id} {reason}") from None
             await store.update(credential.id, value=value)
@@ -232,7 +216,7 @@ class Integrations:
     def _refreshed(self, id: str, task: asyncio.Task[OAuthValue]) -> None:
         del self._refreshing[id]
         if not task.cancelled():
-            task.exception()  # whoever waited has it; if nobody did, it is no news
+            task.exception()  # marks the exception as retrieved
 
     async def _store_oauth(self, integration_id: str, value: OAuthValue, label: str | None) -> None:
         await self._store().create(integration_id, value, label)
@@ -248,9 +232,9 @@ class Integrations:
             self._announce(IntegrationUpdated())
 
     def _updated(self) -> None:
-        if self._announce is not None and self._made is not None:  # that it was looked at is no news
+        if self._announce is not None and self._made is not None:  # the first build is not a change
             self._announce(IntegrationUpdated())
 
 
-# Other variables of a provider say where it is, or half of a signature.
+# Other variables of a provider hold an address or half of a signature.
 _KEY_LIKE = frozenset({"KEY", "TOKEN", "PAT", "APIKEY"})

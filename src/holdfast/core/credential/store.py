@@ -1,22 +1,22 @@
-"""Stored credentials: one file for all Locations, which only its owner can read.
+"""Stores credentials in one file for all Locations, which only its owner can read.
 
 Invariants
-- The file is replaced as a whole, under a lock of its own, in one step that no cancellation can split.
-- A file that cannot be understood is never written over.
-- No secret is in a repr."""
+- The file is replaced atomically, under its own lock, and cancellation cannot split that.
+- An unreadable file is never overwritten.
+- No secret appears in a repr."""
 
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import logging
-import os
 import zlib
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from holdfast.core.atomic_write import atomic_write
 from holdfast.core.credential.errors import CredentialsUnreadable
+from holdfast.core.file_lock import wait_for_lock
 from holdfast.schema.record import Record
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Secret(Record):
 class KeyValue(Secret, tag_field="type", tag="key"):
     key: str
     metadata: dict[str, Any] | None = None
-    """Sent along with every request."""
+    """Sent with every request."""
 
 
 class OAuthValue(Secret, tag_field="type", tag="oauth"):
@@ -54,7 +54,7 @@ class OAuthValue(Secret, tag_field="type", tag="oauth"):
     metadata: dict[str, Any] | None = None
 
 
-Value = KeyValue | OAuthValue
+CredentialValue = KeyValue | OAuthValue
 
 
 class Credential(Record):
@@ -62,7 +62,7 @@ class Credential(Record):
     integration_id: str
     label: str
     created: int
-    value: Value
+    value: CredentialValue
 
 
 class _File(Record):
@@ -71,7 +71,7 @@ class _File(Record):
 
 
 class CredentialStore:
-    """One per process. `path` names the file; its lock lies beside it."""
+    """One per process. The lock file lies beside `path`."""
 
     def __init__(self, path: Path, ids: Ids, clock: Clock) -> None:
         self._path = path
@@ -82,7 +82,7 @@ class CredentialStore:
         self._listeners: list[Callable[[str], None]] = []
 
     def all(self, integration_id: str) -> tuple[Credential, ...]:
-        """Newest first. Read again only when the file has changed."""
+        """Newest first. The file is read again only if it has changed."""
         mine = (credential for credential in self._read() if credential.integration_id == integration_id)
         return tuple(sorted(mine, key=lambda credential: (credential.created, credential.id), reverse=True))
 
@@ -90,12 +90,12 @@ class CredentialStore:
         return next((credential for credential in self._read() if credential.id == id), None)
 
     def lock_path(self, id: str) -> Path:
-        """For what must happen once among all processes, such as a refresh of that credential. One of a few files,
-        which lie there for good; two credentials that share one only wait for each other."""
+        """The lock file for work on this credential that only one process may do, such as a refresh. A few lock files
+        are shared by all credentials, so two of them may wait for each other."""
         return self._path.with_name(f"{self._path.name}.{zlib.crc32(id.encode()) % LOCKS}.lock")
 
-    async def create(self, integration_id: str, value: Value, label: str | None = None) -> Credential:
-        """Replaces every credential of that integration."""
+    async def create(self, integration_id: str, value: CredentialValue, label: str | None = None) -> Credential:
+        """Store a credential; it replaces all others of that integration."""
         credential = Credential(
             id=self._ids.of("cred"),
             integration_id=integration_id,
@@ -109,7 +109,7 @@ class CredentialStore:
         self._changed(integration_id)
         return credential
 
-    async def update(self, id: str, *, label: str | None = None, value: Value | None = None) -> None:
+    async def update(self, id: str, *, label: str | None = None, value: CredentialValue | None = None) -> None:
         if label is None and value is None:
             return
         changes = {name: new for name, new in (("label", label), ("value", value)) if new is not None}
@@ -126,24 +126,22 @@ class CredentialStore:
             self._changed(integration_id)
 
     async def remove(self, id: str) -> None:
-        """Also of one that is not there. Raises CredentialsUnreadable: nobody shall take it for removed then."""
+        """Remove a credential if it exists. Raises CredentialsUnreadable, because it could still be stored then."""
         gone = next((credential for credential in self._load() if credential.id == id), None)
         if gone is not None:
             await self._write(lambda known: tuple(credential for credential in known if credential.id != id))
             self._changed(gone.integration_id)
 
     def on_change(self, listener: Callable[[str], None]) -> Callable[[], None]:
-        """Told the integration, after the change can be read."""
+        """Call `listener` with the integration's id after each change. Returns a function that ends this."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
-
-    # -- the file ------------------------------------------------------------------------------------------------
 
     def _read(self) -> tuple[Credential, ...]:
         try:
             return self._load()
         except CredentialsUnreadable as error:
-            if str(error) != self._told:  # whoever lists models asks once for each provider
+            if str(error) != self._told:  # logged once: listing models reads this once per provider
                 self._told = str(error)
                 log.error("%s", error)
             return ()
@@ -160,7 +158,7 @@ class CredentialStore:
             return self._seen[1]
         try:
             if status.st_mode & 0o077:
-                log.warning("%s could be read by others; it is now its owner's alone", self._path)
+                log.warning("%s was readable by other users; now only its owner can read it", self._path)
                 self._path.chmod(0o600)
             found = msgspec.json.decode(self._path.read_bytes(), type=_File).credentials
         except (OSError, ValueError, RecursionError) as error:
@@ -172,15 +170,9 @@ class CredentialStore:
         await asyncio.to_thread(self._replace, change)
 
     def _replace(self, change: Callable[[tuple[Credential, ...]], tuple[Credential, ...]]) -> None:
-        from holdfast.core.atomic_write import atomic_write
-
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        lock = os.open(self._path.with_name(self._path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # held for one small write, never across a request
+        with wait_for_lock(self._path.with_name(self._path.name + ".lock")):
             atomic_write(self._path, msgspec.json.encode(_File(version=1, credentials=change(self._load()))))
-        finally:
-            os.close(lock)
 
     def _changed(self, integration_id: str) -> None:
         for listener in list(self._listeners):

@@ -35,8 +35,8 @@ from holdfast.core.location.settings import (
 from holdfast.core.location.terminals import Terminals
 from holdfast.core.location.toolbox import BuiltinTools
 from holdfast.core.permission.permission import Permissions
-from holdfast.core.plugin.external import Found, external_plugins
-from holdfast.core.plugin.host import Location as PluginLocation
+from holdfast.core.plugin.external import ExternalPlugins, external_plugins
+from holdfast.core.plugin.host import PluginLocation
 from holdfast.core.plugin.plugin import PluginProblem
 from holdfast.core.plugin.plugins import Plugins
 from holdfast.core.plugin.problems import PluginProblems
@@ -270,6 +270,6 @@ def _sandbox(process: ProcessServices, directory: Path, project: Project, config
     )
 
 
-def _start_plugins(plugins: Plugins, found: Found) -> None:
+def _start_plugins(plugins: Plugins, found: ExternalPlugins) -> None:
     """In the background. Plugins that are not named any more are removed."""
     plugins.start(found.plugins, (PluginProblem(problem.path, problem.message) for problem in found.diagnostics))

@@ -1,5 +1,5 @@
-"""Running strangers' code: what is synchronous in a thread of its own, what is not as a task; never waited for beyond
-the bound, whatever it does about its cancellation."""
+"""Runs plugin code with a time limit: synchronous code in its own thread, asynchronous code as a task. The caller never
+waits longer than the limit, even if the code ignores cancellation."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ T = TypeVar("T")
 
 
 async def bounded(work: Callable[[], T], seconds: float, *, late: Callable[[T], None] | None = None) -> T:
-    """Raises TimeoutError; a result that comes afterwards goes to `late`. A daemon thread, not one of the loop's
-    executor: those are joined when the loop closes."""
+    """Run `work` in a thread. Raises TimeoutError; a late result is passed to `late`. Uses a daemon thread, because
+    executor threads are joined when the loop closes."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 
@@ -38,10 +38,10 @@ async def bounded(work: Callable[[], T], seconds: float, *, late: Callable[[T], 
         except SystemExit:
             error = RuntimeError("it tried to end the process")
         except StopIteration:
-            error = RuntimeError("it raised StopIteration")  # which no future can hold
+            error = RuntimeError("it raised StopIteration")  # a future cannot hold StopIteration
         except Exception as failed:  # noqa: BLE001 - handed to the caller
             error = failed
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is there to hear it
+        with contextlib.suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(answer, result, error)
 
     threading.Thread(target=run, name="plugin", daemon=True).start()
@@ -49,8 +49,9 @@ async def bounded(work: Callable[[], T], seconds: float, *, late: Callable[[T], 
         return await done
 
 
-class Patience:
-    """Waits for awaitables up to a bound. One that goes on after it was cancelled is kept until it ends, unheard."""
+class BoundedCalls:
+    """Calls functions and waits for awaitables up to a limit. A task that ignores its cancellation is kept until it
+    ends."""
 
     def __init__(self) -> None:
         self._overdue: set[asyncio.Future[None]] = set()
@@ -81,4 +82,4 @@ class Patience:
     def _forget(self, task: asyncio.Future[None]) -> None:
         self._overdue.discard(task)
         if not task.cancelled():
-            task.exception()  # seen: nobody waits for it any more
+            task.exception()  # marks the exception as retrieved

@@ -1,11 +1,12 @@
-"""Plugins that configuration names, or that lie in its folders. Nothing is ever installed, and nothing of a project is
-executed unless the host trusts that project."""
+"""Loads plugins that configuration names or that lie in its folders. Nothing is installed, and project code runs only
+if the project is trusted."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
 import itertools
+import re
 import sys
 from functools import partial
 from importlib.machinery import PathFinder, SourceFileLoader
@@ -14,13 +15,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.core.config.authority import NOT_TRUSTED
 from holdfast.core.config.document import Document
-from holdfast.core.config.environment import switched_on
+from holdfast.core.config.environment import is_enabled
 from holdfast.core.config.plugin_files import content_digest, plugin_name, plugin_path, plugins_in, read_plugin
 from holdfast.core.diagnostic import Diagnostic
 from holdfast.core.plugin.bounded import bounded
 from holdfast.core.plugin.plugin import PluginFailed, check_plugin
 from holdfast.schema.frozen import Frozen
-from holdfast.schema.pattern import pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -38,29 +38,29 @@ NOT_INSTALLED = (
 )
 PREFIX = "holdfast_plugin_"
 
-_MODULE = pattern(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+_MODULE = r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*"
 _numbers = itertools.count(1)
 
 
-class Loaded(NamedTuple):
+class ImportedPlugin(NamedTuple):
     plugin: Plugin
     forget: Callable[[], None]
 
 
 class ExternalPlugin(Frozen):
-    """Two of them that are equal need not be loaded anew."""
+    """A plugin to load. Equal values need not be loaded again."""
 
     name: str
     """A path, a module, or the name of an entry point."""
     path: Path | None = None
     options: Mapping[str, Any] = MappingProxyType({})
     content: str | None = None
-    """The digest of its files that was found, or trusted: nothing else is executed."""
+    """The digest of its files when found or trusted: only this content is executed."""
     declared: str | None = None
-    """The file that names it, if one does."""
+    """The file that declares it, if any."""
 
-    async def load(self, seconds: float) -> Loaded:
-        """Import it, within that time. Raises PluginFailed."""
+    async def load(self, seconds: float) -> ImportedPlugin:
+        """Import the plugin within the time limit. Raises PluginFailed."""
         try:
             return await bounded(self._import, seconds, late=lambda loaded: loaded.forget())
         except TimeoutError as error:
@@ -70,24 +70,24 @@ class ExternalPlugin(Frozen):
         except Exception as error:
             raise PluginFailed(self.name, f"it could not be imported: {type(error).__name__}: {error}") from error
 
-    def _import(self) -> Loaded:
+    def _import(self) -> ImportedPlugin:
         found = _import_installed(self.name) if self.path is None else _import_file(self.path, self.content)
         try:
-            return Loaded(check_plugin(found, self.name), partial(_forget, found))
+            return ImportedPlugin(check_plugin(found, self.name), partial(_forget, found))
         except Exception:
             _forget(found)
             raise
 
 
-class Found(NamedTuple):
+class ExternalPlugins(NamedTuple):
     plugins: tuple[ExternalPlugin, ...]
     diagnostics: tuple[Diagnostic, ...]
 
 
-def external_plugins(config: Config, environment: Mapping[str, str]) -> Found:
-    """In the order of the configuration: a document's `plugins`, then what lies in its folder. Reads their files."""
-    if switched_on(environment, "OPENCODE_PURE"):
-        return Found((), ())
+def external_plugins(config: Config, environment: Mapping[str, str]) -> ExternalPlugins:
+    """All plugins in configuration order: a document's `plugins`, then those in its folder. Reads their files."""
+    if is_enabled(environment, "OPENCODE_PURE"):
+        return ExternalPlugins((), ())
     plugins: list[ExternalPlugin] = []
     problems: list[Diagnostic] = []
     for entry in config.entries():
@@ -100,7 +100,7 @@ def external_plugins(config: Config, environment: Mapping[str, str]) -> Found:
             problems += (Diagnostic(path, f"runs the plugin {plugin.name}; {NOT_TRUSTED}") for plugin in found)
         else:
             plugins += (_with_content(plugin, entry.contents) for plugin in found)
-    return Found(tuple(plugins), tuple(problems))
+    return ExternalPlugins(tuple(plugins), tuple(problems))
 
 
 def _named(written: str | dict[str, Any], document: Document, environment: Mapping[str, str]) -> ExternalPlugin:
@@ -123,21 +123,21 @@ def _import_installed(name: str) -> Any:
         if wanted and point.dist is not None and point.dist.version != wanted:
             raise PluginFailed(name, f"version {point.dist.version} is installed")
         return point.load()
-    # Importing a name that is none would tell less than this.
-    if not _MODULE.fullmatch(package) or importlib.util.find_spec(package.partition(".")[0]) is None:
+    # A failed import of an invalid name would give a less helpful message.
+    if not re.fullmatch(_MODULE, package) or importlib.util.find_spec(package.partition(".")[0]) is None:
         raise PluginFailed(name, NOT_INSTALLED)
     return importlib.import_module(package)
 
 
 def _versioned(name: str) -> tuple[str, str | None]:
-    """A package and its version, as in `name@1.2.3`; an `@` at the front is a part of the name."""
+    """Splits `name@1.2.3` into package and version; a leading `@` belongs to the name."""
     package, separator, version = name.rpartition("@")
     return (package, version) if package and separator and version not in ("", "latest") else (name, None)
 
 
 def _import_file(path: Path, content: str | None) -> ModuleType:
-    """Under a new name each time, so that an edited file is what counts. With `content`, a digest, exactly that is
-    executed, whatever becomes of the files meanwhile."""
+    """Import under a new module name, so that an edited file is loaded. With `content`, a digest, only exactly that
+    content is executed."""
     source = path / "__init__.py" if path.is_dir() else path
     if not source.is_file():
         raise PluginFailed(str(path), "no such file")
@@ -166,8 +166,8 @@ def _import_file(path: Path, content: str | None) -> ModuleType:
 
 
 class _FreshLoader(SourceFileLoader):
-    """From sources that were read before. Without byte code: the time of a file is too coarse to see an edit, and its
-    folder is not ours to write to."""
+    """Loads from sources that were read before. No byte code: file times are too coarse to detect an edit, and the
+    folder may not be writable."""
 
     def __init__(self, fullname: str, path: str, sources: Mapping[str, bytes]) -> None:
         super().__init__(fullname, path)
@@ -180,11 +180,11 @@ class _FreshLoader(SourceFileLoader):
 
 
 class _FreshFinder:
-    """Modules inside of a plugin's folder come from the sources that were read with it, too."""
+    """Finds modules inside a plugin's folder in the sources that were read with it."""
 
     def __init__(self) -> None:
         self.sources: dict[str, Mapping[str, bytes]] = {}
-        """Of the loaded plugins, by the name of their module."""
+        """Sources of the loaded plugins, by module name."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -202,7 +202,7 @@ _FINDER = _FreshFinder()
 
 
 def _forget(found: Any) -> None:
-    """A file's module and those below it. What is installed stays: others may use it."""
+    """Remove a file's module and its submodules. Installed modules stay, because others may use them."""
     name = getattr(found, "__name__", "")
     if name.startswith(PREFIX):
         _FINDER.sources.pop(name, None)

@@ -1,9 +1,9 @@
-"""What a plugin is given: a few typed doors, nothing else. Policy and permissions have none.
+"""The interface that a plugin gets. It has no access to policy and permissions.
 
 Invariants
-- While a plugin is set up its registrations are only written down; they take effect together, in one batch.
-- Everything registered through a host ends with it, also what is registered later.
-- A host that was closed refuses: a setup that ran too long cannot add anything afterwards."""
+- During setup, registrations are only recorded; they take effect together, in one batch.
+- Everything registered through a host ends with it, including later registrations.
+- A closed host refuses registrations: a setup that timed out cannot add anything."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from holdfast.core.agent.draft import AgentDraft
-    from holdfast.core.catalog.draft import Draft as CatalogDraft
+    from holdfast.core.catalog.draft import CatalogDraft
     from holdfast.core.command.command import CommandDraft
     from holdfast.core.context.registry import SystemContextRegistry
     from holdfast.core.context.source import AnySource
     from holdfast.core.credential.integrations import Variable
-    from holdfast.core.credential.store import Value
+    from holdfast.core.credential.store import CredentialValue
     from holdfast.core.event.bus import Subscription
-    from holdfast.core.plugin.request import RequestHook, RequestHooks
-    from holdfast.core.plugin.terminal import TerminalHook, TerminalHooks
+    from holdfast.core.plugin.hooks import Hook, Hooks
+    from holdfast.core.plugin.request import RequestHooks
+    from holdfast.core.plugin.terminal import TerminalHooks
     from holdfast.core.reference.reference import References
     from holdfast.core.skill.skill import SkillSources
     from holdfast.core.tool.builtin.authorize import Authorizer
@@ -38,14 +39,15 @@ if TYPE_CHECKING:
     from holdfast.schema.catalog import Connection
 
 EVENT_CAPACITY = 256
-"""Events that may wait for a plugin; one that falls further behind loses its subscription."""
+"""Buffered events per plugin; a plugin that falls further behind loses its subscription."""
 
 Dispose: TypeAlias = Callable[[], None]
+T = TypeVar("T")
 D = TypeVar("D", bound=Draft)
 D_co = TypeVar("D_co", bound=Draft, covariant=True)
 
 
-class Transformed(Protocol[D_co]):
+class TransformableState(Protocol[D_co]):
     """A domain's state."""
 
     def transform(self, apply: Callable[[D_co], None], scope: Scope, *, phase: Phase, owner: str) -> Dispose: ...
@@ -53,12 +55,12 @@ class Transformed(Protocol[D_co]):
     def reload(self) -> None: ...
 
 
-class Connected(Transformed[IntegrationDraft], Protocol):
-    """Integrations, with what they are connected with."""
+class ConnectableState(TransformableState[IntegrationDraft], Protocol):
+    """Integrations and their connections."""
 
     def active(self, id: str) -> Connection | None: ...
 
-    async def resolve(self, id: str) -> Value | Variable | None: ...
+    async def resolve(self, id: str) -> CredentialValue | Variable | None: ...
 
 
 class ToolRegistrar(Protocol):
@@ -69,21 +71,21 @@ class Events(Protocol):
     def subscribe(self, types: frozenset[str] | None = None, *, capacity: int = ...) -> Subscription: ...
 
 
-class Location(Frozen):
+class PluginLocation(Frozen):
     """The parts of a Location that plugins may add to."""
 
-    agents: Transformed[AgentDraft]
-    commands: Transformed[CommandDraft]
+    agents: TransformableState[AgentDraft]
+    commands: TransformableState[CommandDraft]
     context: SystemContextRegistry
     tools: ToolRegistrar
     authorizer: Authorizer
-    """Who is asked before a plugin's tool runs."""
+    """Asks for permission before a plugin's tool runs."""
     requests: RequestHooks
     events: Events
-    catalog: Transformed[CatalogDraft]
-    integrations: Connected
-    references: Transformed[References]
-    skills: Transformed[SkillSources]
+    catalog: TransformableState[CatalogDraft]
+    integrations: ConnectableState
+    references: TransformableState[References]
+    skills: TransformableState[SkillSources]
     terminals: TerminalHooks
 
 
@@ -91,26 +93,26 @@ class HostClosed(HoldfastError, RuntimeError):
     """The plugin was removed, replaced, or took too long to set up."""
 
 
-class Host:
+class PluginHost:
     def __init__(
-        self, id: str, options: Mapping[str, Any], location: Location, diagnose: Callable[[str, str], None]
+        self, id: str, options: Mapping[str, Any], location: PluginLocation, diagnose: Callable[[str, str], None]
     ) -> None:
         self.id = id
         self.options = dict(options)
-        self.agent = Domain(self, location.agents)
-        self.command = Domain(self, location.commands)
-        self.catalog = Domain(self, location.catalog)
-        self.integration = IntegrationDoor(self, location.integrations)
-        self.reference = Domain(self, location.references)
-        self.skill = Domain(self, location.skills)
-        self.context = ContextDoor(self, location.context, diagnose)
-        self.tool = ToolDoor(self, location)
-        self.request = RequestDoor(self, location.requests)
-        self.events = EventDoor(self, location.events)
-        self.terminal = TerminalDoor(self, location.terminals)
+        self.agent = PluginDomain(self, location.agents)
+        self.command = PluginDomain(self, location.commands)
+        self.catalog = PluginDomain(self, location.catalog)
+        self.integration = PluginIntegrations(self, location.integrations)
+        self.reference = PluginDomain(self, location.references)
+        self.skill = PluginDomain(self, location.skills)
+        self.context = PluginContext(self, location.context, diagnose)
+        self.tool = PluginTools(self, location)
+        self.request = PluginHooks(self, location.requests)
+        self.events = PluginEvents(self, location.events)
+        self.terminal = PluginHooks(self, location.terminals)
         self._scope = Scope()
         self._own = Scope()
-        self._written: list[_Registration] = []
+        self._recorded: list[_PluginRegistration] = []
         self._active = False
 
     @property
@@ -118,29 +120,29 @@ class Host:
         return self._active
 
     def on_close(self, undo: Callable[[], None]) -> None:
-        """For what a plugin started by itself. Also called when its setup fails."""
+        """Register cleanup of the plugin's own resources. Also called if its setup fails."""
         self._own.add(undo)
 
     def register(self, take_effect: Callable[[Scope], Dispose]) -> Dispose:
         if self._own.closed:
             raise HostClosed(f"plugin {self.id} is not active any more")
-        registration = _Registration(take_effect)
+        registration = _PluginRegistration(take_effect)
         if self._active:
             registration.begin(self._scope)
-        self._written.append(registration)
+        self._recorded.append(registration)
 
         def dispose() -> None:
-            if registration in self._written:
-                self._written.remove(registration)
+            if registration in self._recorded:
+                self._recorded.remove(registration)
             registration.end()
 
         return dispose
 
     def activate(self) -> None:
-        """All that was written down, in one step; the caller wraps it into a batch. All of it, or it raises."""
+        """Apply all recorded registrations, or raise and apply none. The caller opens the batch."""
         scope = Scope()
         try:
-            for registration in tuple(self._written):
+            for registration in tuple(self._recorded):
                 registration.begin(scope)
         except Exception:
             scope.close()
@@ -149,7 +151,7 @@ class Host:
         self._active = True
 
     def suspend(self) -> None:
-        """Take the registrations out of effect; `activate` brings them back."""
+        """Remove the registrations until `activate` applies them again."""
         self._active = False
         self._scope.close()
 
@@ -158,7 +160,7 @@ class Host:
         self._own.close()
 
 
-class _Registration:
+class _PluginRegistration:
     def __init__(self, take_effect: Callable[[Scope], Dispose]) -> None:
         self._take_effect = take_effect
         self._dispose: Dispose | None = None
@@ -171,54 +173,55 @@ class _Registration:
             self._dispose()
 
 
-class Domain(Generic[D]):
-    def __init__(self, host: Host, state: Transformed[D]) -> None:
+class PluginDomain(Generic[D]):
+    def __init__(self, host: PluginHost, state: TransformableState[D]) -> None:
         self._host = host
         self._state = state
 
     def transform(self, apply: Callable[[D], None]) -> Dispose:
-        """Synchronous and quick: it runs at every rebuild, on a draft that is only valid while it runs."""
+        """Register a transform. It must be synchronous and quick: it runs at every rebuild, on a draft that is valid
+        only during the call."""
         return self._host.register(
             lambda scope: self._state.transform(apply, scope, phase=Phase.PLUGIN, owner=self._host.id)
         )
 
     def reload(self) -> None:
-        """Something that a transform reads has changed. While the plugin is set up there is nothing to run again, and
-        its thread may not: everything runs when it becomes active."""
+        """Run the transforms again because their input changed. Does nothing during setup: all transforms run on
+        activation."""
         if self._host.active:
             self._state.reload()
 
 
-class IntegrationDoor(Domain[IntegrationDraft]):
-    def __init__(self, host: Host, integrations: Connected) -> None:
+class PluginIntegrations(PluginDomain[IntegrationDraft]):
+    def __init__(self, host: PluginHost, integrations: ConnectableState) -> None:
         super().__init__(host, integrations)
-        self.connection = ConnectionDoor(integrations)
+        self.connection = PluginConnections(integrations)
 
 
-class ConnectionDoor:
-    """Asynchronous, so that the loop looks, and not the thread of a setup."""
+class PluginConnections:
+    """Asynchronous, so that it runs on the event loop and not in the setup thread."""
 
-    def __init__(self, integrations: Connected) -> None:
+    def __init__(self, integrations: ConnectableState) -> None:
         self._integrations = integrations
 
     async def active(self, id: str) -> Connection | None:
-        """What that integration is connected with now, without its secret."""
+        """The active connection, without its secret."""
         return self._integrations.active(id)
 
-    async def resolve(self, id: str) -> Value | Variable | None:
-        """Its credential, refreshed if need be. Raises AuthorizationFailed."""
+    async def resolve(self, id: str) -> CredentialValue | Variable | None:
+        """The active credential, refreshed if needed. Raises AuthorizationFailed."""
         return await self._integrations.resolve(id)
 
 
-class ContextDoor:
-    def __init__(self, host: Host, registry: SystemContextRegistry, diagnose: Callable[[str, str], None]) -> None:
+class PluginContext:
+    def __init__(self, host: PluginHost, registry: SystemContextRegistry, diagnose: Callable[[str, str], None]) -> None:
         self._host = host
         self._registry = registry
         self._diagnose = diagnose
 
     @property
     def namespace(self) -> str:
-        """What the keys of this plugin's sources begin with."""
+        """The prefix of the keys of this plugin's sources."""
         return plugin_namespace(self._host.id)
 
     def register(self, source: AnySource) -> Dispose:
@@ -227,13 +230,13 @@ class ContextDoor:
         )
 
 
-class ToolDoor:
-    def __init__(self, host: Host, location: Location) -> None:
+class PluginTools:
+    def __init__(self, host: PluginHost, location: PluginLocation) -> None:
         self._host = host
         self._location = location
 
     def register(self, tools: Mapping[str, Tool[Any, Any]]) -> Dispose:
-        """Each call of them needs permission, under the tool's name: agents that have no rule for it ask."""
+        """Register tools. Each call needs permission under the tool's name; agents without a rule for it ask."""
         id, around = self._host.id, self._location
         given = {name: with_permission(tool, name, id, around.authorizer) for name, tool in tools.items()}
 
@@ -250,33 +253,25 @@ class ToolDoor:
         return self._host.register(take_effect)
 
 
-class RequestDoor:
-    def __init__(self, host: Host, hooks: RequestHooks) -> None:
+class PluginHooks(Generic[T]):
+    """Request hooks, or hooks that add variables to each new terminal of this Location."""
+
+    def __init__(self, host: PluginHost, hooks: Hooks[T]) -> None:
         self._host = host
         self._hooks = hooks
 
-    def transform(self, hook: RequestHook) -> Dispose:
+    def transform(self, hook: Hook[T]) -> Dispose:
         return self._host.register(lambda scope: self._hooks.register(self._host.id, hook, scope))
 
 
-class EventDoor:
-    def __init__(self, host: Host, events: Events) -> None:
+class PluginEvents:
+    def __init__(self, host: PluginHost, events: Events) -> None:
         self._host = host
         self._events = events
 
     def subscribe(self, *types: str) -> Subscription:
-        """Those types, or all. Begins at once, ends with the plugin, and is bounded: a reader that falls behind
-        fails, and nobody waits for it."""
+        """Subscribe to these event types, or to all. It starts at once and ends with the plugin. A reader that falls
+        behind gets an error."""
         subscription = self._events.subscribe(frozenset(types) if types else None, capacity=EVENT_CAPACITY)
         self._host.on_close(subscription.close)
         return subscription
-
-
-class TerminalDoor:
-    def __init__(self, host: Host, hooks: TerminalHooks) -> None:
-        self._host = host
-        self._hooks = hooks
-
-    def transform(self, hook: TerminalHook) -> Dispose:
-        """Called before each terminal of this Location starts, to add variables to its environment."""
-        return self._host.register(lambda scope: self._hooks.register(self._host.id, hook, scope))

@@ -1,4 +1,4 @@
-"""What a plugin is, and how one can fail."""
+"""The plugin protocol and its errors."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from holdfast.schema.frozen import Frozen
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-    from holdfast.core.plugin.host import Host
+    from holdfast.core.plugin.host import PluginHost
 
 
 class Plugin(Protocol):
-    """A module names it `plugin`; an entry point of the group `opencode.plugins` may be it, or such a module."""
+    """A module exposes it as `plugin`. An entry point in the group `opencode.plugins` is a plugin or such a module."""
 
     @property
     def id(self) -> str: ...
 
-    def setup(self, host: Host, /) -> Awaitable[None] | None:
-        """Register everything that this plugin brings. Nothing of it counts before setup has returned, and nothing if
-        it fails. Synchronous code runs in a thread of its own."""
+    def setup(self, host: PluginHost, /) -> Awaitable[None] | None:
+        """Register everything that the plugin adds. It takes effect after setup has returned, and not at all if it
+        fails. Synchronous code runs in its own thread."""
 
 
 class PluginFailed(HoldfastError):
@@ -38,12 +38,12 @@ class PluginBusy(HoldfastError, RuntimeError):
 
 
 class PluginProblem(Frozen):
-    """For a person; the model never sees it."""
+    """A problem for the user; the model never sees it."""
 
     id: str
     message: str
     declared: str | None = None
-    """The file that names the plugin, if one does."""
+    """The file that declares the plugin, if any."""
 
 
 def check_plugin(found: Any, source: str) -> Plugin:

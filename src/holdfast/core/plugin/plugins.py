@@ -1,11 +1,11 @@
-"""The plugins of one Location: added, replaced, removed.
+"""The plugins of one Location: adding, replacing, removing.
 
 Invariants
-- A plugin is there completely or not at all. Replacing happens in one step, so nobody sees neither or both.
-- A new version that fails to load or to set up leaves the old one in force.
-- Whatever a plugin does while it is set up takes bounded time and raises PluginFailed at worst.
-- After loading again, plugins are registered in the order of the configuration, as after a first start. One that did
-  not change is not set up again."""
+- A plugin is active completely or not at all. It is replaced in one step, so that never both or neither are visible.
+- A new version that fails to load or set up leaves the old one active.
+- Setup has a time limit and raises only PluginFailed.
+- After a reload, plugins are registered in configuration order, as after a first start. Unchanged plugins are not set
+  up again."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.catalog.boot import PluginBoot
-from holdfast.core.plugin.bounded import Patience
-from holdfast.core.plugin.host import Host
+from holdfast.core.plugin.bounded import BoundedCalls
+from holdfast.core.plugin.host import PluginHost
 from holdfast.core.plugin.plugin import Plugin, PluginBusy, PluginFailed, PluginProblem
 from holdfast.core.plugin.problems import PluginProblems
 from holdfast.schema.frozen import Frozen
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from holdfast.core.plugin.external import ExternalPlugin
-    from holdfast.core.plugin.host import Location
+    from holdfast.core.plugin.host import PluginLocation
     from holdfast.core.state import Batches
 
 SETUP_SECONDS = 10.0
@@ -32,7 +32,7 @@ SETUP_SECONDS = 10.0
 log = logging.getLogger(__name__)
 
 
-class _Loaded(Frozen):
+class _ActivePlugin(Frozen):
     id: str
     external: ExternalPlugin
 
@@ -40,7 +40,7 @@ class _Loaded(Frozen):
 class Plugins:
     def __init__(
         self,
-        location: Location,
+        location: PluginLocation,
         batches: Batches,
         added: Callable[[str], None] | None = None,
         *,
@@ -48,39 +48,40 @@ class Plugins:
         boot: PluginBoot | None = None,
         seconds: float = SETUP_SECONDS,
     ) -> None:
-        """`added` is told of a plugin once all that it brings can be seen."""
+        """`added` is called when everything of a plugin is visible."""
         self._location = location
         self._batches = batches
         self._added = added
         self._seconds = seconds
-        self._active: dict[str, Host] = {}
+        self._active: dict[str, PluginHost] = {}
         self._loading: set[str] = set()
         self._outcomes: dict[str, asyncio.Future[None]] = {}
-        self._loaded: dict[str, _Loaded] = {}
+        self._loaded: dict[str, _ActivePlugin] = {}
         self._problems = problems or PluginProblems()
         self._refused: tuple[PluginProblem, ...] = ()
         self._failed: tuple[PluginProblem, ...] = ()
         self._boot = boot or PluginBoot()
         self._latest: asyncio.Task[None] | None = None
         self._boots: set[asyncio.Task[None]] = set()
-        self._patience = Patience()
+        self._calls = BoundedCalls()
 
     def active(self) -> tuple[str, ...]:
         return tuple(self._active)
 
     def problems(self) -> tuple[PluginProblem, ...]:
-        """Of the last loading, and what plugins did wrong since they were set up."""
+        """Problems of the last load, and of plugins since their setup."""
         return (*self._refused, *self._failed, *self._problems.list())
 
     async def add(
         self, plugin: Plugin, options: Mapping[str, Any] | None = None, forget: Callable[[], None] | None = None
     ) -> None:
-        """Set up; in place of the one that has its id. Raises PluginFailed. `forget` is called when it is gone."""
+        """Set up a plugin, replacing one with the same id. Raises PluginFailed. `forget` is called when it is
+        removed."""
         id = plugin.id
         if id in self._loading:
             raise PluginBusy(f"plugin {id} is being loaded")
         self._loading.add(id)
-        host = Host(id, options or {}, self._location, self._problems.report)
+        host = PluginHost(id, options or {}, self._location, self._problems.report)
         if forget is not None:
             host.on_close(forget)
         try:
@@ -109,13 +110,13 @@ class Plugins:
                 host.close()
 
     async def wait(self, id: str) -> None:
-        """Until it is active; raises what its setup failed with."""
+        """Wait until the plugin is active; raises the error of its setup."""
         await asyncio.shield(self._outcome(id))
 
     def start(self, found: Iterable[ExternalPlugin], refused: Iterable[PluginProblem] = ()) -> None:
-        """Load in the background; `refused` are those that may not be. Called again it loads what is new or was
-        changed, tries again what failed, and removes what is not named any more. Afterwards everything is registered in
-        the order that a first start would give."""
+        """Load plugins in the background; `refused` are those that may not be loaded. A further call loads new and
+        changed plugins, retries failed ones and removes those no longer named. The registration order is always that of
+        a first start."""
         self._refused = tuple(refused)
         wanted = tuple({external.name: external for external in found}.values())
         known = tuple(loaded.external for loaded in self._loaded.values())
@@ -128,11 +129,11 @@ class Plugins:
         self._latest.add_done_callback(self._boots.discard)
 
     async def booted(self) -> None:
-        """Until what `start` was given has been loaded, or has failed to. Never raises for a plugin."""
+        """Wait until the plugins given to `start` are loaded or have failed. Never raises for a plugin."""
         await self._boot.wait()
 
     async def close(self) -> None:
-        boots = tuple(self._boots)  # one may still wait for the one before it
+        boots = tuple(self._boots)  # a later one may wait for an earlier one
         for boot in boots:
             boot.cancel()
         if boots:
@@ -143,15 +144,15 @@ class Plugins:
         for outcome in self._outcomes.values():
             outcome.cancel()
 
-    async def _set_up(self, plugin: Plugin, host: Host) -> None:
+    async def _set_up(self, plugin: Plugin, host: PluginHost) -> None:
         try:
-            await self._patience.call(plugin.setup, host, self._seconds)
+            await self._calls.call(plugin.setup, host, self._seconds)
         except TimeoutError as error:
             raise PluginFailed(host.id, f"its setup took longer than {self._seconds:g} s") from error
         except Exception as error:
             raise PluginFailed(host.id, f"its setup failed: {type(error).__name__}: {error}") from error
 
-    def _replace(self, id: str, host: Host) -> None:
+    def _replace(self, id: str, host: PluginHost) -> None:
         former = self._active.pop(id, None)
         with self._batches.batch():
             if former is not None:
@@ -182,7 +183,7 @@ class Plugins:
             else:
                 loaded = known
             if loaded is None and known is not None and known.id in self._active:
-                loaded = known  # what worked stays; its file differs from what was loaded, so that it is tried again
+                loaded = known  # the old version stays; its digest differs, so that loading is retried
             if loaded is not None:
                 if moved and loaded is known:
                     self._register_again(loaded.id, failed)
@@ -192,11 +193,11 @@ class Plugins:
             self.remove(id)
         self._failed = tuple(failed)
 
-    async def _load(self, external: ExternalPlugin, failed: list[PluginProblem]) -> _Loaded | None:
+    async def _load(self, external: ExternalPlugin, failed: list[PluginProblem]) -> _ActivePlugin | None:
         try:
             plugin, forget = await external.load(self._seconds)
             await self.add(plugin, external.options, forget)
-            return _Loaded(plugin.id, external)
+            return _ActivePlugin(plugin.id, external)
         except PluginFailed as failure:
             problem = PluginProblem(failure.id, failure.reason, external.declared)
         except PluginBusy as busy:
@@ -206,13 +207,13 @@ class Plugins:
         return None
 
     def _register_again(self, id: str, failed: list[PluginProblem]) -> None:
-        """The same registrations after those of the plugins before it, without setting it up anew."""
+        """Register again after the plugins before it, without a new setup."""
         host = self._active.pop(id)
         with self._batches.batch():
             host.suspend()
             try:
                 host.activate()
-            except Exception as error:  # noqa: BLE001 - a plugin's registrations may do anything
+            except Exception as error:  # noqa: BLE001 - plugin code may raise anything
                 failed.append(PluginProblem(id, f"its registrations were refused: {error}"))
                 host.close()
                 return
@@ -226,7 +227,7 @@ class Plugins:
             outcome.set_result(None)
         else:
             outcome.set_exception(failure)
-            outcome.exception()  # seen: nobody has to wait for it
+            outcome.exception()  # marks the exception as retrieved
 
     def _outcome(self, id: str) -> asyncio.Future[None]:
         if id not in self._outcomes:

@@ -1,4 +1,4 @@
-"""What plugins did wrong after they were set up."""
+"""Collects problems of plugins after their setup."""
 
 from __future__ import annotations
 

@@ -1,62 +1,45 @@
-"""Terminal hooks: variables that plugins add to the environment of a terminal.
+"""Terminal hooks: environment variables that plugins add to a terminal.
 
 Invariants
-- Hooks run one after the other, each on a copy: a hook that raises or takes too long has changed nothing.
+- Hooks run one after the other, each on a copy: a hook that raises or times out has no effect.
 - A hook gets the two directories and the variables of earlier hooks, never the runtime's own environment."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
-from holdfast.core.plugin.bounded import Patience
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.core.plugin.hooks import Hook, Hooks
 from holdfast.core.pty.variables import check_variables
 
-if TYPE_CHECKING:
-    from holdfast.core.scope import Scope
 
-HOOK_SECONDS = 5.0
-
-
-@dataclass
-class TerminalDraft:
-    """A terminal that is about to start, as a hook sees it."""
+class TerminalDraft(msgspec.Struct):
+    """A new terminal as hooks see it."""
 
     directory: str
-    """Of the Location."""
+    """The Location's directory."""
     cwd: str
-    """Where the terminal starts, which may be elsewhere."""
-    variables: dict[str, str] = field(default_factory=dict)
-    """What to add; what earlier hooks added is here and can be changed."""
+    """The terminal's working directory."""
+    variables: dict[str, str] = msgspec.field(default_factory=dict)
+    """Variables to add, including those of earlier hooks."""
 
 
-TerminalHook: TypeAlias = Callable[[TerminalDraft], Awaitable[None] | None]
-"""What is synchronous runs in a thread of its own."""
+TerminalHook: TypeAlias = Hook[TerminalDraft]
 
 
-class TerminalHooks:
-    def __init__(self, diagnose: Callable[[str, str], None], *, timeout: float = HOOK_SECONDS) -> None:
-        """`diagnose(plugin, message)` tells a person."""
-        self._diagnose = diagnose
-        self._timeout = timeout
-        self._hooks: list[tuple[str, TerminalHook]] = []
-        self._patience = Patience()
-
-    def register(self, owner: str, hook: TerminalHook, scope: Scope) -> Callable[[], None]:
-        entry = (owner, hook)
-        self._hooks.append(entry)
-        return scope.add(lambda: self._hooks.remove(entry))
+class TerminalHooks(Hooks[TerminalDraft]):
+    kind = "terminal"
 
     async def variables(self, directory: str, cwd: str) -> dict[str, str]:
-        found: dict[str, str] = {}
-        for owner, hook in tuple(self._hooks):
-            draft = TerminalDraft(directory, cwd, dict(found))
-            try:
-                await self._patience.call(hook, draft, self._timeout)
-                found = check_variables(draft.variables)
-            except TimeoutError:
-                self._diagnose(owner, f"its terminal hook took longer than {self._timeout:g} s; ignored")
-            except Exception as error:  # noqa: BLE001 - a plugin's defect is the plugin's
-                self._diagnose(owner, f"its terminal hook failed: {type(error).__name__}; ignored")
-        return found
+        found = await self._run(TerminalDraft(directory, cwd), _copy, _checked)
+        return found.variables
+
+
+def _copy(draft: TerminalDraft) -> TerminalDraft:
+    return replace(draft, variables=dict(draft.variables))
+
+
+def _checked(changed: TerminalDraft, before: TerminalDraft) -> TerminalDraft:
+    return replace(before, variables=check_variables(changed.variables))

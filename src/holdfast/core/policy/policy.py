@@ -1,7 +1,7 @@
-"""Statements that allow or deny. The last one that matches decides, and a project cannot overrule its user.
+"""Policy statements that allow or deny. The last match decides, and a project cannot overrule the user.
 
-Documents are read backwards, so that the user's own file speaks after the project's; the host's speaks last. Plugins
-have no way in here."""
+Documents are read from high to low priority, so that the user's statements come after the project's; those of the host
+come last. Plugins cannot add statements."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Verdict: TypeAlias = Literal["allow", "deny"]
 PROVIDER_USE = "provider.use"
 
 
-class Statement(Frozen):
+class PolicyStatement(Frozen):
     effect: Verdict
     action: str
     resource: str
@@ -27,13 +27,9 @@ class Statement(Frozen):
 
 class Policy:
     def __init__(self, documents: Sequence[Document] = ()) -> None:
-        self.replace(documents)
-
-    def replace(self, documents: Sequence[Document]) -> None:
-        """Another configuration is in force."""
         authored = [document for document in reversed(documents) if not document.managed]
         managed = [document for document in documents if document.managed]
-        self._statements = tuple(found for document in (*authored, *managed) for found in _written(document))
+        self._statements = tuple(found for document in (*authored, *managed) for found in _statements(document))
 
     def evaluate(self, action: str, resource: str, fallback: Verdict) -> Verdict:
         for statement in reversed(self._statements):
@@ -45,5 +41,5 @@ class Policy:
         return self.evaluate(PROVIDER_USE, provider_id, "allow") == "allow"
 
 
-def _written(document: Document) -> list[Statement]:
-    return [Statement(**statement) for statement in document.data.get("experimental", {}).get("policies", ())]
+def _statements(document: Document) -> list[PolicyStatement]:
+    return [PolicyStatement(**statement) for statement in document.data.get("experimental", {}).get("policies", ())]

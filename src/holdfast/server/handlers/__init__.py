@@ -1,1 +1,1 @@
-"""Handlers, named after the protocol's operations."""
+"""Handlers of the protocol's operations."""

@@ -1,4 +1,4 @@
-"""Answers the command operations."""
+"""Handler of the command operation in `protocol/sessions.py`."""
 
 from __future__ import annotations
 
@@ -9,21 +9,12 @@ from holdfast.core.session.prompt_input import normalise
 from holdfast.schema.prompt import PromptInput
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from holdfast.core.command.command import Command
     from holdfast.protocol.sessions import CommandPayload
     from holdfast.schema.prompt import Admission
-    from holdfast.server.types import Call
+    from holdfast.server.types import ApiCall
 
 
-async def list(call: Call) -> Sequence[Command]:
-    async with call.services as services:
-        await services.catalog.ready()
-        return await services.commands.callable()
-
-
-async def command(call: Call) -> Admission:
+async def command(call: ApiCall) -> Admission:
     assert call.session is not None
     payload: CommandPayload = call.payload
     async with call.services as services:

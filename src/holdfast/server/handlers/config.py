@@ -1,11 +1,11 @@
-"""Answers `protocol/configuration.py`, name for name."""
+"""Handlers of `protocol/configuration.py`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.config.document import Document
-from holdfast.core.config.merge import shown
+from holdfast.core.config.merge import redacted
 from holdfast.core.location.report import report_of
 from holdfast.schema.configuration import ConfigDirectory, ConfigDocument
 
@@ -13,30 +13,30 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from holdfast.schema.configuration import ConfigReport
-    from holdfast.server.types import Call
+    from holdfast.server.types import ApiCall
 
 
-async def get(call: Call) -> Sequence[ConfigDocument | ConfigDirectory]:
+async def get(call: ApiCall) -> Sequence[ConfigDocument | ConfigDirectory]:
     async with call.services as services:
         return [
-            ConfigDocument(path=str(entry.path), origin=entry.origin, info=shown(entry))
+            ConfigDocument(path=str(entry.path), origin=entry.origin, info=redacted(entry))
             if isinstance(entry, Document)
             else ConfigDirectory(path=str(entry.path), origin=entry.origin)
             for entry in services.config.current.entries()
         ]
 
 
-async def report(call: Call) -> ConfigReport:
+async def report(call: ApiCall) -> ConfigReport:
     async with call.services as services:
         return await report_of(services)
 
 
-async def effective(call: Call) -> dict[str, Any]:
+async def effective(call: ApiCall) -> dict[str, Any]:
     async with call.services as services:
         return services.config.current.effective()
 
 
-async def reload(call: Call) -> ConfigReport:
+async def reload(call: ApiCall) -> ConfigReport:
     async with call.services as services:
         await services.config.reload()
         return await report_of(services)

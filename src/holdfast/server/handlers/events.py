@@ -1,5 +1,5 @@
-"""Answers the live stream: installed before the first frame, so nothing after `server.connected` is missed, whichever
-process on the database it happens in."""
+"""The live event stream. It subscribes before the first frame, so nothing after `server.connected` is missed, from any
+process on the database."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from holdfast.schema.manifest import MANIFEST
 
 if TYPE_CHECKING:
     from holdfast.core.runtime.runtime import Runtime
-    from holdfast.server.types import Call, Frames
+    from holdfast.server.types import ApiCall, Frames
 
 
 PUBLIC = frozenset(definition.type for definition in MANIFEST.latest.values() if definition.announced)
-"""The bus carries private events too; of those nobody outside hears."""
+"""The public event types; the bus carries private ones too."""
 FAREWELL = "global.disposed"
-"""Nothing follows it, whatever still happens."""
+"""The last event of a stream."""
 
 
 RELAY = "x-holdfast-relay"
-"""A header with which another server on this database asks for what happens in this process only."""
+"""Header of another server on this database that wants only the events of this process."""
 
 
-async def subscribe(call: Call) -> Frames:
+async def subscribe(call: ApiCall) -> Frames:
     if RELAY in call.headers:
         return _relayed(call.runtime)
     return _frames(call.runtime)
@@ -44,8 +44,8 @@ async def _frames(runtime: Runtime) -> Frames:
 
 
 async def _relayed(runtime: Runtime) -> Frames:
-    """Events of Sessions that this process itself announces. It does not observe other processes for that: two servers
-    would pass on each other's events for ever."""
+    """Session events of this process only: observing other processes too would make two servers forward each other's
+    events endlessly."""
     with runtime.log.bus.subscribe(PUBLIC) as subscription:
         yield _connected(runtime)
         while batch := await subscription.next():

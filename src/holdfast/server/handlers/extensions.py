@@ -1,4 +1,4 @@
-"""Answers `protocol/extensions.py`, name for name."""
+"""Handlers of `protocol/extensions.py`."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ if TYPE_CHECKING:
     from holdfast.schema.prompt import Admission
     from holdfast.schema.session import Session
     from holdfast.schema.todo import Todo
-    from holdfast.server.types import Call
+    from holdfast.server.types import ApiCall
 
 
-async def pending(call: Call) -> Sequence[Admission]:
+async def pending(call: ApiCall) -> Sequence[Admission]:
     return await call.runtime.sessions.pending(call.params.session_id)
 
 
-async def withdraw(call: Call) -> None:
+async def withdraw(call: ApiCall) -> None:
     await call.runtime.sessions.withdraw(call.params.session_id, call.params.message_id)
 
 
-async def rename(call: Call) -> Session:
+async def rename(call: ApiCall) -> Session:
     return await call.runtime.sessions.rename(call.params.session_id, call.payload.title)
 
 
-async def archive(call: Call) -> Session:
+async def archive(call: ApiCall) -> Session:
     return await call.runtime.sessions.archive(call.params.session_id, archived=call.payload.archived is not False)
 
 
-async def delete(call: Call) -> None:
+async def delete(call: ApiCall) -> None:
     await call.runtime.sessions.delete(call.params.session_id)
 
 
-async def move(call: Call) -> None:
+async def move(call: ApiCall) -> None:
     payload: protocol.MovePayload = call.payload
     destination = existing_location(payload.directory, None, kind="Payload")
     await call.runtime.sessions.move(
@@ -47,11 +47,11 @@ async def move(call: Call) -> None:
     )
 
 
-async def waits(call: Call) -> Sequence[WaitInfo]:
+async def waits(call: ApiCall) -> Sequence[WaitInfo]:
     return await call.runtime.sessions.waits(call.params.session_id)
 
 
-async def interrupted(call: Call) -> Sequence[InterruptedActivity]:
+async def interrupted(call: ApiCall) -> Sequence[InterruptedActivity]:
     query: protocol.InterruptedQuery = call.query
     found = await call.runtime.sessions.interrupted()
     if query.directory is None:
@@ -65,39 +65,39 @@ async def interrupted(call: Call) -> Sequence[InterruptedActivity]:
     ]
 
 
-async def recover(call: Call) -> None:
+async def recover(call: ApiCall) -> None:
     await call.runtime.sessions.recover(call.params.session_id, call.payload.decision)
 
 
-async def outcome(call: Call) -> Outcome:
+async def outcome(call: ApiCall) -> Outcome:
     return await call.runtime.sessions.outcome(call.params.session_id)
 
 
-async def run(call: Call) -> Outcome:
+async def run(call: ApiCall) -> Outcome:
     return await call.runtime.sessions.run_to_outcome(call.params.session_id)
 
 
-async def checkpoint(call: Call) -> CheckpointInfo | None:
+async def checkpoint(call: ApiCall) -> CheckpointInfo | None:
     return await call.runtime.sessions.checkpoint(call.params.session_id)
 
 
-async def undo_compaction(call: Call) -> None:
+async def undo_compaction(call: ApiCall) -> None:
     await call.runtime.sessions.undo_compaction(call.params.session_id)
 
 
-async def request_context(call: Call) -> RequestContextView:
+async def request_context(call: ApiCall) -> RequestContextView:
     return await view(call.runtime.epochs, call.runtime.database, call.params.session_id)
 
 
-async def todos(call: Call) -> Sequence[Todo]:
+async def todos(call: ApiCall) -> Sequence[Todo]:
     return await call.runtime.todos.get(call.params.session_id)
 
 
-async def read(call: Call) -> dict[str, dict[str, dict[str, float]]]:
+async def read(call: ApiCall) -> dict[str, dict[str, dict[str, float]]]:
     return call.runtime.metrics.read()
 
 
-async def document(call: Call) -> dict[str, Any]:
+async def document(call: ApiCall) -> dict[str, Any]:
     from holdfast.protocol.openapi import document
 
     return document()

@@ -1,4 +1,4 @@
-"""Answers the file operations. Nothing outside the Location is read."""
+"""Handlers of `protocol/files.py`. Nothing outside the Location is read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from holdfast.core.filesystem.location_path import Target
     from holdfast.protocol import files as protocol
-    from holdfast.server.types import Call
+    from holdfast.server.types import ApiCall
 
 FILE_LIMIT = 32 * 1024 * 1024
 LOOKED_AT = 50_000
@@ -30,15 +30,15 @@ FOUND = 100
 UNKNOWN = "application/octet-stream"
 
 
-async def read(call: Call) -> RawBody:
+async def read(call: ApiCall) -> RawBody:
     return await asyncio.to_thread(_read, _directory(call), call.params.path)
 
 
-async def list(call: Call) -> Sequence[FileEntry]:
+async def list(call: ApiCall) -> Sequence[FileEntry]:
     return await asyncio.to_thread(_list, _directory(call), call.query.path or ".")
 
 
-async def find(call: Call) -> Sequence[FileEntry]:
+async def find(call: ApiCall) -> Sequence[FileEntry]:
     query: protocol.FindQuery = call.query
     async with call.services as services:
         found = await services.search.files(_directory(call), Glob("**"), LOOKED_AT)
@@ -59,7 +59,7 @@ def _list(directory: Path, path: str) -> Sequence[FileEntry]:
 
 @contextmanager
 def _no_defect(path: str) -> Iterator[None]:
-    """What the file system refuses, or took away meanwhile, is an answer."""
+    """Converts errors of the file system to domain errors."""
     try:
         yield
     except FileNotFoundError:
@@ -77,6 +77,6 @@ def _resolve(directory: Path, path: str) -> Target:
     return target
 
 
-def _directory(call: Call) -> Path:
+def _directory(call: ApiCall) -> Path:
     assert call.location is not None
     return Path(call.location.directory)

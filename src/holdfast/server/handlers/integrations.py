@@ -1,4 +1,4 @@
-"""Answers the integration operations."""
+"""Handlers of `protocol/integrations.py`."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ if TYPE_CHECKING:
 
     from holdfast.protocol import integrations as protocol
     from holdfast.schema.catalog import Attempt, AttemptStatus, IntegrationInfo
-    from holdfast.server.types import Call
+    from holdfast.server.types import ApiCall
 
 
-async def list(call: Call) -> Sequence[IntegrationInfo]:
+async def list(call: ApiCall) -> Sequence[IntegrationInfo]:
     async with call.services as services:
         await services.catalog.ready()
         return services.catalog.integrations.list()
 
 
-async def get(call: Call) -> IntegrationInfo | None:
+async def get(call: ApiCall) -> IntegrationInfo | None:
     async with call.services as services:
         await services.catalog.ready()
         return services.catalog.integrations.get(call.params.integration_id)
 
 
-async def connect_key(call: Call) -> None:
+async def connect_key(call: ApiCall) -> None:
     payload: protocol.KeyPayload = call.payload
     async with call.services as services:
         await services.catalog.ready()
         await services.catalog.integrations.connect_key(call.params.integration_id, payload.key, payload.label)
 
 
-async def connect_oauth(call: Call) -> Attempt:
+async def connect_oauth(call: ApiCall) -> Attempt:
     payload: protocol.OAuthPayload = call.payload
     id: str = call.params.integration_id
     async with call.services as services:
@@ -41,16 +41,24 @@ async def connect_oauth(call: Call) -> Attempt:
         return await integrations.attempts.begin(id, method, payload.inputs, payload.label)
 
 
-async def attempt_status(call: Call) -> AttemptStatus:
+async def attempt_status(call: ApiCall) -> AttemptStatus:
     async with call.services as services:
         return await services.catalog.integrations.attempts.status(call.params.attempt_id)
 
 
-async def attempt_complete(call: Call) -> None:
+async def attempt_complete(call: ApiCall) -> None:
     async with call.services as services:
         await services.catalog.integrations.attempts.complete(call.params.attempt_id, call.payload.code)
 
 
-async def attempt_cancel(call: Call) -> None:
+async def attempt_cancel(call: ApiCall) -> None:
     async with call.services as services:
         await services.catalog.integrations.attempts.cancel(call.params.attempt_id)
+
+
+async def update_credential(call: ApiCall) -> None:
+    await call.runtime.credentials.update(call.params.credential_id, label=call.payload.label)
+
+
+async def remove_credential(call: ApiCall) -> None:
+    await call.runtime.credentials.remove(call.params.credential_id)

@@ -1,4 +1,4 @@
-"""Answers the permission operations."""
+"""Handlers of `protocol/permissions.py`."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ if TYPE_CHECKING:
 
     from holdfast.protocol import permissions as protocol
     from holdfast.schema.permission import PermissionRequest, SavedApproval
-    from holdfast.server.types import Call
+    from holdfast.server.types import ApiCall
 
 
-async def list_requests(call: Call) -> Sequence[PermissionRequest]:
+async def list_requests(call: ApiCall) -> Sequence[PermissionRequest]:
     async with call.services as services:
         return await services.permissions.list()
 
 
-async def list_saved(call: Call) -> Sequence[SavedApproval]:
+async def list_saved(call: ApiCall) -> Sequence[SavedApproval]:
     async with call.services as services:
         if call.query.project_id is not None:
             return await services.permissions.saved.of_project(call.query.project_id)
         return await services.permissions.saved.here()
 
 
-async def remove_saved(call: Call) -> None:
+async def remove_saved(call: ApiCall) -> None:
     async with call.runtime.locations.use(call.runtime.location) as services:
         await services.permissions.saved.remove(call.params.id)
 
 
-async def create(call: Call) -> Evaluation:
+async def create(call: ApiCall) -> Evaluation:
     payload: protocol.PermissionPayload = call.payload
     assert call.session is not None
     async with call.services as services:
@@ -51,23 +51,19 @@ async def create(call: Call) -> Evaluation:
     return Evaluation(id=asked.id, effect=asked.effect)
 
 
-async def list(call: Call) -> Sequence[PermissionRequest]:
+async def list(call: ApiCall) -> Sequence[PermissionRequest]:
     async with call.services as services:
         return await services.permissions.for_session(call.params.session_id)
 
 
-async def get(call: Call) -> PermissionRequest:
+async def get(call: ApiCall) -> PermissionRequest:
     async with call.services as services:
         return await services.permissions.get(call.params.session_id, call.params.request_id)
 
 
-async def reply(call: Call) -> None:
+async def reply(call: ApiCall) -> None:
     payload: protocol.PermissionReplyPayload = call.payload
     async with call.services as services:
         await services.permissions.reply(
-            call.params.session_id,
-            call.params.request_id,
-            payload.reply,
-            message=payload.message,
-            save=payload.save,
+            call.params.session_id, call.params.request_id, payload.reply, message=payload.message, save=payload.save
         )

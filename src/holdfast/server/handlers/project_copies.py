@@ -1,4 +1,4 @@
-"""Answers the project copy operations, for the Location's project, which must be the one that was named."""
+"""Handlers of `protocol/project_copies.py`. The named project must be the Location's."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ if TYPE_CHECKING:
 
     from holdfast.core.project.copies import ProjectCopies
     from holdfast.protocol import project_copies as protocol
-    from holdfast.server.types import Call
+    from holdfast.server.types import ApiCall
 
 
-async def create(call: Call) -> ProjectCopy:
+async def create(call: ApiCall) -> ProjectCopy:
     wanted: protocol.CopyPayload = call.payload
     async with _copies(call) as copies:
         return ProjectCopy(directory=str(await copies.create(wanted.strategy, wanted.directory, wanted.name)))
 
 
-async def remove(call: Call) -> None:
+async def remove(call: ApiCall) -> None:
     wanted: protocol.RemoveCopyPayload = call.payload
     async with _copies(call) as copies:
         await copies.remove(wanted.directory, force=wanted.force)
 
 
-async def refresh(call: Call) -> None:
+async def refresh(call: ApiCall) -> None:
     async with _copies(call) as copies:
         await copies.refresh()
 
 
 @asynccontextmanager
-async def _copies(call: Call) -> AsyncIterator[ProjectCopies]:
+async def _copies(call: ApiCall) -> AsyncIterator[ProjectCopies]:
     async with call.services as services:
         if call.params.project_id != services.project.id:
             raise ProjectCopyFailed(NO_SOURCE.format(services.location.directory))

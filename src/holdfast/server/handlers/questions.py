@@ -1,4 +1,4 @@
-"""Answers the question operations."""
+"""Handlers of `protocol/questions.py`."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from holdfast.schema.question import QuestionRequest
-    from holdfast.server.types import Call
+    from holdfast.server.types import ApiCall
 
 
-async def list_requests(call: Call) -> Sequence[QuestionRequest]:
+async def list_requests(call: ApiCall) -> Sequence[QuestionRequest]:
     async with call.services as services:
         return await services.questions.list()
 
 
-async def list(call: Call) -> Sequence[QuestionRequest]:
+async def list(call: ApiCall) -> Sequence[QuestionRequest]:
     async with call.services as services:
         return await services.questions.for_session(call.params.session_id)
 
 
-async def reply(call: Call) -> None:
+async def reply(call: ApiCall) -> None:
     async with call.services as services:
         await services.questions.reply(call.params.session_id, call.params.request_id, call.payload.answers)
 
 
-async def reject(call: Call) -> None:
+async def reject(call: ApiCall) -> None:
     async with call.services as services:
         await services.questions.reject(call.params.session_id, call.params.request_id)

@@ -1,4 +1,4 @@
-"""Answers the sandbox operation."""
+"""Handler of the sandbox operation in `protocol/configuration.py`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from holdfast.schema.configuration import SandboxInfo
 
 if TYPE_CHECKING:
-    from holdfast.server.types import Call
+    from holdfast.server.types import ApiCall
 
 
-async def get(call: Call) -> SandboxInfo:
+async def get(call: ApiCall) -> SandboxInfo:
     async with call.services as services:
         settings = services.sandbox.settings
         if settings.mode == "off" and not call.query.probe:

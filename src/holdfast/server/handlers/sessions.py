@@ -1,4 +1,4 @@
-"""Answers `protocol/sessions.py`, name for name."""
+"""Handlers of `protocol/sessions.py`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from holdfast.schema.session import SessionActive
 from holdfast.server.cursor import ListCursor, MessageCursor, read_cursor, write_cursor
 from holdfast.server.locations import existing_location
 from holdfast.server.sse import HEARTBEAT
-from holdfast.server.types import Call, Frames, HistoryOf, PageOf
+from holdfast.server.types import ApiCall, Frames, HistoryOf, PageOf
 
 if TYPE_CHECKING:
     from holdfast.core.session.store import Direction, Order
@@ -34,7 +34,7 @@ PAGE = 50
 LAST_SEQUENCE = 2**53 - 1
 
 
-async def list(call: Call) -> PageOf:
+async def list(call: ApiCall) -> PageOf:
     query: protocol.ListQuery = call.query
     cursor = read_cursor(ListCursor, query.cursor) if query.cursor is not None else None
     scope = cursor or query
@@ -62,10 +62,10 @@ async def list(call: Call) -> PageOf:
     return PageOf([*sessions], link(sessions[0], "previous"), link(sessions[-1], "next"))
 
 
-async def create(call: Call) -> Session:
+async def create(call: ApiCall) -> Session:
     payload: protocol.CreatePayload = call.payload
     if payload.id is not None and (known := await call.runtime.store.find(payload.id)) is not None:
-        return known  # also when the directory it was created for is gone
+        return known  # even if its directory no longer exists
     location = call.runtime.location
     if payload.location is not None:
         location = existing_location(payload.location.directory, _known(payload.location.workspace_id), kind="Payload")
@@ -80,8 +80,8 @@ async def create(call: Call) -> Session:
     )
 
 
-async def _check_choices(call: Call, location: Location, payload: protocol.CreatePayload) -> None:
-    """What does not exist is refused before there is a Session that could not do anything."""
+async def _check_choices(call: ApiCall, location: Location, payload: protocol.CreatePayload) -> None:
+    """Refuse an unknown agent or model before the Session is created."""
     async with call.runtime.locations.use(location) as services:
         await services.catalog.ready()
         agent = services.agents.select(payload.agent).agent
@@ -95,16 +95,16 @@ async def _check_choices(call: Call, location: Location, payload: protocol.Creat
                 raise InvalidRequest(str(error), kind="Payload", field="model") from error
 
 
-async def active(call: Call) -> dict[str, SessionActive]:
+async def active(call: ApiCall) -> dict[str, SessionActive]:
     return {session_id: SessionActive(type="running") for session_id in await call.runtime.sessions.active()}
 
 
-async def get(call: Call) -> Session:
+async def get(call: ApiCall) -> Session:
     assert call.session is not None
     return call.session
 
 
-async def prompt(call: Call) -> Admission:
+async def prompt(call: ApiCall) -> Admission:
     payload: protocol.PromptPayload = call.payload
     return await call.runtime.sessions.prompt(
         call.params.session_id,
@@ -115,46 +115,46 @@ async def prompt(call: Call) -> Admission:
     )
 
 
-async def switch_agent(call: Call) -> None:
+async def switch_agent(call: ApiCall) -> None:
     await call.runtime.sessions.switch_agent(call.params.session_id, call.payload.agent)
 
 
-async def switch_model(call: Call) -> None:
+async def switch_model(call: ApiCall) -> None:
     await call.runtime.sessions.switch_model(call.params.session_id, _model(call.payload.model))
 
 
-async def compact(call: Call) -> None:
+async def compact(call: ApiCall) -> None:
     await call.runtime.sessions.compact(call.params.session_id)
 
 
-async def stage_revert(call: Call) -> Revert:
+async def stage_revert(call: ApiCall) -> Revert:
     payload: protocol.StagePayload = call.payload
     return await call.runtime.sessions.stage_revert(
         call.params.session_id, payload.message_id, files=payload.files is not False
     )
 
 
-async def clear_revert(call: Call) -> None:
+async def clear_revert(call: ApiCall) -> None:
     await call.runtime.sessions.clear_revert(call.params.session_id)
 
 
-async def commit_revert(call: Call) -> None:
+async def commit_revert(call: ApiCall) -> None:
     await call.runtime.sessions.commit_revert(call.params.session_id)
 
 
-async def wait(call: Call) -> None:
+async def wait(call: ApiCall) -> None:
     await call.runtime.sessions.wait(call.params.session_id)
 
 
-async def interrupt(call: Call) -> None:
+async def interrupt(call: ApiCall) -> None:
     await call.runtime.sessions.interrupt(call.params.session_id)
 
 
-async def context(call: Call) -> Any:
+async def context(call: ApiCall) -> Any:
     return [_raw(message) for message in await call.runtime.sessions.context(call.params.session_id)]
 
 
-async def history(call: Call) -> HistoryOf:
+async def history(call: ApiCall) -> HistoryOf:
     query: protocol.HistoryQuery = call.query
     events, more = await call.runtime.sessions.history(
         call.params.session_id, after=-1 if query.after is None else query.after, limit=query.limit or PAGE
@@ -162,7 +162,7 @@ async def history(call: Call) -> HistoryOf:
     return HistoryOf([*events], more)
 
 
-async def events(call: Call) -> Frames:
+async def events(call: ApiCall) -> Frames:
     after = call.query.after
     if after is None:
         resumed = call.headers.get("last-event-id", "")
@@ -173,7 +173,7 @@ async def events(call: Call) -> Frames:
     return _live_frames(call, after) if call.query.live else _frames(call, after)
 
 
-async def messages(call: Call) -> PageOf:
+async def messages(call: ApiCall) -> PageOf:
     query: protocol.MessagesQuery = call.query
     session_id = call.params.session_id
     order: Order = query.order or "desc"
@@ -200,17 +200,17 @@ async def messages(call: Call) -> PageOf:
     return PageOf([_raw(message) for message in found], link(found[0], "previous"), link(found[-1], "next"))
 
 
-async def message(call: Call) -> msgspec.Raw:
+async def message(call: ApiCall) -> msgspec.Raw:
     return _raw(await call.runtime.sessions.message(call.params.session_id, call.params.message_id))
 
 
-async def _frames(call: Call, after: int) -> Frames:
+async def _frames(call: ApiCall, after: int) -> Frames:
     async with aclosing(call.runtime.sessions.events(call.params.session_id, after=after)) as batches:  # type: ignore[type-var]
         async for batch in batches:
             yield b"".join([b"data: %s\n\n" % encode(event) for event in batch])
 
 
-async def _live_frames(call: Call, after: int) -> Frames:
+async def _live_frames(call: ApiCall, after: int) -> Frames:
     async with aclosing(call.runtime.sessions.live_events(call.params.session_id, after=after)) as batches:  # type: ignore[type-var]
         async for batch in batches:
             yield b"".join([b"data: %s\n\n" % event for event in batch]) or HEARTBEAT  # live events begin here
