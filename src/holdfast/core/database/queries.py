@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 SQL = Path(__file__).parent / "sql"
 
 
+@cache
 def load_queries(folder: Path = SQL) -> dict[str, str]:
     """A line `-- name: x` begins a statement. Other comment lines are left out."""
     found: dict[str, str] = {}
@@ -22,6 +24,7 @@ def load_queries(folder: Path = SQL) -> dict[str, str]:
     return found
 
 
+@cache
 def load_migrations(folder: Path = SQL / "migrations") -> list[str]:
     """The migrations in order. The first one brings an empty file to schema 1."""
     return [path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.sql"))]

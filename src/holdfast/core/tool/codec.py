@@ -3,6 +3,7 @@ the output. Supports every type msgspec supports, pydantic models and bare JSON 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -46,7 +47,7 @@ def codec_of(kind: Any) -> JsonCodec:
         return _of_schema(kind.schema)
     if isinstance(kind, type) and hasattr(kind, "model_validate_json"):
         return _of_pydantic(kind)
-    return _of_type(kind)
+    return _of_class(kind) if isinstance(kind, type) else _of_type(kind)
 
 
 def json_value(value: Any) -> Any:
@@ -55,6 +56,12 @@ def json_value(value: Any) -> Any:
         return msgspec.to_builtins(value, str_keys=True, enc_hook=_encode_pydantic)
     except (TypeError, ValueError, RecursionError) as error:
         raise NotJson(str(error)) from error
+
+
+@lru_cache(256)
+def _of_class(kind: type) -> JsonCodec:
+    """Kept: every Location registers the built-in tools, and their schemas took two thirds of its opening."""
+    return _of_type(kind)
 
 
 def _of_type(kind: Any) -> JsonCodec:
