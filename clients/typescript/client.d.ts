@@ -296,6 +296,7 @@ export interface AgentAttachment {
 export interface AgentInput {
   readonly name: string
   readonly source?: Source
+  readonly mention?: Source
 }
 
 export interface AgentSwitched {
@@ -387,6 +388,11 @@ export interface CheckpointInfo {
   readonly replaced: readonly string[]
   readonly tokensBefore: number
   readonly tokensAfter: number
+}
+
+export interface CommandCall {
+  readonly command: string
+  readonly arguments: string
 }
 
 export interface CommandInfo {
@@ -566,6 +572,7 @@ export interface FileInput {
   readonly name?: string
   readonly description?: string
   readonly source?: Source
+  readonly mention?: Source
 }
 
 export interface GitReference {
@@ -615,6 +622,12 @@ export interface InterruptedActivity {
   readonly attempt?: number
   readonly messageID?: string
   readonly dispatched?: number
+}
+
+export interface JsonFormat {
+  readonly type: "json_schema"
+  readonly schema: Record<string, unknown>
+  readonly retryCount?: number
 }
 
 export interface KeyMethod {
@@ -779,6 +792,12 @@ export interface Outcome {
   readonly pending?: number
 }
 
+export interface OutputFormat {
+  readonly type: "json_schema"
+  readonly schema: Record<string, unknown>
+  readonly retryCount?: number
+}
+
 export type Part =
   | TextPart
   | ReasoningPart
@@ -838,6 +857,11 @@ export interface Prompt {
   readonly text: string
   readonly files?: readonly FileAttachment[]
   readonly agents?: readonly AgentAttachment[]
+  readonly skills?: readonly SkillAttachment[]
+  readonly metadata?: Record<string, unknown>
+  readonly options?: PromptOptions
+  readonly command?: CommandCall
+  readonly notes?: readonly string[]
 }
 
 export interface PromptAdmitted {
@@ -852,6 +876,25 @@ export interface PromptInput {
   readonly text: string
   readonly files?: readonly FileInput[]
   readonly agents?: readonly AgentInput[]
+  readonly skills?: readonly SkillInput[]
+  readonly metadata?: Record<string, unknown>
+  readonly system?: string
+  readonly tools?: Record<string, boolean>
+  readonly format?: TextFormat | JsonFormat
+  readonly agent?: string
+  readonly model?: ModelInput
+  readonly variant?: string
+  readonly noReply?: boolean
+}
+
+export interface PromptOptions {
+  readonly system?: string
+  readonly tools?: Record<string, boolean>
+  readonly format?: OutputFormat
+  readonly agent?: string
+  readonly model?: ModelRef
+  readonly variant?: string
+  readonly noReply?: boolean
 }
 
 export interface Prompted {
@@ -1255,12 +1298,25 @@ export interface ShellStarted {
   readonly command: string
 }
 
+export interface SkillAttachment {
+  readonly id: string
+  readonly name: string
+  readonly text: string
+  readonly source?: Source
+}
+
 export interface SkillInfo {
   readonly name: string
   readonly description?: string
   readonly slash?: boolean
   readonly location: string
   readonly content: string
+}
+
+export interface SkillInput {
+  readonly id: string
+  readonly source?: Source
+  readonly mention?: Source
 }
 
 export interface Source {
@@ -1350,6 +1406,10 @@ export interface TextEnded {
   readonly assistantMessageID: string
   readonly textID: string
   readonly text: string
+}
+
+export interface TextFormat {
+  readonly type: "text"
 }
 
 export interface TextPart {
@@ -1537,6 +1597,9 @@ export interface UserMessage {
   readonly text: string
   readonly files?: readonly FileAttachment[]
   readonly agents?: readonly AgentAttachment[]
+  readonly skills?: readonly SkillAttachment[]
+  readonly options?: PromptOptions
+  readonly command?: CommandCall
 }
 
 export interface WaitInfo {

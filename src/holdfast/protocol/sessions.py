@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from holdfast.protocol.endpoint import Endpoint, endpoint
-from holdfast.protocol.inputs import LocationInput, ModelInput, WorkspaceIDField
+from holdfast.protocol.inputs import LocationInput, WorkspaceIDField
 from holdfast.protocol.scope import SAFE, MessagePath, of_session
 from holdfast.protocol.unsupported import UnsupportedBesideCommand, UnsupportedBesidePrompt
 from holdfast.schema.errors import (
@@ -19,7 +19,7 @@ from holdfast.schema.errors import (
     UnknownError,
 )
 from holdfast.schema.ids import MessageIDField, SessionIDField
-from holdfast.schema.prompt import Admission, AgentInput, Delivery, FileInput, PromptInput
+from holdfast.schema.prompt import Admission, AgentInput, Delivery, FileInput, ModelInput, PromptInput
 from holdfast.schema.record import Record
 from holdfast.schema.session import Revert, Session, SessionActive
 from holdfast.schema.session_message import SessionMessage

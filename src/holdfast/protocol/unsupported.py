@@ -11,16 +11,7 @@ NOTHING = msgspec.Raw(b"null")
 
 
 class UnsupportedInPrompt(Record):
-    format: msgspec.Raw = NOTHING
-    system: msgspec.Raw = NOTHING
-    tools: msgspec.Raw = NOTHING
-    no_reply: msgspec.Raw = NOTHING
-    model: msgspec.Raw = NOTHING
-    agent: msgspec.Raw = NOTHING
-    variant: msgspec.Raw = NOTHING
     parts: msgspec.Raw = NOTHING
-    skills: msgspec.Raw = NOTHING
-    metadata: msgspec.Raw = NOTHING
     command: msgspec.Raw = NOTHING
     arguments: msgspec.Raw = NOTHING
 

@@ -6,7 +6,7 @@ import msgspec
 
 from holdfast.schema.ids import MessageIDField
 from holdfast.schema.model import ModelRef
-from holdfast.schema.prompt import AgentAttachment, FileAttachment
+from holdfast.schema.prompt import AgentAttachment, CommandCall, FileAttachment, PromptOptions, SkillAttachment
 from holdfast.schema.record import Record
 from holdfast.schema.session import Tokens
 
@@ -35,6 +35,9 @@ class UserMessage(Message, tag="user"):
     text: str
     files: tuple[FileAttachment, ...] | None = None
     agents: tuple[AgentAttachment, ...] | None = None
+    skills: tuple[SkillAttachment, ...] | None = None
+    options: PromptOptions | None = None
+    command: CommandCall | None = None
 
 
 class SyntheticMessage(Message, tag="synthetic"):

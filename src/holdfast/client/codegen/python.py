@@ -13,9 +13,10 @@ import msgspec
 
 from holdfast.client.codegen.contract import SOCKET
 from holdfast.protocol.endpoint import LocationSelector
-from holdfast.protocol.inputs import LocationInput, ModelInput
+from holdfast.protocol.inputs import LocationInput
 from holdfast.schema.location import Location
 from holdfast.schema.model import ModelRef
+from holdfast.schema.prompt import ModelInput
 
 if TYPE_CHECKING:
     from holdfast.client.codegen.contract import Contract, ContractOperation, DeclaredFailure, Input

@@ -152,7 +152,7 @@ def check_size(prompt: Prompt, session_id: str) -> None:
 def is_retry(known: Prompt, given: Prompt) -> bool:
     """Whether the stored prompt was made from the given one. Media types are not compared: the caller does not send
     them."""
-    if (known.text, known.agents) != (given.text, given.agents):
+    if replace(known, files=None, notes=None) != replace(given, files=None, notes=None):
         return False
     one, other = known.files or (), given.files or ()
     return len(one) == len(other) and all(map(_is_same_file, one, other))

@@ -10,6 +10,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
+from msgspec.structs import replace
+
 from holdfast.core.database.errors import Moved
 from holdfast.core.database.unit import Statement
 from holdfast.core.session.attachments import Attachments, check_size, is_retry
@@ -23,7 +25,7 @@ from holdfast.core.session.errors import (
     PromptWithdrawn,
 )
 from holdfast.core.session.records import ATTEMPTS, existing
-from holdfast.schema.prompt import Admission, Delivery, Prompt
+from holdfast.schema.prompt import Admission, Delivery
 from holdfast.schema.session_event import AttachmentStored, InputWithdrawn, PromptAdmitted, Prompted
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from holdfast.core.session.records import RevertDecision
     from holdfast.core.session.store import SessionStore
     from holdfast.schema.location import Location
+    from holdfast.schema.prompt import Prompt
 
 Boundary = Literal["steer", "queue"]
 
@@ -69,7 +72,7 @@ class Inbox:
 
         `wake` is kept beside it: should the process die before the wake, the next one knows that it was asked for.
         `first` gives a staged revert that a new prompt commits, in the same commit."""
-        prompt = Prompt(text=prompt.text, files=prompt.files or None, agents=prompt.agents or None)
+        prompt = replace(prompt, files=prompt.files or None, agents=prompt.agents or None)
         check_size(prompt, session_id)
         message_id = id or self._ids.message()
         wanted = (Statement("inbox.want_wake", {"id": message_id, "session_id": session_id}),) if wake else ()

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from holdfast.schema.record import Record
 
 
+USER_FIELDS = ("text", "files", "agents", "skills", "metadata", "options", "command")
+"""What a user message takes over from its prompt."""
+
+
 def prompt_admitted(event: Projected) -> tuple[Statement, ...]:
     data: ev.PromptAdmitted = event.data
     return (
@@ -34,8 +38,8 @@ def prompt_admitted(event: Projected) -> tuple[Statement, ...]:
 
 def prompted(event: Projected) -> tuple[Statement, ...]:
     data: ev.Prompted = event.data
-    row = _inbox_row(data)
-    content = {"text": data.prompt.text, "files": data.prompt.files, "agents": data.prompt.agents}
+    row, prompt = _inbox_row(data), data.prompt
+    content = {name: getattr(prompt, name) for name in USER_FIELDS}
     return (
         Statement("inbox.adopt", row),
         Statement("inbox.promote", row, changes=1, error=partial(LifecycleConflict, data.message_id)),

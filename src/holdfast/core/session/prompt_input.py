@@ -10,7 +10,20 @@ from msgspec import UnsetType
 
 from holdfast.core.filesystem.content import UNKNOWN, data_type, is_data_uri
 from holdfast.core.session.attachments import DIRECTORY
-from holdfast.schema.prompt import AgentAttachment, FileAttachment, Prompt, PromptInput
+from holdfast.schema.model import ModelRef
+from holdfast.schema.prompt import (
+    AgentAttachment,
+    AgentInput,
+    FileAttachment,
+    FileInput,
+    JsonFormat,
+    OutputFormat,
+    Prompt,
+    PromptInput,
+    PromptOptions,
+    SkillInput,
+    Source,
+)
 
 T = TypeVar("T")
 
@@ -23,14 +36,43 @@ def normalise(given: PromptInput) -> Prompt:
             mime=media_type(file.uri, _or_none(file.name)),
             name=_or_none(file.name),
             description=_or_none(file.description),
-            source=_or_none(file.source),
+            source=_source(file),
         )
         for file in _or_none(given.files) or ()
     )
-    agents = tuple(
-        AgentAttachment(name=agent.name, source=_or_none(agent.source)) for agent in _or_none(given.agents) or ()
+    agents = tuple(AgentAttachment(name=agent.name, source=_source(agent)) for agent in _or_none(given.agents) or ())
+    return Prompt(
+        text=given.text,
+        files=files or None,
+        agents=agents or None,
+        metadata=_or_none(given.metadata) or None,
+        options=_options(given),
     )
-    return Prompt(text=given.text, files=files or None, agents=agents or None)
+
+
+def _options(given: PromptInput) -> PromptOptions | None:
+    model = _or_none(given.model)
+    form = _or_none(given.format)
+    options = PromptOptions(
+        system=_or_none(given.system) or None,
+        tools=_or_none(given.tools) or None,
+        format=_format(form) if isinstance(form, JsonFormat) else None,
+        agent=_or_none(given.agent) or None,
+        model=None
+        if model is None
+        else ModelRef(id=model.id, provider_id=model.provider_id, variant=_or_none(model.variant)),
+        variant=_or_none(given.variant) or None,
+        no_reply=_or_none(given.no_reply) or None,
+    )
+    return None if options == PromptOptions() else options
+
+
+def _format(given: JsonFormat) -> OutputFormat:
+    return OutputFormat(type="json_schema", schema=given.schema, retry_count=_or_none(given.retry_count))
+
+
+def _source(given: FileInput | AgentInput | SkillInput) -> Source | None:
+    return _or_none(given.source) or _or_none(given.mention)
 
 
 def _or_none(value: T | UnsetType) -> T | None:

@@ -25,9 +25,8 @@ from holdfast.server.types import ApiCall, Frames, HistoryOf, PageOf
 if TYPE_CHECKING:
     from holdfast.core.session.store import Direction, Order
     from holdfast.protocol import sessions as protocol
-    from holdfast.protocol.inputs import ModelInput
     from holdfast.schema.location import Location
-    from holdfast.schema.prompt import Admission
+    from holdfast.schema.prompt import Admission, ModelInput
     from holdfast.schema.session import Revert, Session
 
 PAGE = 50
