@@ -181,6 +181,15 @@ def test_a_call_that_would_wait_for_itself_is_refused(project: Path) -> None:
     assert "would never return" in failures[0]
 
 
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """SIGINT raises KeyboardInterrupt. A shell ignores it in background jobs, and Python keeps that."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_leaves_the_call_and_not_the_host(project: Path) -> None:
     """API-308, API-402: what was asked for goes on, the next call is answered."""
     model = ScriptedTransport()

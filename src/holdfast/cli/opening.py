@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from holdfast.cli.command_runner import started
 from holdfast.cli.first_run import first_choice
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.location import Location
@@ -46,6 +47,7 @@ async def open_client(ask: Ask, attendance: Attendance, screen: Screen, stack: A
     host = await stack.enter_async_context(
         Holdfast(ask.directory, recover=False, unattended=attendance.unattended, protect=True, sandbox=ask.sandbox)
     )
+    started()
     return Opened(host, host)
 
 
