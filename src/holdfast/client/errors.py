@@ -28,15 +28,17 @@ class ClientError(HoldfastError):
 
 
 class ActivityFailed(HoldfastError):
-    """A Session's last activity did not complete; `outcome` says how it ended, or why it has not."""
+    """A Session's last activity did not complete; `outcome` says how it ended, or why it has not. `session_id` is the
+    Session, if whoever raised it knew."""
 
-    def __init__(self, outcome: Outcome) -> None:
+    def __init__(self, outcome: Outcome, session_id: str | None = None) -> None:
         super().__init__(f"{outcome.type}: {outcome.error}" if outcome.error else outcome.type)
         self.outcome = outcome
+        self.session_id = session_id
 
 
-def check_outcome(outcome: Outcome) -> Outcome:
+def check_outcome(outcome: Outcome, session_id: str | None = None) -> Outcome:
     """The same outcome if the activity completed; raises ActivityFailed for any other."""
     if outcome.type != "completed":
-        raise ActivityFailed(outcome)
+        raise ActivityFailed(outcome, session_id)
     return outcome
