@@ -328,7 +328,7 @@ async def test_a_request_to_a_person_is_a_piece(world: World) -> None:
 
 async def test_another_attempt_is_a_piece(world: World) -> None:
     """API-501: the provider failed, and the request was sent again."""
-    world.model.plays(Turn(status=529, headers={"retry-after-ms": "1"}), Turn(text="fine"))
+    world.model.plays(Turn(status=503, headers={"retry-after-ms": "1"}), Turn(text="fine"))
     async with world.host() as hf:
         pieces = await collected(hf, await hf.sessions.create(), "go")
     assert [piece.attempt for piece in pieces if isinstance(piece, RetryPiece)] == [1]

@@ -21,11 +21,13 @@ if TYPE_CHECKING:
     from typing import Any
 
     from holdfast.client.generated.async_client import AsyncClient
-    from holdfast.core.session.store import SessionStore
+    from holdfast.core.session.activity import Activity
     from holdfast.embedded.piece_maker import PieceMaker
     from holdfast.embedded.pieces import Piece
     from holdfast.schema.prompt import Admission
     from holdfast.schema.typed_event import Event
+
+    ActivityOf = Callable[[str], Awaitable[Activity | None]]
 
 AHEAD = 64
 """Events that are read before somebody asks for them."""
@@ -46,13 +48,13 @@ class _SessionIdle(Frozen):
 
 
 class PromptActivity:
-    """`live` is whether deltas and other live events are wanted. `store` is read to learn whether work has ended."""
+    """`live` is whether deltas and other live events are wanted. `activity_of` gives what a Session owes."""
 
     def __init__(
-        self, client: AsyncClient, store: SessionStore, session_id: str, maker: PieceMaker, *, live: bool
+        self, client: AsyncClient, activity_of: ActivityOf, session_id: str, maker: PieceMaker, *, live: bool
     ) -> None:
         self._client = client
-        self._store = store
+        self._activity_of = activity_of
         self._session_id = session_id
         self._maker = maker
         self._live = live
@@ -95,7 +97,7 @@ class PromptActivity:
 
     async def _is_over(self) -> bool:
         """Whether the newest step was the last one for the prompt. The activity is gone, or of a later input."""
-        activity = await self._store.activity(self._session_id)
+        activity = await self._activity_of(self._session_id)
         return activity is None or self._maker.position is None or activity.seq > self._maker.position
 
     async def _catch_up(self) -> AsyncGenerator[Piece, None]:

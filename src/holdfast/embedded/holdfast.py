@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from holdfast.core.context.source import Source
     from holdfast.core.event.log import Mismatch
+    from holdfast.core.session.activity import Activity
     from holdfast.core.tool.tool import Tool
     from holdfast.embedded.answer import Answer
     from holdfast.embedded.attendant import PermissionCallback, QuestionCallback
@@ -83,7 +84,7 @@ class Holdfast(AsyncClient):
         self.tools = self.tool = HostTools(self._add_tools)
         self.context = HostContext(self._add_context)
         super().__init__(AsgiTransport(self._answer))
-        self._prompting = Prompting(self, lambda: self._runtime.store)
+        self._prompting = Prompting(self, self._activity)
         self._attendant = Attendant(self, self._runtime, settings.get("unattended", "wait"))
 
     async def __aenter__(self) -> Self:
@@ -203,6 +204,9 @@ class Holdfast(AsyncClient):
     async def rebuild(self) -> int:
         """Rebuild the projections of every Session from the event log. Returns the number of Sessions."""
         return await self._runtime.rebuild()
+
+    async def _activity(self, session_id: str) -> Activity | None:
+        return await self._runtime.store.activity(session_id)
 
     def _add_tools(self, tools: Mapping[str, Tool[Any, Any]]) -> Callable[[], None]:
         return self._runtime.application_tools.register(tools, self._scope)

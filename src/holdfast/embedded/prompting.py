@@ -25,11 +25,11 @@ from holdfast.schema.model import ModelRef, model_ref
 from holdfast.schema.prompt import FileInput, ModelInput, PromptInput, prompt_input
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+    from collections.abc import AsyncGenerator, Coroutine, Iterable
     from typing import Any
 
     from holdfast.client.generated.async_client import AsyncClient
-    from holdfast.core.session.store import SessionStore
+    from holdfast.embedded.activity import ActivityOf
     from holdfast.embedded.answer import Answer
     from holdfast.embedded.pieces import Piece
     from holdfast.schema.prompt import Admission
@@ -75,9 +75,9 @@ class RunOptions(PromptSettings, total=False):
 
 
 class Prompting:
-    def __init__(self, client: AsyncClient, store: Callable[[], SessionStore]) -> None:
+    def __init__(self, client: AsyncClient, activity_of: ActivityOf) -> None:
         self._client = client
-        self._store = store
+        self._activity_of = activity_of
 
     async def run(self, prompt: PromptInput | str, **options: Unpack[RunOptions]) -> Answer:
         check_names(options, RunOptions)
@@ -127,7 +127,7 @@ class Prompting:
             admitted.append(await (_to_completion(admitting) if interrupt else admitting))
             return admitted[0]
 
-        activity = PromptActivity(self._client, self._store(), session_id, maker, live=live)
+        activity = PromptActivity(self._client, self._activity_of, session_id, maker, live=live)
         try:
             async with aclosing(activity.pieces(admit)) as pieces:
                 async for piece in pieces:
