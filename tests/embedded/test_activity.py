@@ -80,7 +80,7 @@ async def test_a_withdrawn_prompt_is_not_answered(tmp_path: Path) -> None:
             await hf.sessions.withdraw(session_id, message_id=admission.id)
             return admission
 
-        hf.sessions.prompt = withdrawn  # type: ignore[assignment, method-assign]
+        hf.sessions.prompt = withdrawn  # type: ignore[method-assign]
         with pytest.raises(ActivityFailed, match="withdrawn"):
             await hf.run("go", session=session)
 

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast import DurableEvent, LiveEvent, ModelRef
 from holdfast.embedded.piece_maker import PieceMaker
-from holdfast.embedded.pieces import Piece, TextPiece
+from holdfast.embedded.pieces import Piece, RetryPiece, TextPiece
 from holdfast.schema import live_event as live
 from holdfast.schema import session_event as ev
 from holdfast.schema.event import DurablePosition
@@ -85,6 +85,12 @@ def test_only_what_follows_the_prompt_counts(maker: PieceMaker) -> None:
     take(maker, prompted(4), prompted(5, "msg_8"), prompted(6, "msg_9", "queue"))
     after = take(maker, durable(7, STARTED), durable(8, ENDED))
     assert (before, after, maker.next_began) == ([], [], True)
+
+
+def test_another_attempt_is_a_piece(maker: PieceMaker) -> None:
+    """API-501: the provider failed, and the request is sent again."""
+    retried = ev.Retried(**FIXED, attempt=1, error=ev.RetryError(message="overloaded", is_retryable=True))
+    assert take(maker, prompted(2), durable(3, retried)) == [RetryPiece(attempt=1, error="overloaded")]
 
 
 def test_a_prompt_that_joins_after_the_answer_is_other_work(maker: PieceMaker) -> None:

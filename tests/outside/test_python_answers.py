@@ -24,7 +24,6 @@ from holdfast import (
     Piece,
     PromptInput,
     ReasoningPiece,
-    RetryPiece,
     Session,
     SessionNotFound,
     TextPiece,
@@ -324,15 +323,6 @@ async def test_a_request_to_a_person_is_a_piece(world: World) -> None:
                     answer = piece.answer
     assert asked.resources == ("echo done",)
     assert answer.text == "Good."
-
-
-async def test_another_attempt_is_a_piece(world: World) -> None:
-    """API-501: the provider failed, and the request was sent again."""
-    world.model.plays(Turn(status=503, headers={"retry-after-ms": "1"}), Turn(text="fine"))
-    async with world.host() as hf:
-        pieces = await collected(hf, await hf.sessions.create(), "go")
-    assert [piece.attempt for piece in pieces if isinstance(piece, RetryPiece)] == [1]
-    assert "".join(piece.text for piece in pieces) == "fine"
 
 
 async def test_another_process_does_the_work(world: World) -> None:
