@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.outside.scripted_provider import PATIENCE, Turn, calling
-from tests.outside.world import World
+from tests.outside.world import World, until
 
 from holdfast import (
     DISMISS,
@@ -23,6 +23,7 @@ from holdfast import (
     Session,
     ToolPart,
 )
+from holdfast.schema.session_event import StepEnded
 
 pytestmark = pytest.mark.anyio
 
@@ -213,6 +214,29 @@ async def test_another_host_on_the_same_data_answers_its_own_requests_only(hf: H
             await asyncio.sleep(0)
         await hf.permissions.reply(session.id, request_id=request.id, reply="once")
         assert (await running).text == "Made."
+
+
+async def test_a_function_that_waits_holds_up_nothing(world: World) -> None:
+    """API-504: neither the closing of the host nor the end of the process; the next host answers what still waits."""
+    world.configure(permission={"bash": "ask"})
+    world.model.plays(TOUCH, Turn(text="Made."))
+    forever, asked = threading.Event(), threading.Event()
+
+    def wait(request: PermissionRequest) -> Any:
+        asked.set()
+        forever.wait(PATIENCE)
+
+    async with asyncio.timeout(PATIENCE), world.host() as hf:
+        hf.on_permission(wait)
+        session = await hf.sessions.create()
+        await hf.sessions.prompt(session.id, prompt="go")
+        await asyncio.to_thread(asked.wait)
+    assert all(thread.daemon for thread in threading.enumerate() if thread.name == "holdfast-callback")
+    async with asyncio.timeout(PATIENCE), world.host() as hf:
+        hf.on_permission(lambda request: "once", session=session)
+        await until(hf, session, lambda event: isinstance(event.data, StepEnded) and event.data.finish == "stop")
+    forever.set()
+    assert (world.project / "made.txt").exists()
 
 
 async def test_a_host_that_answers_by_itself_refuses_functions(world: World) -> None:

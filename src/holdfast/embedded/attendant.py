@@ -1,8 +1,8 @@
 """Answers permission requests and questions with functions of the program.
 
 Invariants
-- Only requests of Sessions that this host executes are answered, and of a Session that the program names: other
-  programs and people on the same data answer their own.
+- Only requests of Sessions that this host executes are answered, and those that already wait in a Session which the
+  program names: other programs and people on the same data answer their own.
 - A function that fails, or returns something that is not an answer, is told in the log; the request stays open.
 - The functions for a Session are asked before those for the host, newer ones first, until one answers."""
 
@@ -11,7 +11,10 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import threading
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
+from contextvars import copy_context
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
@@ -217,11 +220,33 @@ class Attendant:
 
 
 async def _call(callback: Callable[[Any], Any], request: object) -> Any:
-    """An ordinary function may block, for example on a person: it gets a thread."""
     if inspect.iscoroutinefunction(callback):
         return await callback(request)
-    result = await asyncio.to_thread(callback, request)
+    result = await _in_thread(callback, request)
     return await result if inspect.isawaitable(result) else result
+
+
+async def _in_thread(callback: Callable[[Any], Any], request: object) -> Any:
+    """In a thread of its own: a function may wait for a person for hours, and must hold up neither the threads of tools
+    nor the end of the process."""
+    loop = asyncio.get_running_loop()
+    finished: asyncio.Future[Any] = loop.create_future()
+    context = copy_context()
+
+    def settle(set_outcome: Callable[[Any], None], outcome: Any) -> None:
+        if not finished.done():
+            set_outcome(outcome)
+
+    def work() -> None:
+        try:
+            outcome = (settle, finished.set_result, context.run(callback, request))
+        except Exception as error:  # noqa: BLE001 - raised where the answer is waited for
+            outcome = (settle, finished.set_exception, error)
+        with suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(*outcome)
+
+    threading.Thread(target=work, name="holdfast-callback", daemon=True).start()
+    return await finished
 
 
 def _permission_reply(decision: Any) -> PermissionReply:
