@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.core.runtime.outcome import outcome_of_answer
 from holdfast.schema.record import Record
 from holdfast.schema.session import CacheTokens, Session, Tokens
 from holdfast.schema.session_message import AssistantMessage, SessionMessage
@@ -13,13 +12,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from holdfast.client.generated.async_client import AsyncClient
-    from holdfast.schema.insight import Outcome
 
 PAGE = 50
 
 
 class Answer(Record):
-    """The complete answer to a prompt."""
+    """The answer to a prompt."""
 
     session: Session
     """The Session as it was after the answer."""
@@ -38,15 +36,8 @@ class Answer(Record):
         return self.message.text
 
 
-async def answer_outcome(client: AsyncClient, session_id: str, message_id: str) -> Outcome:
-    """How the work ended whose newest step this is."""
-    message = await client.sessions.message(session_id, message_id=message_id)
-    assert isinstance(message, AssistantMessage)
-    return outcome_of_answer(message)
-
-
 async def read_answer(client: AsyncClient, session_id: str, prompt_id: str, message_id: str) -> Answer:
-    """Read the complete answer that begins with this prompt and ends with this message."""
+    """Read the answer that begins with this prompt and ends with this message, whether it is complete or not."""
     messages = await _messages(client, session_id, prompt_id, message_id)
     message = messages[-1]
     assert isinstance(message, AssistantMessage)

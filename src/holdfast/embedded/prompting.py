@@ -13,8 +13,9 @@ from urllib.parse import quote
 from msgspec import UNSET, UnsetType, structs
 
 from holdfast.client.errors import check_outcome
+from holdfast.core.runtime.outcome import outcome_of_answer
 from holdfast.embedded.activity import PromptActivity
-from holdfast.embedded.answer import answer_outcome, read_answer
+from holdfast.embedded.answer import read_answer
 from holdfast.embedded.piece_maker import PieceMaker
 from holdfast.embedded.pieces import Done
 from holdfast.embedded.settings import check_names
@@ -136,15 +137,16 @@ class Prompting:
             if interrupt:
                 await self._client.sessions.interrupt(session_id)
             raise
-        outcome = Outcome(type="interrupted", error=NOT_ANSWERED)
+        answer, outcome = None, Outcome(type="interrupted", error=NOT_ANSWERED)
         if maker.answer_id is not None:
-            outcome = await answer_outcome(self._client, session_id, maker.answer_id)
+            answer = await read_answer(self._client, session_id, admitted[0].id, maker.answer_id)
+            outcome = outcome_of_answer(answer.message)
         if outcome.type != "completed" and activity.idle:
             newest = await self._client.sessions.outcome(session_id)  # it may still be owed, or be blocked
             outcome = newest if newest.type not in ("idle", "completed") else outcome
         check_outcome(outcome, session_id)
-        assert maker.answer_id is not None
-        yield Done(answer=await read_answer(self._client, session_id, admitted[0].id, maker.answer_id))
+        assert answer is not None
+        yield Done(answer=answer)
 
 
 async def _to_completion(admitting: Coroutine[Any, Any, Admission]) -> Admission:
