@@ -11,7 +11,7 @@ from holdfast.schema.version import __version__ as __version__
 if TYPE_CHECKING:
     from holdfast.client.call import Located, Options, Page
     from holdfast.client.connect import connect, connect_sync
-    from holdfast.client.errors import ActivityFailed, ClientError, check_outcome
+    from holdfast.client.errors import ActivityFailed, ClientError, StructuredOutputFailed, check_outcome
     from holdfast.client.generated.async_client import AsyncClient
     from holdfast.client.generated.sync_client import Client
     from holdfast.client.resume import Patience, Reconnected, follow, follow_sync
@@ -67,6 +67,7 @@ _PUBLIC = {
     "SessionNotFound": "holdfast.schema.exceptions",
     "Source": "holdfast.core.context.source",
     "StorageError": "holdfast.core.database.errors",
+    "StructuredOutputFailed": "holdfast.client.errors",
     "ToolContext": "holdfast.core.tool.tool",
     "ToolFailure": "holdfast.core.tool.tool",
     "UNAVAILABLE": "holdfast.core.context.source",
@@ -108,6 +109,7 @@ __all__ = [
     "SessionNotFound",
     "Source",
     "StorageError",
+    "StructuredOutputFailed",
     "ToolContext",
     "ToolFailure",
     "__version__",

@@ -37,9 +37,13 @@ async def outcome_of(store: SessionStore, session_id: str) -> Outcome:
         message = answer.error.message
         stopped = message == TURN_INTERRUPTED
         return Outcome(
-            type="interrupted" if stopped else "failed", message_id=answer_id, error=message, pending=pending
+            type="interrupted" if stopped else "failed",
+            message_id=answer_id,
+            error=message,
+            code=answer.error.code,
+            pending=pending,
         )
-    if answer.finish == "tool-calls" or answer.finish is None:
+    if answer.finish == "tool-calls" or answer.finish is None or answer.rejected is not None:
         return Outcome(type="interrupted", message_id=answer_id, error=TURN_INTERRUPTED, pending=pending)
     return Outcome(type="completed", message_id=answer_id, pending=pending)
 
