@@ -17,6 +17,7 @@ from holdfast.client.generated.sync_client import Client
 from holdfast.client.transport import NO_SOCKETS, SocketTransport
 from holdfast.embedded.holdfast import OPEN, Holdfast
 from holdfast.embedded.loop_thread import LoopThread
+from holdfast.embedded.structured_sync import HostSessionsSync
 from holdfast.embedded.tools import HostContext, HostTools
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ class HoldfastSync(Client):
         self.tools = self.tool = HostTools(self._add_tools)
         self.context = HostContext(self._add_context)
         super().__init__(BridgedTransport(self._host._transport, self._thread))
+        self.sessions: HostSessionsSync = HostSessionsSync(self.sessions._core)
 
     def __enter__(self) -> Self:
         if self._thread.running:

@@ -24,6 +24,7 @@ from holdfast.core.runtime.runtime import HostOptions, Paths, Runtime
 from holdfast.core.scope import Scope
 from holdfast.embedded.asgi_transport import CLOSED, AsgiTransport
 from holdfast.embedded.peers import Peers
+from holdfast.embedded.structured import HostSessions
 from holdfast.embedded.tools import HostContext, HostTools
 from holdfast.server.app import App
 from holdfast.server.auth import Hosts
@@ -90,6 +91,7 @@ class Holdfast(AsyncClient):
         self.tools = self.tool = HostTools(self._add_tools)
         self.context = HostContext(self._add_context)
         super().__init__(AsgiTransport(self._answer))
+        self.sessions: HostSessions = HostSessions(self.sessions._core)
 
     async def __aenter__(self) -> Self:
         if self._app is not None:

@@ -28,6 +28,7 @@ from holdfast import (
     PromptInput,
     Session,
     Source,
+    StructuredOutputFailed,
     ToolContext,
     ToolFailure,
     asgi,
@@ -160,6 +161,16 @@ async def main() -> None:
             if isinstance(event.data, StepEnded) and event.data.finish == "stop":
                 break
         print(text_of(page.items[-1]))
+
+
+async def values(hf: Holdfast, blocking: HoldfastSync, session: Session) -> None:
+    try:
+        found: Ticket = await hf.sessions.ask(session, "Which ticket?", into=Ticket)
+        same: Filter = blocking.sessions.ask(session.id, PromptInput(text="Which?"), into=Filter, retry_count=1)
+        several: list[Ticket] = await hf.sessions.ask(session, "Which tickets?", into=list[Ticket])
+        print(found.title, same.open, len(several), await hf.sessions.ask(session, "Which?", into={"type": "object"}))
+    except StructuredOutputFailed as failed:
+        print(failed.outcome.code)
 
 
 def blocking(url: str) -> list[str]:
