@@ -11,7 +11,7 @@ from holdfast.schema.version import __version__ as __version__
 if TYPE_CHECKING:
     from holdfast.client.call import Located, Options, Page
     from holdfast.client.connect import connect, connect_sync
-    from holdfast.client.errors import ActivityFailed, ClientError, check_outcome
+    from holdfast.client.errors import ActivityFailed, ClientError, StructuredOutputFailed, check_outcome
     from holdfast.client.generated.async_client import AsyncClient
     from holdfast.client.generated.sync_client import Client
     from holdfast.client.resume import Patience, Reconnected, follow, follow_sync
@@ -157,6 +157,7 @@ _PUBLIC = {
     "ShellMessage": "holdfast.schema.session_message",
     "Source": "holdfast.core.context.source",
     "StorageError": "holdfast.core.database.errors",
+    "StructuredOutputFailed": "holdfast.client.errors",
     "SyntheticMessage": "holdfast.schema.session_message",
     "SystemMessage": "holdfast.schema.session_message",
     "TextPart": "holdfast.schema.session_message",
@@ -255,6 +256,7 @@ __all__ = [
     "ShellMessage",
     "Source",
     "StorageError",
+    "StructuredOutputFailed",
     "SyntheticMessage",
     "SystemMessage",
     "TextPart",

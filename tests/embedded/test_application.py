@@ -244,6 +244,7 @@ def test_only_what_needs_the_same_process_extends_the_client() -> None:
     assert isinstance(hf.tools, HostTools)
     assert own - set(vars(hf)) == {
         "application",
+        "ask",
         "config_schema",
         "default_model",
         "on_permission",

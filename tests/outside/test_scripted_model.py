@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from holdfast import ActivityFailed, Holdfast, HoldfastSync
+from holdfast import ActivityFailed, Done, Holdfast, HoldfastSync, PromptInput, StructuredOutputFailed
+from holdfast.schema.prompt import JsonFormat
 from holdfast.testing import Failure, ModelRequest, ScriptedModel, Structured, ToolCall
 
 pytestmark = pytest.mark.anyio
@@ -53,6 +55,52 @@ async def test_failures_and_the_end_of_the_script_are_failures(tmp_path: Path) -
             await hf.run("hi")
         with pytest.raises(ActivityFailed, match="no reply to request 2: 'and now'"):
             await hf.run("and now")
+
+
+@dataclass
+class Invoice:
+    number: int
+    total: float
+
+
+INVOICE = Invoice(7, 12.5)
+
+
+async def test_an_answer_is_a_value(tmp_path: Path) -> None:
+    """API-512, API-511: in a new Session or an existing one; a JSON Schema gives plain JSON."""
+    model = ScriptedModel(Structured(INVOICE), Structured({"number": 8, "total": 1.0}), Structured([1, 2]))
+    async with model.host(tmp_path) as hf:
+        invoice = await hf.ask("Which invoice?", into=Invoice)
+        (session,) = (await hf.sessions.list()).items
+        again = await hf.ask("And before?", into={"type": "object", "required": ["number"]}, session=session)
+        numbers = await hf.ask("Which numbers?", into=list[int], session=session.id, agent="plan")
+    assert (invoice, again, numbers) == (INVOICE, {"number": 8, "total": 1.0}, [1, 2])
+
+
+async def test_an_answer_that_does_not_match_is_asked_for_again(tmp_path: Path) -> None:
+    """API-512: a stream goes on to the accepted answer, and without one the failure says so."""
+    wrong = Structured({"number": "seven"})
+    model = ScriptedModel(wrong, Structured(INVOICE), wrong, Structured(INVOICE), wrong, wrong)
+    async with model.host(tmp_path) as hf:
+        assert await hf.ask("Which invoice?", into=Invoice) == INVOICE
+        (session,) = (await hf.sessions.list()).items
+        form = JsonFormat(schema={"type": "object", "properties": {"number": {"type": "integer"}}})
+        pieces = [piece async for piece in hf.stream(session, PromptInput(text="Again?", format=form))]
+        with pytest.raises(StructuredOutputFailed) as failed:
+            await hf.ask("And now?", into=Invoice, session=session, retry_count=1)
+    done = pieces[-1]
+    assert isinstance(done, Done)
+    assert done.answer.message.structured == {"number": 7, "total": 12.5}
+    assert [message.type for message in done.answer.messages].count("assistant") == 2
+    assert failed.value.session_id == session.id
+    assert isinstance(failed.value, ActivityFailed)
+    assert model.remaining == 0
+
+
+def test_a_value_in_blocking_code(holdfast_model: ScriptedModel, holdfast_sync: HoldfastSync) -> None:
+    """API-510, API-512."""
+    holdfast_model.reply(Structured(INVOICE))
+    assert holdfast_sync.ask("Which invoice?", into=Invoice) == INVOICE
 
 
 async def test_a_scripted_host_reads_nothing_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

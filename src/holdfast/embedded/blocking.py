@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from holdfast.client.errors import ClientError
 from holdfast.client.generated.sync_client import Client
 from holdfast.client.transport import NO_SOCKETS, SocketTransport
 from holdfast.embedded.holdfast import OPEN, Holdfast
 from holdfast.embedded.loop_thread import LoopThread
+from holdfast.embedded.structured_sync import HostSessionsSync
 from holdfast.embedded.tools import HostContext, HostTools
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from holdfast.schema.session import Session
 
 
+T = TypeVar("T")
+
 AHEAD = 64
 """Pieces of a stream that are read before a reader asks for them."""
 
@@ -51,6 +54,7 @@ class HoldfastSync(Client):
         self.tools = self.tool = HostTools(self._add_tools)
         self.context = HostContext(self._add_context)
         super().__init__(BridgedTransport(self._host._transport, self._thread))
+        self.sessions: HostSessionsSync = HostSessionsSync(self.sessions._core)
 
     def __enter__(self) -> Self:
         if self._thread.running:
@@ -74,6 +78,32 @@ class HoldfastSync(Client):
     def run(self, prompt: PromptInput | str, **options: Unpack[RunOptions]) -> Answer:
         """As of `Holdfast`."""
         return self._thread.run(self._host.run(prompt, **options))
+
+    @overload
+    def ask(
+        self,
+        prompt: PromptInput | str,
+        *,
+        into: type[T],
+        retry_count: int | None = None,
+        **options: Unpack[RunOptions],
+    ) -> T: ...
+
+    @overload
+    def ask(
+        self,
+        prompt: PromptInput | str,
+        *,
+        into: dict[str, Any],
+        retry_count: int | None = None,
+        **options: Unpack[RunOptions],
+    ) -> Any: ...
+
+    def ask(
+        self, prompt: PromptInput | str, *, into: Any, retry_count: int | None = None, **options: Unpack[RunOptions]
+    ) -> Any:
+        """As of `Holdfast`."""
+        return self._thread.run(self._host.ask(prompt, into=into, retry_count=retry_count, **options))
 
     def stream(
         self, session: Session | str, prompt: PromptInput | str, **settings: Unpack[PromptSettings]

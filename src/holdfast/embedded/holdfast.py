@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from holdfast.client.errors import ClientError
 from holdfast.client.generated.async_client import AsyncClient
@@ -26,6 +26,7 @@ from holdfast.embedded.attendant import Attendant
 from holdfast.embedded.peers import Peers
 from holdfast.embedded.prompting import Prompting
 from holdfast.embedded.settings import HoldfastSettings, check_names
+from holdfast.embedded.structured import HostSessions
 from holdfast.embedded.tools import HostContext, HostTools
 from holdfast.server.app import App
 from holdfast.server.auth import Hosts
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
     from holdfast.server.auth import Credentials
     from holdfast.server.types import Receive, Send
     from holdfast.server.types import Scope as AsgiScope
+
+T = TypeVar("T")
 
 OPEN = "the host is already open"
 
@@ -84,6 +87,7 @@ class Holdfast(AsyncClient):
         self.tools = self.tool = HostTools(self._add_tools)
         self.context = HostContext(self._add_context)
         super().__init__(AsgiTransport(self._answer))
+        self.sessions: HostSessions = HostSessions(self.sessions._core)
         self._prompting = Prompting(self, self._activity)
         self._attendant = Attendant(self, self._runtime, settings.get("unattended", "wait"))
 
@@ -123,6 +127,35 @@ class Holdfast(AsyncClient):
         provider failed, the work was interrupted or cannot start. A caller that stops waiting leaves the Session at
         work, unless `interrupt` is true."""
         return await self._prompting.run(prompt, **options)
+
+    @overload
+    async def ask(
+        self,
+        prompt: PromptInput | str,
+        *,
+        into: type[T],
+        retry_count: int | None = None,
+        **options: Unpack[RunOptions],
+    ) -> T: ...
+
+    @overload
+    async def ask(
+        self,
+        prompt: PromptInput | str,
+        *,
+        into: dict[str, Any],
+        retry_count: int | None = None,
+        **options: Unpack[RunOptions],
+    ) -> Any: ...
+
+    async def ask(
+        self, prompt: PromptInput | str, *, into: Any, retry_count: int | None = None, **options: Unpack[RunOptions]
+    ) -> Any:
+        """As `run`, and return the answer as a value of a type: a `msgspec.Struct`, a dataclass, a TypedDict, a
+        pydantic model, any other type that msgspec converts to, or a JSON Schema. `retry_count` says how often the
+        model is asked again after an answer that does not match, 2 by default. Raises StructuredOutputFailed, which is
+        an ActivityFailed, if there is no such answer."""
+        return await self._prompting.ask(prompt, into, retry_count, **options)
 
     def stream(
         self, session: Session | str, prompt: PromptInput | str, **settings: Unpack[PromptSettings]

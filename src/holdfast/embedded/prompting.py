@@ -1,4 +1,4 @@
-"""`run` and `stream`: a prompt and its answer in one call."""
+"""`run`, `ask` and `stream`: a prompt and its answer in one call."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import os
 from collections.abc import Mapping
 from contextlib import aclosing
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 from urllib.parse import quote
 
 from msgspec import UNSET, UnsetType, structs
 
+from holdfast.client.call import Page
 from holdfast.client.errors import check_outcome
 from holdfast.core.runtime.outcome import outcome_of_answer
 from holdfast.embedded.activity import PromptActivity
@@ -19,6 +20,7 @@ from holdfast.embedded.answer import read_answer
 from holdfast.embedded.piece_maker import PieceMaker
 from holdfast.embedded.pieces import Done
 from holdfast.embedded.settings import check_names
+from holdfast.embedded.structured import Asking, session_id_of
 from holdfast.schema.exceptions import InvalidRequest
 from holdfast.schema.insight import Outcome
 from holdfast.schema.location import Location
@@ -27,7 +29,6 @@ from holdfast.schema.prompt import FileInput, ModelInput, PromptInput, prompt_in
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Coroutine, Iterable
-    from typing import Any
 
     from holdfast.client.generated.async_client import AsyncClient
     from holdfast.embedded.activity import ActivityOf
@@ -97,6 +98,14 @@ class Prompting:
                         return piece.answer
         raise AssertionError("an answer ends with `Done` or an exception")
 
+    async def ask(
+        self, prompt: PromptInput | str, into: Any, retry_count: int | None, **options: Unpack[RunOptions]
+    ) -> Any:
+        asking: Asking[Any] = Asking(prompt, into, retry_count)
+        answer = await self.run(asking.prompt, **options)
+        asking.look(Page(items=list(reversed(answer.messages))), answer.messages[0].id)
+        return asking.value(Outcome(type="completed", message_id=answer.message.id))
+
     def stream(
         self, session: Session | str, prompt: PromptInput | str, **settings: Unpack[PromptSettings]
     ) -> AsyncGenerator[Piece, None]:
@@ -159,10 +168,6 @@ async def _to_completion(admitting: Coroutine[Any, Any, Admission]) -> Admission
         task.cancel()
         await asyncio.wait({task})
         raise
-
-
-def session_id_of(session: Session | str) -> str:
-    return session if isinstance(session, str) else session.id
 
 
 def _with_settings(prompt: PromptInput | str, settings: PromptSettings) -> PromptInput:

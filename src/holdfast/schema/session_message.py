@@ -25,6 +25,8 @@ class UnknownError(Record, tag_field="type", tag="unknown"):
     """The error of durable steps and tool calls."""
 
     message: str
+    code: str | None = None
+    """The name of the failure, if it has one, such as `Session.StructuredOutputError`."""
 
 
 class Message(Record, tag_field="type"):
@@ -204,6 +206,10 @@ class AssistantMessage(Message, tag="assistant"):
     cost: float | None = None
     tokens: Tokens | None = None
     error: UnknownError | None = None
+    structured: Any = msgspec.UNSET
+    """The validated answer to a prompt with a format; absent otherwise."""
+    rejected: str | None = None
+    """Why the answer does not match the prompt's format; the model was asked again."""
 
     @property
     def text(self) -> str:

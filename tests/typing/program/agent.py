@@ -47,6 +47,7 @@ from holdfast import (
     Session,
     SessionMessage,
     Source,
+    StructuredOutputFailed,
     TextPart,
     TextPiece,
     ToolContext,
@@ -239,6 +240,12 @@ async def converse(hf: Holdfast) -> Answer:
     return answer
 
 
+async def asked(hf: Holdfast, blocking: HoldfastSync) -> list[object]:
+    ticket: Ticket = await hf.ask("Which ticket?", into=Ticket, model="demo/scripted", timeout=5)
+    several: list[Change] = blocking.ask("Which changes?", into=list[Change], retry_count=1)
+    return [ticket, *several, await hf.ask("Which?", into={"type": "object"})]
+
+
 def converse_blocking(hf: HoldfastSync) -> list[str]:
     hf.on_permission(decide)
     answer: Answer = hf.run("What is ticket 7?", model=MODEL)
@@ -281,6 +288,16 @@ async def main() -> None:
             if isinstance(event.data, StepEnded) and event.data.finish == "stop":
                 break
         print(text_of(page.items[-1]))
+
+
+async def values(hf: Holdfast, blocking: HoldfastSync, session: Session) -> None:
+    try:
+        found: Ticket = await hf.sessions.ask(session, "Which ticket?", into=Ticket)
+        same: Filter = blocking.sessions.ask(session.id, PromptInput(text="Which?"), into=Filter, retry_count=1)
+        several: list[Ticket] = await hf.sessions.ask(session, "Which tickets?", into=list[Ticket])
+        print(found.title, same.open, len(several), await hf.sessions.ask(session, "Which?", into={"type": "object"}))
+    except StructuredOutputFailed as failed:
+        print(failed.outcome.code)
 
 
 def blocking(url: str) -> list[str]:

@@ -40,9 +40,13 @@ def outcome_of_answer(answer: AssistantMessage, pending: int = 0) -> Outcome:
         message = answer.error.message
         stopped = message == TURN_INTERRUPTED
         return Outcome(
-            type="interrupted" if stopped else "failed", message_id=answer.id, error=message, pending=pending
+            type="interrupted" if stopped else "failed",
+            message_id=answer.id,
+            error=message,
+            code=answer.error.code,
+            pending=pending,
         )
-    if answer.finish == "tool-calls" or answer.finish is None:
+    if answer.finish == "tool-calls" or answer.finish is None or answer.rejected is not None:
         return Outcome(type="interrupted", message_id=answer.id, error=TURN_INTERRUPTED, pending=pending)
     return Outcome(type="completed", message_id=answer.id, pending=pending)
 
