@@ -233,17 +233,22 @@ async def _in_thread(callback: Callable[[Any], Any], request: object) -> Any:
     finished: asyncio.Future[Any] = loop.create_future()
     context = copy_context()
 
-    def settle(set_outcome: Callable[[Any], None], outcome: Any) -> None:
-        if not finished.done():
-            set_outcome(outcome)
+    def finish(result: Any, error: Exception | None) -> None:
+        if finished.done():
+            return
+        if error is not None:
+            finished.set_exception(error)
+        else:
+            finished.set_result(result)
 
     def work() -> None:
+        result, failure = None, None
         try:
-            outcome = (settle, finished.set_result, context.run(callback, request))
+            result = context.run(callback, request)
         except Exception as error:  # noqa: BLE001 - raised where the answer is waited for
-            outcome = (settle, finished.set_exception, error)
+            failure = error
         with suppress(RuntimeError):  # the loop has ended
-            loop.call_soon_threadsafe(*outcome)
+            loop.call_soon_threadsafe(finish, result, failure)
 
     threading.Thread(target=work, name="holdfast-callback", daemon=True).start()
     return await finished
