@@ -10,7 +10,17 @@ from typing import Any
 
 import pytest
 
-from holdfast import ActivityFailed, ClientError, Done, Event, Holdfast, TextPiece, ToolFinished
+from holdfast import (
+    ActivityFailed,
+    ClientError,
+    Done,
+    Event,
+    Holdfast,
+    PermissionPiece,
+    QuestionPiece,
+    TextPiece,
+    ToolFinished,
+)
 from holdfast.testing import ScriptedModel, ToolCall
 
 pytestmark = pytest.mark.anyio
@@ -55,6 +65,34 @@ async def test_nothing_is_lost_or_repeated_when_the_stream_breaks(tmp_path: Path
     assert [piece.error for piece in pieces if isinstance(piece, ToolFinished)] == [None]
     assert isinstance(pieces[-1], Done)
     assert len(lengths) > 2
+
+
+async def test_a_request_that_was_asked_while_the_stream_was_lost_is_yielded(tmp_path: Path) -> None:
+    """API-501, API-502: once, however often the stream breaks."""
+    question = {"question": "Which?", "header": "Which", "options": [{"label": "red", "description": "Red"}]}
+    model = ScriptedModel(
+        [ToolCall("bash", command="true"), ToolCall("question", questions=[question])], "Both are answered."
+    )
+    asked: list[str] = []
+    async with (
+        asyncio.timeout(PATIENCE),
+        model.host(tmp_path, config={"permission": {"bash": "ask", "question": "allow"}}) as hf,
+    ):
+        session = await hf.sessions.create()
+        break_streams(hf, 1)
+        async with aclosing(hf.stream(session, "go")) as pieces:
+            async for piece in pieces:
+                match piece:
+                    case PermissionPiece(request=request):
+                        asked.append(request.id)
+                        await hf.permissions.reply(session.id, request_id=request.id, reply="once")
+                    case QuestionPiece(request=request):
+                        asked.append(request.id)
+                        await hf.questions.reply(session.id, request_id=request.id, answers=[["red"]])
+                    case _:
+                        pass
+    assert isinstance(piece, Done)
+    assert (len(asked), len(set(asked))) == (2, 2)
 
 
 async def test_a_reader_that_waits_gets_everything(tmp_path: Path) -> None:

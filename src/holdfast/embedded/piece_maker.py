@@ -27,7 +27,7 @@ from holdfast.schema.question import QuestionRequest
 from holdfast.schema.session_message import TextContent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from holdfast.embedded.pieces import Piece
     from holdfast.schema.session_message import ToolContent
@@ -77,6 +77,8 @@ class PieceMaker:
         """Whether the newest step needs no further one by itself."""
         self._blocks: dict[Key, _Block] = {}
         self._tools: dict[Key, str] = {}
+        self._asked: set[str] = set()
+        """Requests to a person that were passed on."""
 
     def expect(self, prompt_id: str, admitted_seq: int) -> None:
         """Begin with the events after this admission."""
@@ -101,6 +103,17 @@ class PieceMaker:
             yield from self._text_pieces(event, live_begun=live_begun)
             yield from self._tool_pieces(event)
             yield from self._other_pieces(event)
+
+    def take_requests(self, requests: Iterable[PermissionRequest | QuestionRequest]) -> Iterator[Piece]:
+        """The pieces of requests that are open now, without those that were passed on."""
+        for request in requests:
+            if not self._promoted or self.next_began or request.id in self._asked:
+                continue
+            self._asked.add(request.id)
+            if isinstance(request, PermissionRequest):
+                yield PermissionPiece(request=request)
+            else:
+                yield QuestionPiece(request=request)
 
     def _note_promotion(self, promoted: ev.Prompted) -> None:
         if promoted.message_id == self._prompt_id:
@@ -168,9 +181,9 @@ class PieceMaker:
             case ev.Retried(attempt=attempt, error=failure):
                 yield RetryPiece(attempt=attempt, error=failure.message)
             case live.PermissionAskedLive() as asked:
-                yield PermissionPiece(request=plain_request(asked, PermissionRequest))
+                yield from self.take_requests([plain_request(asked, PermissionRequest)])
             case live.QuestionAskedLive() as question:
-                yield QuestionPiece(request=plain_request(question, QuestionRequest))
+                yield from self.take_requests([plain_request(question, QuestionRequest)])
 
 
 def plain_request(event: Request, kind: type[Request]) -> Request:

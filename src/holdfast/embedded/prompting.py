@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 from urllib.parse import quote
@@ -13,7 +13,7 @@ from urllib.parse import quote
 from msgspec import UNSET, UnsetType, structs
 
 from holdfast.client.call import Page
-from holdfast.client.errors import check_outcome
+from holdfast.client.errors import ClientError, check_outcome
 from holdfast.core.runtime.outcome import outcome_of_answer
 from holdfast.embedded.activity import PromptActivity
 from holdfast.embedded.answer import read_answer
@@ -144,7 +144,8 @@ class Prompting:
                     yield piece
         except (asyncio.CancelledError, GeneratorExit):
             if interrupt:
-                await self._client.sessions.interrupt(session_id)
+                with suppress(ClientError):  # the host was closed, which stops its work too
+                    await self._client.sessions.interrupt(session_id)
             raise
         answer, outcome = None, Outcome(type="interrupted", error=NOT_ANSWERED)
         if maker.answer_id is not None:
