@@ -342,6 +342,8 @@ export interface AssistantMessage {
   readonly cost?: number
   readonly tokens?: Tokens
   readonly error?: SessionMessageUnknownError
+  readonly structured?: unknown
+  readonly rejected?: string
 }
 
 export interface Attempt {
@@ -681,6 +683,7 @@ export interface ModelCapabilities {
   readonly tools: boolean
   readonly input: readonly string[]
   readonly output: readonly string[]
+  readonly structured?: boolean
 }
 
 export interface ModelCost {
@@ -789,6 +792,7 @@ export interface Outcome {
   readonly type: "blocked" | "completed" | "failed" | "idle" | "interrupted" | "unfinished" | "waiting"
   readonly messageID?: string
   readonly error?: string
+  readonly code?: string
   readonly pending?: number
 }
 
@@ -1233,6 +1237,7 @@ export type SessionMessage =
 export interface SessionMessageUnknownError {
   readonly type: "unknown"
   readonly message: string
+  readonly code?: string
 }
 
 export interface SessionRecord {
@@ -1339,6 +1344,7 @@ export interface StepEnded {
   readonly tokens: Tokens
   readonly snapshot?: string
   readonly files?: readonly string[]
+  readonly structured?: unknown
 }
 
 export interface StepFailed {
@@ -1346,6 +1352,8 @@ export interface StepFailed {
   readonly sessionID: string
   readonly assistantMessageID: string
   readonly error: SessionMessageUnknownError
+  readonly cost?: number
+  readonly tokens?: Tokens
 }
 
 export interface StepSnapshot {

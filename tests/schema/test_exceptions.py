@@ -19,6 +19,7 @@ INTERNAL = {
     # Handled inside the package that raises them, or of a development tool.
     *("AnsweredElsewhere", "FileTooLarge", "GenerationError", "HunkError"),
     *("InvalidFrontmatter", "InvalidJson", "NotJson", "PatchError", "PatternTooWide", "RefusedPath", "SchemaMismatch"),
+    *("MatchTooLong", "PatternError", "SchemaProblem"),
     *(
         "ServerGone",
         "SocketClosed",

@@ -22,6 +22,7 @@ HoldfastError                   `code` names the failure, the text explains it
 │   └── ServiceUnavailable 503  `service`
 ├── ClientError                 the way to the server and back failed (client/errors.py)
 ├── ActivityFailed              a Session's work did not complete (client/errors.py)
+│   └── StructuredOutputFailed  no answer had the form that the prompt asked for
 ├── StorageError                the database cannot be used (core/database/errors.py)
 ├── LLMError                    a provider failed (llm/errors.py)
 ├── ToolFailure                 a tool tells the model why it failed (core/tool/tool.py)

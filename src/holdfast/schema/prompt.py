@@ -142,6 +142,11 @@ class PromptInput(Record):
     no_reply: bool | UnsetType = UNSET
 
 
+def prompt_input(given: PromptInput | str) -> PromptInput:
+    """A text is a prompt with nothing else."""
+    return PromptInput(text=given) if isinstance(given, str) else given
+
+
 class Admission(Record):
     """The receipt of an admitted prompt. The prompt is durable when the caller has it."""
 

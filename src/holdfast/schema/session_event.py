@@ -87,10 +87,15 @@ class StepEnded(StepPayload):
     tokens: Tokens
     snapshot: str | None = None
     files: tuple[str, ...] | None = None
+    structured: Any = msgspec.UNSET
+    """The validated answer to a prompt with a format; it ends the activity."""
 
 
 class StepFailed(StepPayload):
     error: UnknownError
+    cost: float | None = None
+    """This and `tokens` are set if the provider answered completely, and the answer was not usable."""
+    tokens: Tokens | None = None
 
 
 class TextStarted(StepPayload):
@@ -237,6 +242,7 @@ PrefixBreak = Literal[
     "hook",
     "configuration",
     "media refused",
+    "output format",
 ]
 
 
@@ -267,6 +273,8 @@ class TurnDispatched(SessionPayload):
     """Whether media are replaced by notes because the provider refused them."""
     learned: LearnedLimit | None = None
     """What was learned about the model's context limit."""
+    format: str | None = None
+    """Fingerprint of how the request asks for a structured answer."""
     broke: tuple[PrefixBreak, ...] | None = None
     """Why the request does not start with the bytes of the previous one, if so."""
 
@@ -285,6 +293,12 @@ class ActivityEnded(SessionPayload):
 
 class ActivitySuspended(SessionPayload):
     """A shutdown stopped the activity; the next process continues it."""
+
+
+class AnswerRejected(StepPayload):
+    """A complete answer did not match the format of the prompt; the model is asked again."""
+
+    reason: str
 
 
 class SnapshotCaptured(StepPayload):

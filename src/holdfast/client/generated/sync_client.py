@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Self
 from holdfast.client.call import Options, location_query
 from holdfast.client.sync_core import SyncCore, SyncStream
 from holdfast.client.generated import operations
+from holdfast.schema.model import model_ref
+from holdfast.schema.prompt import prompt_input
 
 if TYPE_CHECKING:
     import builtins
@@ -88,11 +90,11 @@ class SessionsGroup:
             options=options,
         )
 
-    def create(self, *, id: str | None = None, agent: str | None = None, model: ModelRef | None = None, location: Location | None = None, options: Options | None = None) -> Session:
+    def create(self, *, id: str | None = None, agent: str | None = None, model: str | ModelRef | None = None, location: Location | None = None, options: Options | None = None) -> Session:
         """Create a Session, or return the existing one with this id. Fails with ConflictError."""
         return self._core.call(
             operations.SESSIONS_CREATE,
-            payload={"id": id, "agent": agent, "model": model, "location": location},
+            payload={"id": id, "agent": agent, "model": None if model is None else model_ref(model), "location": location},
             options=options,
         )
 
@@ -120,21 +122,21 @@ class SessionsGroup:
             options=options,
         )
 
-    def switch_model(self, session_id: str, *, model: ModelRef, options: Options | None = None) -> None:
+    def switch_model(self, session_id: str, *, model: str | ModelRef, options: Options | None = None) -> None:
         """Switch the model, from the next turn on. Selecting the current model has no effect. Fails with SessionNotFoundError."""
         self._core.call(
             operations.SESSIONS_SWITCH_MODEL,
             params={"sessionID": session_id},
-            payload={"model": model},
+            payload={"model": model_ref(model)},
             options=options,
         )
 
-    def prompt(self, session_id: str, *, prompt: PromptInput, id: str | None = None, delivery: Literal["steer", "queue"] | None = None, resume: bool | None = None, options: Options | None = None) -> Admission:
+    def prompt(self, session_id: str, *, prompt: str | PromptInput, id: str | None = None, delivery: Literal["steer", "queue"] | None = None, resume: bool | None = None, options: Options | None = None) -> Admission:
         """Admit a prompt durably and wake the Session, unless `resume` is false. Fails with ConflictError, SessionNotFoundError."""
         return self._core.call(
             operations.SESSIONS_PROMPT,
             params={"sessionID": session_id},
-            payload={"prompt": prompt, "id": id, "delivery": delivery, "resume": resume},
+            payload={"prompt": prompt_input(prompt), "id": id, "delivery": delivery, "resume": resume},
             options=options,
         )
 

@@ -41,6 +41,8 @@ class Answer:
                 )
             case ev.StepEnded() | ev.StepFailed() if self._header is not None:
                 self._end(self._header, event)
+            case ev.AnswerRejected() if self._header is not None:
+                self._header = replace(self._header, rejected=event.reason)
             case ev.TextStarted():
                 self._add("text", event.text_id, stored.TextPart(id=event.text_id, text=""))
             case ev.TextEnded():
@@ -83,14 +85,22 @@ class Answer:
     def _end(self, header: stored.AssistantMessage, event: ev.StepEnded | ev.StepFailed) -> None:
         time = replace(header.time, completed=event.timestamp)
         if isinstance(event, ev.StepFailed):
-            self._header = replace(header, time=time, finish="error", error=event.error)
+            self._header = replace(
+                header, time=time, finish="error", error=event.error, cost=event.cost, tokens=event.tokens
+            )
             return
         snapshot = header.snapshot
         if event.snapshot is not None or event.files is not None:
             start = snapshot.start if snapshot else None
             snapshot = StepSnapshot(start=start, end=event.snapshot, files=event.files)
         self._header = replace(
-            header, time=time, finish=event.finish, cost=event.cost, tokens=event.tokens, snapshot=snapshot
+            header,
+            time=time,
+            finish=event.finish,
+            cost=event.cost,
+            tokens=event.tokens,
+            snapshot=snapshot,
+            structured=event.structured,
         )
 
     def _end_reasoning(self, event: ev.ReasoningEnded) -> None:

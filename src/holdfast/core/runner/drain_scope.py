@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.runner.allowance import Allowance
 from holdfast.core.runner.budget import Estimate
+from holdfast.core.runner.structured import ActiveFormat
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class DrainState:
         self.turns = 0
         """Since input was last promoted."""
         self.estimate = Estimate()
+        self.output = ActiveFormat()
         self.epoch: Epoch | None = None
         self.checkpoint_seq = -1
         self.pruned_seq = -1

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from holdfast.core.session.store import SessionStore, StoredMessage
+    from holdfast.llm.answer_format import AskedFormat
     from holdfast.llm.model import Model
     from holdfast.llm.request import Message, ToolChoice
     from holdfast.llm.stream import Prepared
@@ -49,6 +50,8 @@ class Frame(Frozen):
     """Said at the end of this one request and kept nowhere."""
     hooked: bool = False
     """Whether a plugin had a say in it."""
+    output: AskedFormat | None = None
+    """How it asks for a structured answer."""
     media: bool = True
     """False after the provider refused a request with media: each is a note then."""
 
@@ -155,5 +158,6 @@ def _prepare(frame: Frame, messages: tuple[Message, ...]) -> Prepared:
         generation=frame.generation,
         provider_options=frame.options,
         http=frame.http,
+        response_format=frame.output.response_format if frame.output is not None else None,
     )
     return prepare(frame.model, request)

@@ -47,6 +47,7 @@ class Prefix:
             last_step=bool(frame.closing),
             media_refused=None if frame.media else True,
             learned=learned,
+            format=None if frame.output is None else _mark(frame.output),
             broke=None,
         )
         causes = self._causes(event, hooked=frame.hooked)
@@ -69,6 +70,7 @@ class Prefix:
             (now.last_step or last.last_step, "last step"),
             (now.pruned_seq != last.pruned_seq, "pruning"),
             (now.media_refused != last.media_refused, "media refused"),
+            (now.format != last.format, "output format"),
         ]
         causes = tuple(cause for broken, cause in checks if broken)
         if causes or (now.controls == last.controls and now.system == last.system):

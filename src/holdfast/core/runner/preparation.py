@@ -13,18 +13,22 @@ from holdfast.core.plugin.request import RequestDraft
 from holdfast.core.runner.history import Frame
 from holdfast.core.runner.lowering import lower
 from holdfast.core.session.errors import AgentUnavailable, Interrupted
+from holdfast.llm.answer_format import AskedFormat, without_thinking
 from holdfast.llm.request import Generation, HttpOverlay, SystemPart, choice, update
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from holdfast.core.catalog.catalog import ResolvedModel
+    from holdfast.core.catalog.resolved import RequestOverlay
     from holdfast.core.context.epoch import Epoch
     from holdfast.core.context.turn_context import TurnContext
     from holdfast.core.runner.drain_scope import DrainScope
     from holdfast.core.runner.services import RunnerServices
     from holdfast.core.runner.settings import SessionSettings
+    from holdfast.core.runner.structured import TurnOutput
     from holdfast.core.session.inbox import Boundary
     from holdfast.core.tool.registry import Materialized
+    from holdfast.llm.request import ToolDefinition
     from holdfast.llm.stream import Prepared
     from holdfast.schema.agent import Agent
     from holdfast.schema.session import Session
@@ -33,6 +37,13 @@ LAST_STEP = (
     "You have used all the steps you were given. Tools are off until the user writes again. Answer now, in text only: "
     "say that the step limit was reached, what is done, what is left, and what you recommend to do next."
 )
+LAST_STEP_ANSWER = (
+    "You have used all the steps you were given. All other tools are off until the user writes again. Give the final "
+    "answer now, in the form that was asked for."
+)
+
+
+NO_FORMAT = AskedFormat()
 
 
 class ReadyTurn(Frozen):
@@ -45,6 +56,7 @@ class ReadyTurn(Frozen):
     prepared: Prepared
     tools: Materialized
     settings: SessionSettings
+    output: TurnOutput | None
 
 
 class Preparation:
@@ -58,6 +70,8 @@ class Preparation:
         self._state = scope.state
         self._recovers_epoch = recovers_epoch
         self._frame: Frame | None = None
+        self._output_unread = True
+        """Whether the format of the newest prompt has to be read."""
 
     async def again(self) -> ReadyTurn:
         """The same turn over another history. Everything is read again, and nothing is promoted."""
@@ -77,11 +91,17 @@ class Preparation:
         state.allowance.steps = agent.steps
         epoch, context = await self._epoch(session, agent, resolved, boundary)
         tools = self.offered(agent, without=context.hidden_tools(), last_step=state.allowance.last_step)
-        frame = self._framed(session, agent, resolved, epoch, tools)
+        if self._output_unread:
+            await state.output.read(self._sessions.store, session.id)
+            self._output_unread = False
+        overlay = resolved.overlay(session.id)
+        output = state.output.ask(resolved.ref, resolved.model, tools.definitions, overlay.options)
+        asked = output.asked if output is not None else None
+        frame = self._framed(session, agent, resolved, epoch, tools, overlay, asked)
         if self._models.hooks:
             frame = await self._hooked(frame)
         prepared = await scope.history.request(frame, state.answer, scope.cache.revision)
-        return ReadyTurn(session, agent, resolved, frame, prepared, tools, here.settings())
+        return ReadyTurn(session, agent, resolved, frame, prepared, tools, here.settings(), output)
 
     def agent(self, session_id: str, name: str | None) -> Agent:
         """The named agent, or the default one."""
@@ -132,16 +152,24 @@ class Preparation:
             scope.cache.messages_added()
             self._state.allowance.renew()
             self._state.turns = 0
+            self._output_unread = True
         if not scope.lease.taken:
             await sessions.ownership.take(scope.lease)
 
     def _framed(
-        self, session: Session, agent: Agent, resolved: ResolvedModel, epoch: Epoch, tools: Materialized
+        self,
+        session: Session,
+        agent: Agent,
+        resolved: ResolvedModel,
+        epoch: Epoch,
+        tools: Materialized,
+        overlay: RequestOverlay,
+        asked: AskedFormat | None,
     ) -> Frame:
         """The same object as before while nothing in it has changed."""
         state, last_step = self._state, self._state.allowance.last_step
-        overlay = resolved.overlay(session.id)
-        system = (agent.system or resolved.family_text, epoch.baseline)
+        asked = asked or NO_FORMAT
+        system = (agent.system or resolved.family_text, epoch.baseline, asked.sentence)
         # No tool is offered on the last step; protocols that refuse a history with calls and no list still get one.
         listless = last_step and resolved.model.route.protocol.id.startswith("openai")
         frame = Frame(
@@ -149,15 +177,16 @@ class Preparation:
             ref=resolved.ref,
             model=resolved.model,
             system=tuple(SystemPart(text=text) for text in system if text),
-            tools=() if listless else tools.definitions,
-            tool_choice=choice("none") if last_step else None,
+            tools=() if listless and asked.tool is None else with_tool(tools.definitions, asked.tool),
+            tool_choice=asked.tool_choice or (choice("none") if last_step else None),
             generation=overlay.generation,
-            options=overlay.options,
+            options=without_thinking(resolved.model, overlay.options) if asked.without_thinking else overlay.options,
             http=HttpOverlay(body=overlay.body or None, headers=session_headers(session, overlay.headers)),
             baseline_seq=epoch.baseline_seq,
             checkpoint_seq=state.checkpoint_seq,
             pruned_seq=state.pruned_seq,
-            closing=(update(LAST_STEP),) if last_step else (),
+            closing=(update(LAST_STEP if asked is NO_FORMAT else LAST_STEP_ANSWER),) if last_step else (),
+            output=None if asked is NO_FORMAT else asked,
             media=state.media_refused_by != resolved.ref,
         )
         if self._frame is None or self._frame != frame:
@@ -188,6 +217,11 @@ class Preparation:
             http=HttpOverlay(body=frame.http.body, headers=changed.headers),
             hooked=True,
         )
+
+
+def with_tool(tools: tuple[ToolDefinition, ...], own: ToolDefinition | None) -> tuple[ToolDefinition, ...]:
+    """The same object if there is nothing to add."""
+    return tools if own is None else (*tools, own)
 
 
 def session_headers(session: Session, configured: dict[str, str]) -> dict[str, str]:

@@ -12,6 +12,7 @@ from holdfast.core.session.projected_rows import (
     end_turn,
     json_or_none,
     message,
+    moment,
     usage_row,
 )
 from holdfast.schema import session_event as ev
@@ -46,20 +47,35 @@ def step_ended(event: Projected) -> tuple[Statement, ...]:
         "tokens": data.tokens,
         **({"snapshot": snapshot} if snapshot else {}),
     }
-    usage = {**usage_row(data), "message_id": data.assistant_message_id}
+    usage = {**usage_row(data, data.cost, data.tokens), "message_id": data.assistant_message_id}
     step = {"session_id": data.session_id, "message_id": data.assistant_message_id}
+    answered = data.structured is not UNSET
     return (
         _end_step(data, patch),
+        *((Statement("message.set_structured", {**step, "value": encode_text(data.structured)}),) if answered else ()),
         Statement("session.add_step_usage", usage),
         end_turn(data),
-        Statement("activity.step_ended", step),
+        end_activity(data) if answered else Statement("activity.step_ended", step),
     )
 
 
 def step_failed(event: Projected) -> tuple[Statement, ...]:
     data: ev.StepFailed = event.data
-    patch = {"time": {"completed": data.timestamp}, "finish": "error", "error": data.error}
-    return (_end_step(data, patch), end_turn(data), end_activity(data))
+    patch: dict[str, Any] = {"time": {"completed": data.timestamp}, "finish": "error", "error": data.error}
+    if data.cost is None or data.tokens is None:
+        return (_end_step(data, patch), end_turn(data), end_activity(data))
+    usage = {**usage_row(data, data.cost, data.tokens), "message_id": data.assistant_message_id}
+    return (
+        _end_step(data, {**patch, "cost": data.cost, "tokens": data.tokens}),
+        Statement("session.add_step_usage", usage),
+        end_turn(data),
+        end_activity(data),
+    )
+
+
+def answer_rejected(event: Projected) -> tuple[Statement, ...]:
+    data: ev.AnswerRejected = event.data
+    return (_end_step(data, {"rejected": data.reason}), Statement("activity.reopen", moment(data)))
 
 
 def snapshot_captured(event: Projected) -> tuple[Statement, ...]:
@@ -151,6 +167,7 @@ ANSWER_PROJECTORS: dict[type[Record], Projector] = {
     ev.StepStarted: step_started,
     ev.StepEnded: step_ended,
     ev.StepFailed: step_failed,
+    ev.AnswerRejected: answer_rejected,
     ev.SnapshotCaptured: snapshot_captured,
     ev.TextStarted: text_started,
     ev.TextEnded: text_ended,

@@ -18,6 +18,7 @@ Conflict
 └── Interrupted             the execution was interrupted
 InvalidRequest
 ├── AttachmentRefused       a file of a prompt is missing, broken, empty or too large
+├── FormatRefused           the schema of a prompt's format cannot be used
 ├── PromptTooLarge          a prompt exceeds a limit
 └── DestinationMismatch     a Session cannot move to another project
 InvalidCursor               a page cursor was not made for this request
@@ -36,6 +37,7 @@ HoldfastError
 ├── MessageUndecodable      this version cannot read a stored message
 ├── LifecycleConflict       an input cannot be promoted as requested (internal)
 ├── RepeatedCalls           the model made the same call again and again
+├── StructuredOutputError   the model gave no answer in the requested form
 └── TurnLimitReached        the configured limit on turns without new input
 """
 
@@ -48,6 +50,7 @@ from holdfast.schema.exceptions import Conflict, HoldfastError, InvalidRequest, 
 from holdfast.schema.exceptions import InvalidCursor as InvalidCursor
 from holdfast.schema.exceptions import MessageNotFound as MessageNotFound
 from holdfast.schema.exceptions import SessionNotFound as SessionNotFound
+from holdfast.schema.insight import STRUCTURED_OUTPUT
 
 if TYPE_CHECKING:
     from holdfast.schema.insight import InterruptedActivity
@@ -204,6 +207,17 @@ class AttachmentRefused(InvalidRequest):
         self.index = index
 
 
+class FormatRefused(InvalidRequest):
+    """The schema of a prompt's format cannot be used; the whole prompt was refused."""
+
+    code = "Session.FormatRefusedError"
+
+    def __init__(self, session_id: str, problem: str) -> None:
+        message = f"The JSON Schema in `format` cannot be used: {problem}. The prompt was not admitted."
+        super().__init__(message, kind="Payload", field="format.schema")
+        self.session_id = session_id
+
+
 class PromptTooLarge(InvalidRequest):
     """A prompt exceeds a limit."""
 
@@ -303,6 +317,19 @@ class RepeatedCalls(HoldfastError):
         super().__init__(f"Stopped: the model called {tool} {times} times in a row with the same input")
         self.tool = tool
         self.times = times
+
+
+class StructuredOutputError(HoldfastError):
+    """The model gave no answer in the form that the prompt asked for."""
+
+    code = STRUCTURED_OUTPUT
+
+    def __init__(self, attempts: int, problem: str, *, last_step: bool) -> None:
+        tried = "1 answer" if attempts == 1 else f"{attempts} answers"
+        ended = "; the step limit was reached" if last_step else ""
+        super().__init__(f"The model gave no answer in the requested form ({tried}{ended}). The last one: {problem}")
+        self.attempts = attempts
+        self.problem = problem
 
 
 class TurnLimitReached(HoldfastError):

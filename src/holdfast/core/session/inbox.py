@@ -24,6 +24,7 @@ from holdfast.core.session.errors import (
     PromptConflict,
     PromptWithdrawn,
 )
+from holdfast.core.session.prompt_format import check_format
 from holdfast.core.session.records import ATTEMPTS, existing
 from holdfast.schema.prompt import Admission, Delivery
 from holdfast.schema.session_event import AttachmentStored, InputWithdrawn, PromptAdmitted, Prompted
@@ -74,6 +75,7 @@ class Inbox:
         `first` gives a staged revert that a new prompt commits, in the same commit."""
         prompt = replace(prompt, files=prompt.files or None, agents=prompt.agents or None)
         check_size(prompt, session_id)
+        check_format(prompt, session_id)
         message_id = id or self._ids.message()
         wanted = (Statement("inbox.want_wake", {"id": message_id, "session_id": session_id}),) if wake else ()
         if id is not None and (known := await self._store.admission(id)) is not None:

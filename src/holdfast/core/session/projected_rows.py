@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from holdfast.core.event.projection import Projected
     from holdfast.schema import session_event as ev
+    from holdfast.schema.session import Tokens
 
 
 def message(event: Projected, id: str, kind: str, content: Mapping[str, Any]) -> Statement:
@@ -48,16 +49,16 @@ def moment(data: ev.SessionPayload) -> dict[str, Value]:
     return {"session_id": data.session_id, "timestamp": data.timestamp}
 
 
-def usage_row(data: ev.StepEnded | ev.UsageRecorded) -> dict[str, Value]:
+def usage_row(data: ev.SessionPayload, cost: float, tokens: Tokens) -> dict[str, Value]:
     return {
         "id": data.session_id,
         "timestamp": data.timestamp,
-        "cost": data.cost,
-        "input": data.tokens.input,
-        "output": data.tokens.output,
-        "reasoning": data.tokens.reasoning,
-        "cache_read": data.tokens.cache.read,
-        "cache_write": data.tokens.cache.write,
+        "cost": cost,
+        "input": tokens.input,
+        "output": tokens.output,
+        "reasoning": tokens.reasoning,
+        "cache_read": tokens.cache.read,
+        "cache_write": tokens.cache.write,
     }
 
 

@@ -84,7 +84,8 @@ def moved(event: Projected) -> tuple[Statement, ...]:
 
 
 def usage_recorded(event: Projected) -> tuple[Statement, ...]:
-    return (Statement("session.add_usage", usage_row(event.data)),)
+    data: ev.UsageRecorded = event.data
+    return (Statement("session.add_usage", usage_row(data, data.cost, data.tokens)),)
 
 
 def revert_staged(event: Projected) -> tuple[Statement, ...]:

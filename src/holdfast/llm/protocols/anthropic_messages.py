@@ -320,7 +320,7 @@ def _metadata(given: Any) -> dict[str, Any] | None:
 def _format(request: Request) -> dict[str, Any] | None:
     """The provider requires `additionalProperties: false` on every object."""
     asked = json_format(request)
-    return {"type": "json_schema", "schema": closed(asked[1])} if asked else None
+    return {"type": "json_schema", "schema": closed(asked.schema)} if asked else None
 
 
 def _thinking(given: Any, model: Model, who: str) -> dict[str, Any] | None:

@@ -21,6 +21,18 @@ update session_message
 set data = json_patch(data, :patch), time_updated = :timestamp
 where id = :message_id and session_id = :session_id and type = 'assistant'
 
+-- name: message.set_structured
+-- Not by `json_patch`, which would remove nulls inside the value.
+update session_message
+set data = json_set(data, '$.structured', json(:value))
+where id = :message_id and session_id = :session_id and type = 'assistant'
+
+-- name: message.newest_user
+-- The options of the newest prompt of a Session that asks for an answer.
+select seq, json_extract(data, '$.options') as options from session_message
+where session_id = :session_id and type = 'user' and json_extract(data, '$.options.noReply') is not 1
+order by seq desc limit 1
+
 -- name: message.end_shell
 update session_message
 set data = json_patch(data, :patch), time_updated = :timestamp
@@ -178,8 +190,8 @@ where m.session_id = :session_id
 order by m.seq
 
 -- name: message.open_input
--- What the user put into the conversation before a position and no complete answer follows. A step that failed is no
--- answer; a step that called tools is part of one.
+-- What the user put into the conversation before a position and no complete answer follows. A step that failed or
+-- was rejected is no answer; a step that called tools is part of one, unless it holds the structured answer.
 with newest as (
   select seq from session_message
   where session_id = :session_id and type = 'user' and seq < :before order by seq desc limit 1
@@ -188,6 +200,7 @@ with newest as (
     select m.seq from session_message m
     where m.session_id = :session_id and m.type = 'assistant' and m.seq < newest.seq
       and json_extract(m.data, '$.finish') is not null and json_extract(m.data, '$.error') is null
+      and json_extract(m.data, '$.rejected') is null
     order by m.seq desc limit 1), -1) as seq
   from newest
 ), taken as (
@@ -195,6 +208,7 @@ with newest as (
     select m.seq from session_message m
     where m.session_id = :session_id and m.type = 'assistant' and m.seq > newest.seq and m.seq < :before
       and json_extract(m.data, '$.finish') is not null and json_extract(m.data, '$.error') is null
+      and json_extract(m.data, '$.rejected') is null
     order by m.seq limit 1), :before) as seq
   from newest
 )
@@ -207,10 +221,11 @@ where m.session_id = :session_id and m.type in ('user', 'synthetic', 'shell')
     where answer.session_id = :session_id and answer.type = 'assistant'
       and answer.seq > newest.seq and answer.seq < :before
       and json_extract(answer.data, '$.finish') is not null and json_extract(answer.data, '$.error') is null
-      and not exists (
+      and json_extract(answer.data, '$.rejected') is null
+      and (json_type(answer.data, '$.structured') is not null or not exists (
         select 1 from session_message_part part
         where part.session_id = :session_id and part.message_seq = answer.seq and part.kind = 'tool'
-          and coalesce(json_extract(part.data, '$.provider.executed'), 0) = 0))
+          and coalesce(json_extract(part.data, '$.provider.executed'), 0) = 0)))
 order by m.seq
 
 -- name: message.after
