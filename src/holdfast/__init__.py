@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from holdfast.schema.location import Location
     from holdfast.schema.model import ModelRef
     from holdfast.schema.prompt import PromptInput
-    from holdfast.schema.session import Session
+    from holdfast.schema.session import ForkBefore, ForkThrough, Session
     from holdfast.schema.typed_event import DurableEvent, Event, LiveEvent
 
 _PUBLIC = {
@@ -46,6 +46,8 @@ _PUBLIC = {
     "Conflict": "holdfast.schema.exceptions",
     "DurableEvent": "holdfast.schema.typed_event",
     "Event": "holdfast.schema.typed_event",
+    "ForkBefore": "holdfast.schema.session",
+    "ForkThrough": "holdfast.schema.session",
     "Holdfast": "holdfast.embedded.holdfast",
     "HoldfastError": "holdfast.schema.exceptions",
     "HoldfastSync": "holdfast.embedded.blocking",
@@ -87,6 +89,8 @@ __all__ = [
     "Conflict",
     "DurableEvent",
     "Event",
+    "ForkBefore",
+    "ForkThrough",
     "Holdfast",
     "HoldfastError",
     "HoldfastSync",

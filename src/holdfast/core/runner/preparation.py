@@ -140,7 +140,7 @@ class Preparation:
     ) -> Frame:
         """The same object as before while nothing in it has changed."""
         state, last_step = self._state, self._state.allowance.last_step
-        overlay = resolved.overlay(session.id)
+        overlay = resolved.overlay(cache_id(session))
         system = (agent.system or resolved.family_text, epoch.baseline)
         # No tool is offered on the last step; protocols that refuse a history with calls and no list still get one.
         listless = last_step and resolved.model.route.protocol.id.startswith("openai")
@@ -191,6 +191,12 @@ class Preparation:
 
 
 def session_headers(session: Session, configured: dict[str, str]) -> dict[str, str]:
-    """Every request of a Session carries its id, so that gateways can route all of them to one place."""
+    """Every request carries the id of its Session, and the one by which gateways route requests with a common prefix to
+    one place."""
     parent = {"x-parent-session-id": session.parent_id} if session.parent_id else {}
-    return {**configured, "x-session-affinity": session.id, "X-Session-Id": session.id, **parent}
+    return {**configured, "x-session-affinity": cache_id(session), "X-Session-Id": session.id, **parent}
+
+
+def cache_id(session: Session) -> str:
+    """The id by which providers keep the prefix of requests: a fork shares that of the Session it goes back to."""
+    return session.fork.root_id if session.fork is not None else session.id
