@@ -75,6 +75,8 @@ export interface SessionsOperations {
   clearRevert(input: { sessionID: string }, options?: CallOptions): Promise<void>
   /** Remove everything after the staged message from the conversation. Fails with SessionNotFoundError. */
   commitRevert(input: { sessionID: string }, options?: CallOptions): Promise<void>
+  /** Create a Session that shares this one's conversation: before a message, or all of it that is complete. Fails with MessageNotFoundError, SessionNotFoundError. */
+  fork(input: { sessionID: string; boundary: ForkBefore | ForkThrough }, options?: CallOptions): Promise<Session>
   /** The messages selected as model history, oldest first. Fails with UnknownError, SessionNotFoundError. */
   context(input: { sessionID: string }, options?: CallOptions): Promise<readonly SessionMessage[]>
   /** A finite page of durable events after a sequence. Fails with SessionNotFoundError. */
@@ -575,6 +577,27 @@ export interface FileInput {
   readonly description?: string
   readonly source?: Source
   readonly mention?: Source
+}
+
+export interface Fork {
+  readonly sessionID: string
+  readonly boundary: ForkBoundary
+  readonly rootID: string
+  readonly throughSeq: number
+}
+
+export interface ForkBefore {
+  readonly type: "before"
+  readonly messageID: string
+}
+
+export interface ForkBoundary {
+  readonly type: "before" | "through"
+  readonly messageID: string
+}
+
+export interface ForkThrough {
+  readonly type: "through"
 }
 
 export interface GitReference {
@@ -1195,6 +1218,7 @@ export interface Session {
   readonly location: Location
   readonly subpath?: string
   readonly revert?: Revert
+  readonly fork?: Fork
 }
 
 export interface SessionActive {
@@ -1260,6 +1284,7 @@ export interface SessionRecord {
   readonly time: RecordTime
   readonly permission?: unknown
   readonly revert?: Revert
+  readonly fork?: Fork
 }
 
 export interface SessionStatus {

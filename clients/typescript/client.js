@@ -47,6 +47,7 @@ export function createClient(options) {
       stageRevert: call({ method: "POST", path: "/api/session/{sessionID}/revert/stage", shape: "data", errors: [400, 401, 404, 500], payload: ["messageID", "files"] }),
       clearRevert: call({ method: "POST", path: "/api/session/{sessionID}/revert/clear", shape: "void", errors: [400, 401, 404, 500] }),
       commitRevert: call({ method: "POST", path: "/api/session/{sessionID}/revert/commit", shape: "void", errors: [400, 401, 404] }),
+      fork: call({ method: "POST", path: "/api/session/{sessionID}/fork", shape: "data", errors: [400, 401, 404], payload: ["boundary"] }),
       context: call({ method: "GET", path: "/api/session/{sessionID}/context", shape: "data", errors: [400, 401, 404, 500] }),
       history: call({ method: "GET", path: "/api/session/{sessionID}/history", shape: "history", errors: [400, 401, 404], query: ["limit", "after"] }),
       events: call({ method: "GET", path: "/api/session/{sessionID}/event", shape: "stream", errors: [400, 401, 404], query: ["after", "live", "replay"] }),

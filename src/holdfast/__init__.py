@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from holdfast.schema.permission import PermissionRequest
     from holdfast.schema.prompt import Admission, AgentInput, FileInput, PromptInput
     from holdfast.schema.question import QuestionRequest
-    from holdfast.schema.session import Session, Tokens
+    from holdfast.schema.session import ForkBefore, ForkThrough, Session, Tokens
     from holdfast.schema.session_message import (
         AgentSwitchedMessage,
         AssistantMessage,
@@ -109,6 +109,8 @@ _PUBLIC = {
     "Event": "holdfast.schema.typed_event",
     "FileInput": "holdfast.schema.prompt",
     "Forbidden": "holdfast.schema.exceptions",
+    "ForkBefore": "holdfast.schema.session",
+    "ForkThrough": "holdfast.schema.session",
     "Holdfast": "holdfast.embedded.holdfast",
     "HoldfastError": "holdfast.schema.exceptions",
     "HoldfastSettings": "holdfast.embedded.settings",
@@ -208,6 +210,8 @@ __all__ = [
     "Event",
     "FileInput",
     "Forbidden",
+    "ForkBefore",
+    "ForkThrough",
     "Holdfast",
     "HoldfastError",
     "HoldfastSettings",

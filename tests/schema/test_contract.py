@@ -99,7 +99,10 @@ def test_messages_fit_the_contract(contract: str) -> None:
 def test_records_fit_the_contract(contract: str, kind: type[msgspec.Struct], schema: str) -> None:
     """SES-008, SES-034, SES-073: in every form that a record can take."""
     for wire in examples(kind):
-        check(contract, decode_any(encode(decoder(kind).decode(msgspec.json.encode(wire)))), schema)
+        record = decode_any(encode(decoder(kind).decode(msgspec.json.encode(wire))))
+        if kind is Session and contract == "opencode":
+            record.pop("fork", None)  # SES-320: of the next generation
+        check(contract, record, schema)
 
 
 @either_contract

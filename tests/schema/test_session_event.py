@@ -68,6 +68,8 @@ LIVE: dict[str, tuple[set[str], set[str]]] = {
 PRIVATE = {
     f"session.next.{name}"
     for name in (
+        "forked",
+        "lineage.shortened",
         "input.withdrawn",
         "attachment.stored",
         "instruction.discovered",

@@ -66,7 +66,7 @@ SHAPES: list[tuple[type[msgspec.Struct], str | None, set[str], set[str]]] = [
         Session,
         None,
         {"id", "projectID", "cost", "tokens", "time", "title", "location"},
-        {"parentID", "agent", "model", "subpath", "revert"},
+        {"parentID", "agent", "model", "subpath", "revert", "fork"},
     ),
     (SessionTime, None, {"created", "updated"}, {"archived"}),
     (Revert, None, {"messageID"}, {"partID", "snapshot", "diff", "files"}),

@@ -21,7 +21,7 @@ from holdfast.schema.errors import (
 from holdfast.schema.ids import MessageIDField, SessionIDField
 from holdfast.schema.prompt import Admission, AgentInput, Delivery, FileInput, ModelInput, PromptInput
 from holdfast.schema.record import Record
-from holdfast.schema.session import Revert, Session, SessionActive
+from holdfast.schema.session import ForkBefore, ForkThrough, Revert, Session, SessionActive
 from holdfast.schema.session_message import SessionMessage
 from holdfast.schema.typed_event import DurableEvent, Event
 
@@ -81,6 +81,10 @@ class SwitchModelPayload(Record):
 class StagePayload(Record):
     message_id: MessageIDField
     files: bool | None = None
+
+
+class ForkPayload(Record):
+    boundary: ForkBefore | ForkThrough
 
 
 class MessagesQuery(Record):
@@ -177,6 +181,16 @@ _OF_SESSION = of_session(
         "POST /revert/commit",
         "v2.session.revert.commit",
         "Remove everything after the staged message from the conversation.",
+    ),
+    endpoint(
+        "sessions.fork",
+        "POST /fork",
+        "v2.session.fork",
+        "Create a Session that shares this one's conversation: before a message, or all of it that is complete.",
+        payload=ForkPayload,
+        data=Session,
+        errors=(MessageNotFoundError,),
+        extension=True,
     ),
     endpoint(
         "sessions.context",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from holdfast.schema import live_event as live
 from holdfast.schema import pty
 from holdfast.schema import session_event as ev
@@ -59,10 +61,17 @@ def _session(
     )
 
 
+def _first_of_session(created: ev.SessionCreated) -> int | None:
+    """A fork's own events follow the history it shares, so that one order holds for both."""
+    return created.info.fork.through_seq + 1 if created.info.fork is not None else None
+
+
 SESSION_DEFINITIONS: tuple[Definition, ...] = (
-    _session("session.created", ev.SessionCreated, public=False),
+    replace(_session("session.created", ev.SessionCreated, public=False), begins_at=_first_of_session),
     _session("session.updated", ev.SessionUpdated, public=False),
     _session("session.deleted", ev.SessionDeleted, public=False),
+    _session("session.next.forked", ev.SessionForked, public=False),
+    _session("session.next.lineage.shortened", ev.LineageShortened, public=False),
     _session("session.next.agent.switched", ev.AgentSwitched),
     _session("session.next.model.switched", ev.ModelSwitched),
     _session("session.next.moved", ev.Moved),

@@ -310,6 +310,8 @@ class SnapshotCaptured(StepPayload):
 
 class CompactionUndone(SessionPayload):
     message_id: MessageIDField
+    message_seq: int | None = None
+    """The sequence of a checkpoint that the Session shares with the one it was forked from."""
 
 
 class UsageRecorded(SessionPayload):
@@ -360,6 +362,39 @@ class QuestionRejected(SessionPayload):
     request_id: str
     cause: Literal["interrupted"] | None = None
     """Why it was rejected without a person."""
+
+
+class LineageSegment(Record):
+    """Messages of a Session with a sequence after `after_seq`, up to `through_seq`."""
+
+    source_id: SessionIDField
+    after_seq: int
+    through_seq: int
+
+
+class TakenInstruction(Record):
+    """An instruction file that the source had discovered, and at which sequence."""
+
+    path: str
+    seq: int
+
+
+class SessionForked(SessionPayload):
+    """What a fork takes over from its source. Its own events follow `through_seq`."""
+
+    source_id: SessionIDField
+    through_seq: int
+    segments: tuple[LineageSegment, ...]
+    location: Location
+    instructions: tuple[TakenInstruction, ...] = ()
+    todos: tuple[Todo, ...] = ()
+    todos_seq: int | None = None
+
+
+class LineageShortened(SessionPayload):
+    """A fork goes back into the history it shares. The revert that it is part of follows in the same commit."""
+
+    through_seq: int
 
 
 class SessionInfoPayload(Record):

@@ -36,7 +36,10 @@ from holdfast.schema.session_event import (
 
 pytestmark = pytest.mark.anyio
 
-EPOCH = "select baseline, snapshot, baseline_seq, revision from session_context_epoch"
+EPOCH = """
+select baseline.content, snapshot.content, baseline_seq, revision from session_context_epoch
+join context_text baseline on baseline.id = baseline_id join context_text snapshot on snapshot.id = snapshot_id
+"""
 
 
 async def note(drained: Drained, text: str = "x") -> int:
@@ -335,7 +338,8 @@ async def test_a_damaged_envelope_is_typed_and_can_be_begun_anew(drained: Draine
     fact = Fact("core/a")
     await drained.initialize(fact)
     latest = await note(drained)
-    drained.rows("""update session_context_epoch set snapshot = '{"date":{"value":"secret"}}'""")
+    snapshots = "id in (select snapshot_id from session_context_epoch)"
+    drained.rows(f"""update context_text set content = '{{"date":{{"value":"secret"}}}}' where {snapshots}""")
     with pytest.raises(ContextSnapshotDecodeError) as damaged:
         await drained.epochs.load(SES)
     assert (damaged.value.session_id, damaged.value.code) == (SES, "Session.ContextSnapshotDecodeError")

@@ -55,8 +55,12 @@ def fill(path: Path) -> None:
                 "insert into session_request values (?, ?, ?, 'question', null, ?, null, 0, 0, 0)",
                 (id, seq, f"r{message}", data),
             )
-            connection.execute("insert into todo values (?, ?, ?, '', '', 0, 0)", (id, seq, data))
-        connection.execute("insert into session_context_epoch values (?, ?, ?, 0, 0, '{}')", (id, data, data))
+            connection.execute("insert into todo values (?, ?, ?, '', '', 0, 0, 0)", (id, seq, data))
+        connection.execute("insert into session_lineage values (?, -1, 99, ?)", (id, id))
+        for text in (f"baseline {id}", f"snapshot {id}"):
+            connection.execute("insert into context_text values (?, ?)", (text, data))
+        epoch = (id, f"baseline {id}", f"snapshot {id}")
+        connection.execute("insert into session_context_epoch values (?, ?, ?, 0, 0, '{}')", epoch)
     connection.close()
 
 

@@ -55,7 +55,7 @@ PUBLIC = {
 }
 SESSION_RECORD = """
     id slug projectID workspaceID? directory path? parentID? summary? cost? tokens? share? title agent? model? version
-    metadata? time permission? revert?
+    metadata? time permission? revert? fork?
 """
 RETRY_ERROR = "message statusCode? isRetryable responseHeaders? responseBody? metadata?"
 LIVE = {

@@ -38,7 +38,9 @@ def test_only_long_results_of_our_own_tools_give_way() -> None:
 
 class Rows(SessionStore):
     def __init__(self, sizes: list[int]) -> None:
-        self._rows = [StoredMessage(seq, f"msg_{seq}", _wire(size), "ses_1") for seq, size in enumerate(sizes, start=1)]
+        self._rows = [
+            StoredMessage(seq, f"msg_{seq}", _wire(size), "ses_1", "ses_1") for seq, size in enumerate(sizes, start=1)
+        ]
 
     async def active_history(self, session_id: str) -> list[StoredMessage]:
         return self._rows

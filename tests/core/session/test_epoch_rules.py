@@ -436,11 +436,12 @@ async def test_an_incompatible_transition_begins_anew_without_a_word(
 def change_snapshot(runtime: Runtime, session_id: str, key: str, value: object) -> None:
     """As another version of this software might have left it."""
     with tables(runtime) as sql:
-        [(stored,)] = sql("select snapshot from session_context_epoch where session_id = ?", session_id)
+        texts = "context_text where id = (select snapshot_id from session_context_epoch where session_id = ?)"
+        [(stored,)] = sql(f"select content from {texts}", session_id)
         snapshot = json.loads(stored)
         snapshot[key]["value"] = value
         text = encode(snapshot).decode()
-        sql("update session_context_epoch set snapshot = ? where session_id = ?", text, session_id)
+        sql(f"update {texts.replace('where', 'set content = ? where', 1)}", text, session_id)
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from holdfast.schema.prompt import Admission, AgentInput, FileInput, PromptInput
     from holdfast.schema.pty import Pty, PtySize, PtyTicket
     from holdfast.schema.question import QuestionRequest
-    from holdfast.schema.session import Revert, Session, SessionActive
+    from holdfast.schema.session import ForkBefore, ForkThrough, Revert, Session, SessionActive
     from holdfast.schema.session_message import SessionMessage
     from holdfast.schema.todo import Todo
     from holdfast.schema.typed_event import Event
@@ -187,6 +187,15 @@ class SessionsGroup:
         await self._core.call(
             operations.SESSIONS_COMMIT_REVERT,
             params={"sessionID": session_id},
+            options=options,
+        )
+
+    async def fork(self, session_id: str, *, boundary: ForkBefore | ForkThrough, options: Options | None = None) -> Session:
+        """Create a Session that shares this one's conversation: before a message, or all of it that is complete. Fails with MessageNotFoundError, SessionNotFoundError."""
+        return await self._core.call(
+            operations.SESSIONS_FORK,
+            params={"sessionID": session_id},
+            payload={"boundary": boundary},
             options=options,
         )
 

@@ -74,6 +74,9 @@ SESSIONS_CLEAR_REVERT: Operation[None] = Operation(
 SESSIONS_COMMIT_REVERT: Operation[None] = Operation(
     "POST", "/api/session/{sessionID}/revert/commit", frozenset({400, 401, 404}), "void"
 )
+SESSIONS_FORK: Operation[Session] = Operation(
+    "POST", "/api/session/{sessionID}/fork", frozenset({400, 401, 404}), "data", Session
+)
 SESSIONS_CONTEXT: Operation[builtins.list[SessionMessage]] = Operation(
     "GET", "/api/session/{sessionID}/context", frozenset({400, 401, 404, 500}), "data", builtins.list[SessionMessage]
 )

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound="msgspec.Struct")
 
 PROJECTIONS = (
-    *("session", "messages", "parts", "inbox", "todos", "attachments", "instructions"),
+    *("session", "lineage", "messages", "parts", "inbox", "todos", "attachments", "instructions"),
     *("turn", "activity", "requests"),
 )
 

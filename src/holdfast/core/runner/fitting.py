@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from holdfast.core.runner.assigned_model import assigned_model
 from holdfast.core.runner.budget import Window
 from holdfast.core.runner.compaction import Compaction, Reason, Report, Summariser, plan
-from holdfast.core.runner.preparation import session_headers
+from holdfast.core.runner.preparation import cache_id, session_headers
 from holdfast.core.runner.pruning import prune_point
 from holdfast.core.runner.retries import reported
 from holdfast.core.session.errors import CompactionFailed, InputExceedsWindow, NothingToCompact
@@ -114,7 +114,7 @@ class Fitting:
         if other is None:
             http = HttpOverlay(body=ready.frame.http.body, headers=ready.frame.http.headers)
             return Summariser.of(ready.resolved, self._window(ready).known, http, ready.frame.options)
-        overlay = other.overlay(ready.session.id)
+        overlay = other.overlay(cache_id(ready.session))
         http = HttpOverlay(body=overlay.body or None, headers=session_headers(ready.session, overlay.headers))
         window = Window(other.limit.context, other.limit.output, 0, self._models.learned.of(other.ref))
         return Summariser.of(other, window.known, http, overlay.options)

@@ -94,7 +94,7 @@ class Preparation:
         if self._output_unread:
             await state.output.read(self._sessions.store, session.id)
             self._output_unread = False
-        overlay = resolved.overlay(session.id)
+        overlay = resolved.overlay(cache_id(session))
         output = state.output.ask(resolved.ref, resolved.model, tools.definitions, overlay.options)
         asked = output.asked if output is not None else None
         frame = self._framed(session, agent, resolved, epoch, tools, overlay, asked)
@@ -225,6 +225,12 @@ def with_tool(tools: tuple[ToolDefinition, ...], own: ToolDefinition | None) -> 
 
 
 def session_headers(session: Session, configured: dict[str, str]) -> dict[str, str]:
-    """Every request of a Session carries its id, so that gateways can route all of them to one place."""
+    """Every request carries the id of its Session, and the one by which gateways route requests with a common prefix to
+    one place."""
     parent = {"x-parent-session-id": session.parent_id} if session.parent_id else {}
-    return {**configured, "x-session-affinity": session.id, "X-Session-Id": session.id, **parent}
+    return {**configured, "x-session-affinity": cache_id(session), "X-Session-Id": session.id, **parent}
+
+
+def cache_id(session: Session) -> str:
+    """The id by which providers keep the prefix of requests: a fork shares that of the Session it goes back to."""
+    return session.fork.root_id if session.fork is not None else session.id

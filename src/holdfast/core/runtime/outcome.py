@@ -52,7 +52,10 @@ def outcome_of_answer(answer: AssistantMessage, pending: int = 0) -> Outcome:
 
 
 async def _newest_answer(store: SessionStore, session_id: str) -> AssistantMessage | None:
+    """Of the Session's own answers: a fork has done nothing for those it shares."""
     for row in await store.messages(session_id, order="desc", limit=NEWEST):
+        if row.owner_id != session_id:
+            return None
         if isinstance(message := row.decode(), AssistantMessage):
             return message
     return None

@@ -41,6 +41,7 @@ from holdfast.core.project.repository import find_root
 from holdfast.core.runner.services import SessionServices
 from holdfast.core.runner.titles import Titles
 from holdfast.core.runtime.execution import Execution
+from holdfast.core.runtime.forks import Forks
 from holdfast.core.runtime.moves import Moves
 from holdfast.core.runtime.recovery import Recovery
 from holdfast.core.runtime.reverts import Reverts
@@ -227,6 +228,7 @@ class Runtime:
             records=records,
             reverts=Reverts(self.log, self.store, self.execution, self.locations, clock),
             moves=Moves(self.log, self.store, self.execution, self.project, clock, Git(self._environment)),
+            forks=Forks(self.log, self.store, self.database, self.epochs, ids, clock),
             recovery=self.recovery,
             waits=Waits(self.database, self.store, self.execution, self._ownership, clock),
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -20,7 +19,8 @@ from holdfast.core.session.errors import (
     SessionNotFound,
     UnknownBoundary,
 )
-from holdfast.core.session.records import DEFAULT_TITLE
+from holdfast.core.session.records import default_title
+from holdfast.core.session.store import MessagePlace
 from holdfast.schema.insight import Outcome
 from holdfast.schema.session import NO_TOKENS, RecordTime, Session, SessionRecord
 from holdfast.schema.session_event import CompactionUndone, SessionCreated
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from holdfast.core.project.project import Project
     from holdfast.core.runner.services import SessionServices
     from holdfast.core.runtime.execution import Execution
+    from holdfast.core.runtime.forks import Forks
     from holdfast.core.runtime.moves import Moves
     from holdfast.core.runtime.recovery import Recovery
     from holdfast.core.runtime.reverts import Reverts
@@ -63,6 +64,7 @@ class Sessions:
         records: SessionRecords,
         reverts: Reverts,
         moves: Moves,
+        forks: Forks,
         recovery: Recovery,
         waits: Waits,
     ) -> None:
@@ -73,6 +75,7 @@ class Sessions:
         self._records = records
         self._reverts = reverts
         self._moves = moves
+        self._forks = forks
         self._recovery = recovery
         self._waits = waits
         self._ids = services.ids
@@ -176,6 +179,10 @@ class Sessions:
     async def commit_revert(self, session_id: str) -> None:
         await self._detached(self._reverts.commit(session_id))
 
+    async def fork(self, session_id: str, before: str | None = None) -> Session:
+        """A new Session that shares the conversation of this one: up to a message, or all that is complete."""
+        return await self._detached(self._forks.fork(session_id, before))
+
     async def compact(self, session_id: str, instructions: str | None = None) -> None:
         """Summarise older history now. Takes no turn; pending input stays pending."""
         await self._store.get(session_id)
@@ -187,9 +194,17 @@ class Sessions:
         newest = await self._store.newest_checkpoint(session_id)
         if newest is None:
             raise NothingToCompact(session_id)
-        undone = CompactionUndone(timestamp=self._clock.now(), session_id=session_id, message_id=newest.id)
+        place = MessagePlace(newest.seq, newest.owner_id)
+        undone = CompactionUndone(
+            timestamp=self._clock.now(),
+            session_id=session_id,
+            message_id=newest.id,
+            message_seq=place.shared_seq(session_id),
+        )
+        key = {"session_id": session_id, "message_id": newest.id}
+        unused = Statement("message.undoable_checkpoint", key, found=True, error=UnknownBoundary)
         try:
-            await self._detached(self._log.publish(undone, location=session.location))
+            await self._detached(self._log.publish(undone, location=session.location, before=(unused,)))
         except UnknownBoundary as refused:
             raise CompactionInUse(session_id, newest.id) from refused
 
@@ -335,14 +350,9 @@ class Sessions:
             path=subpath(location.directory, project.listed_directory),
             cost=0.0,
             tokens=NO_TOKENS,
-            title=f"{DEFAULT_TITLE}{_iso(now)}",
+            title=default_title(now),
             agent=agent,
             model=model,
             version=__version__,
             time=RecordTime(created=now, updated=now),
         )
-
-
-def _iso(millis: int) -> str:
-    moment = dt.datetime.fromtimestamp(millis / 1000, tz=dt.UTC)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{millis % 1000:03d}Z"

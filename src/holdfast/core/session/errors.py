@@ -20,6 +20,7 @@ InvalidRequest
 ├── AttachmentRefused       a file of a prompt is missing, broken, empty or too large
 ├── FormatRefused           the schema of a prompt's format cannot be used
 ├── PromptTooLarge          a prompt exceeds a limit
+├── EmptySession            there is nothing to fork
 └── DestinationMismatch     a Session cannot move to another project
 InvalidCursor               a page cursor was not made for this request
 ServiceUnavailable
@@ -228,6 +229,19 @@ class PromptTooLarge(InvalidRequest):
         super().__init__(message, kind="Payload", field=field)
         self.session_id = session_id
         self.limit = limit
+
+
+class EmptySession(InvalidRequest):
+    """The Session has no complete message that a fork could begin with."""
+
+    code = "Session.EmptySessionError"
+
+    def __init__(self, session_id: str) -> None:
+        message = (
+            f"Session {session_id} has no complete message yet, so there is nothing to fork. Create a Session instead."
+        )
+        super().__init__(message, kind="empty_session", field="boundary")
+        self.session_id = session_id
 
 
 class DestinationMismatch(InvalidRequest):

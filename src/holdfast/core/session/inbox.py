@@ -120,7 +120,7 @@ class Inbox:
         expected = (existing(admitted.session_id), room)
         for attempt in range(1, ATTEMPTS + 1):
             decision = await first()
-            decided, unmoved = ((decision.committed,), (decision.unmoved,)) if decision is not None else ((), ())
+            decided, unmoved = (decision.events, (decision.unmoved,)) if decision is not None else ((), ())
             try:
                 committed = await self._log.publish(
                     *decided, admitted, *files, location=location, before=(*expected, *unmoved), local=wanted

@@ -5,12 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.core.database.unit import Statement
-from holdfast.core.session.errors import (
-    UnknownBoundary,
-)
-from holdfast.core.session.projected_rows import (
-    message,
-)
+from holdfast.core.session.lineage import leave_out
+from holdfast.core.session.projected_rows import message
 from holdfast.schema import session_event as ev
 from holdfast.schema.codec import encode_text
 
@@ -66,9 +62,8 @@ def compaction_failed(event: Projected) -> tuple[Statement, ...]:
 
 def compaction_undone(event: Projected) -> tuple[Statement, ...]:
     data: ev.CompactionUndone = event.data
-    row = {"session_id": data.session_id, "message_id": data.message_id}
     return (
-        Statement("message.undo_compaction", row, changes=1, error=UnknownBoundary),
+        *leave_out(data.session_id, data.message_id, data.message_seq),
         Statement("session.clear_epoch", {"id": data.session_id}, operational=True),
     )
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.database.unit import Statement, Value
+from holdfast.core.session.errors import SessionNotFound
 from holdfast.schema.codec import encode_text
 
 if TYPE_CHECKING:
@@ -30,6 +32,8 @@ def message(event: Projected, id: str, kind: str, content: Mapping[str, Any]) ->
             "timestamp": data.timestamp,
             "data": encode_text(header),
         },
+        changes=1,
+        error=partial(SessionNotFound, data.session_id),
     )
 
 

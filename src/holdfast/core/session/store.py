@@ -7,6 +7,7 @@ from holdfast.core.session.stored_activity import Dispatch as Dispatch
 from holdfast.core.session.stored_activity import ResumableCall as ResumableCall
 from holdfast.core.session.stored_activity import StoredActivity
 from holdfast.core.session.stored_inputs import StoredInputs
+from holdfast.core.session.stored_messages import MessagePlace as MessagePlace
 from holdfast.core.session.stored_messages import OpenCall as OpenCall
 from holdfast.core.session.stored_messages import StoredMessage as StoredMessage
 from holdfast.core.session.stored_sessions import Direction as Direction

@@ -11,7 +11,7 @@ from holdfast.schema.codec import decode_any
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.location import Location
 from holdfast.schema.model import DEFAULT_VARIANT, ModelRef
-from holdfast.schema.session import CacheTokens, RecordTime, Revert, Session, SessionRecord, SessionTime, Tokens
+from holdfast.schema.session import CacheTokens, Fork, RecordTime, Revert, Session, SessionRecord, SessionTime, Tokens
 
 if TYPE_CHECKING:
     from holdfast.core.database.database import Database
@@ -118,6 +118,7 @@ class _SessionRow(Frozen):
     workspace_id: str | None
     path: str | None
     revert: Revert | None
+    fork: Fork | None
 
     def session(self) -> Session:
         return Session(
@@ -133,6 +134,7 @@ class _SessionRow(Frozen):
             location=Location(directory=self.directory, workspace_id=self.workspace_id),
             subpath=self.path or None,
             revert=self.revert,
+            fork=self.fork,
         )
 
 
@@ -172,6 +174,7 @@ class _RecordRow(Frozen):
     time_archived: int | None
     permission: str | None
     revert: Revert | None
+    fork: Fork | None
 
     def record(self) -> SessionRecord:
         summary = {
@@ -205,6 +208,7 @@ class _RecordRow(Frozen):
             ),
             permission=_json(self.permission),
             revert=self.revert,
+            fork=self.fork,
         )
 
 

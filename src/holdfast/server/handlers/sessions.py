@@ -16,7 +16,7 @@ from holdfast.protocol.sessions import CHECKED
 from holdfast.schema.codec import encode
 from holdfast.schema.exceptions import ApiError, InvalidRequest
 from holdfast.schema.model import ModelRef
-from holdfast.schema.session import SessionActive
+from holdfast.schema.session import ForkBefore, SessionActive
 from holdfast.server.cursor import ListCursor, MessageCursor, read_cursor, write_cursor
 from holdfast.server.locations import existing_location
 from holdfast.server.sse import HEARTBEAT
@@ -139,6 +139,12 @@ async def clear_revert(call: ApiCall) -> None:
 
 async def commit_revert(call: ApiCall) -> None:
     await call.runtime.sessions.commit_revert(call.params.session_id)
+
+
+async def fork(call: ApiCall) -> Session:
+    payload: protocol.ForkPayload = call.payload
+    before = payload.boundary.message_id if isinstance(payload.boundary, ForkBefore) else None
+    return await call.runtime.sessions.fork(call.params.session_id, before)
 
 
 async def wait(call: ApiCall) -> None:

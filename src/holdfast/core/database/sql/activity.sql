@@ -43,8 +43,12 @@ on conflict (session_id) do update set suspended = 1
 -- name: activity.range
 -- Activities of the Sessions whose ids lie between two, both included; oldest first.
 select activity.session_id, activity.seq, activity.time_started, activity.suspended, session.time_compacting,
-  (select type from session_message where session_id = activity.session_id
-   and type in ('user', 'assistant', 'synthetic', 'shell') order by seq desc limit 1) as newest_type,
+  (select m.type from session_lineage segment
+   cross join session_message m
+   where segment.session_id = activity.session_id and m.session_id = segment.source_id
+     and m.seq > segment.after_seq and m.seq <= segment.through_seq
+     and m.type in ('user', 'assistant', 'synthetic', 'shell')
+   order by segment.after_seq desc, m.seq desc limit 1) as newest_type,
   turn.agent, turn.model, turn.attempt, turn.message_id, turn.time_dispatched,
   exists (select 1 from session_request where session_id = activity.session_id and reply is null) as asks,
   coalesce((

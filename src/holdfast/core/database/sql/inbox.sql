@@ -40,8 +40,8 @@ where session_id = :session_id and promoted_seq is null and withdrawn_seq is nul
 -- A committed revert forgets what was admitted or promoted after its boundary.
 delete from session_input
 where session_id = :session_id and (
-  admitted_seq > (select seq from session_message where id = :message_id and session_id = :session_id)
-  or promoted_seq > (select seq from session_message where id = :message_id and session_id = :session_id))
+  admitted_seq > coalesce(:after, (select seq from session_message where id = :message_id and session_id = :session_id))
+  or promoted_seq > coalesce(:after, (select seq from session_message where id = :message_id and session_id = :session_id)))
 
 -- name: inbox.withdraw
 update session_input set withdrawn_seq = :seq

@@ -30,6 +30,12 @@ delete from session_request where session_id = :id
 -- name: projection.clear_session
 delete from session where id = :id
 
+-- name: projection.clear_lineage
+delete from session_lineage where session_id = :id
+
+-- name: projection.lineage
+select * from session_lineage where session_id = :id order by after_seq
+
 -- name: projection.session
 select * from session where id = :id
 

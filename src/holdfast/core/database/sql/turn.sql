@@ -16,9 +16,19 @@ delete from session_turn where session_id = :session_id
 select agent, model, attempt, message_id, time_dispatched from session_turn where session_id = :session_id
 
 -- name: turn.last_dispatch
-with last as (
+-- The newest of its own, or else the newest in the history it shares.
+with own as (
   select seq, data from event
   where aggregate_id = :session_id and type = 'session.next.turn.dispatched.1' order by seq desc limit 1
+), shared as (
+  select event.seq, event.data from session_lineage segment
+  cross join event
+  where segment.session_id = :session_id and segment.source_id <> :session_id
+    and event.aggregate_id = segment.source_id and event.seq > segment.after_seq and event.seq <= segment.through_seq
+    and event.type = 'session.next.turn.dispatched.1' and not exists (select 1 from own)
+  order by segment.after_seq desc, event.seq desc limit 1
+), last as (
+  select seq, data from own union all select seq, data from shared
 )
 select last.data as event, exists (
   select 1 from event
