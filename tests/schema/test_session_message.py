@@ -17,7 +17,7 @@ from holdfast.schema.session import CacheTokens, Revert, RevertFile, Session, Se
 MESSAGE = {"id", "time"}
 # Record: its tag, the fields it must have, the fields it may have.
 SHAPES: list[tuple[type[msgspec.Struct], str | None, set[str], set[str]]] = [
-    (m.UserMessage, "user", MESSAGE | {"text"}, {"metadata", "files", "agents"}),
+    (m.UserMessage, "user", MESSAGE | {"text"}, {"metadata", "files", "agents", "skills", "options", "command"}),
     (m.SyntheticMessage, "synthetic", MESSAGE | {"sessionID", "text"}, {"metadata"}),
     (m.SystemMessage, "system", MESSAGE | {"text"}, {"metadata"}),
     (m.ShellMessage, "shell", MESSAGE | {"callID", "command", "output"}, {"metadata"}),
@@ -52,7 +52,7 @@ SHAPES: list[tuple[type[msgspec.Struct], str | None, set[str], set[str]]] = [
     (ModelRef, None, {"id", "providerID"}, {"variant"}),
     (Tokens, None, {"input", "output", "reasoning", "cache"}, set()),
     (CacheTokens, None, {"read", "write"}, set()),
-    (Prompt, None, {"text"}, {"files", "agents"}),
+    (Prompt, None, {"text"}, {"files", "agents", "skills", "metadata", "options", "command", "notes"}),
     (FileAttachment, None, {"uri", "mime"}, {"name", "description", "source"}),
     (AgentAttachment, None, {"name"}, {"source"}),
     (Source, None, {"start", "end", "text"}, set()),

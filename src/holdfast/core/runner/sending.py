@@ -71,7 +71,7 @@ class Sending:
         await self._models.catalog.ready()
         agent = self._preparation.agent(session.id, open_turn.agent)
         self._state.allowance.steps = agent.steps
-        tools = self._preparation.offered(agent, last_step=False)
+        tools = self._preparation.offered(agent, self._state.options, last_step=False)
         publisher = self.publisher(open_turn.agent, open_turn.model)
         publisher.adopt(MessageID(open_turn.message_id or ""), map(_waiting_call, calls))
         outcome = await self._turn(publisher, tools, self._here.settings()).resume()

@@ -29,7 +29,8 @@ on conflict (session_id) do update set suspended = 1
 -- Activities of the Sessions whose ids lie between two, both included; oldest first.
 select activity.session_id, activity.seq, activity.time_started, activity.suspended, session.time_compacting,
   (select type from session_message where session_id = activity.session_id
-   and type in ('user', 'assistant', 'synthetic', 'shell') order by seq desc limit 1) as newest_type,
+   and type in ('user', 'assistant', 'synthetic', 'shell')
+   and (type <> 'user' or json_extract(data, '$.options.noReply') is null) order by seq desc limit 1) as newest_type,
   turn.agent, turn.model, turn.attempt, turn.message_id, turn.time_dispatched,
   exists (select 1 from session_request where session_id = activity.session_id and reply is null) as asks,
   coalesce((

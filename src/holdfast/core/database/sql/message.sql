@@ -179,10 +179,11 @@ order by m.seq
 
 -- name: message.open_input
 -- What the user put into the conversation before a position and no complete answer follows. A step that failed is no
--- answer; a step that called tools is part of one.
+-- answer; a step that called tools is part of one. A message that asks for no answer is not what a step works on.
 with newest as (
   select seq from session_message
-  where session_id = :session_id and type = 'user' and seq < :before order by seq desc limit 1
+  where session_id = :session_id and type = 'user' and seq < :before
+    and json_extract(data, '$.options.noReply') is null order by seq desc limit 1
 ), heard as (
   select coalesce((
     select m.seq from session_message m
