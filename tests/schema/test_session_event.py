@@ -69,8 +69,11 @@ PRIVATE = {
     f"session.next.{name}"
     for name in (
         "input.withdrawn",
+        "input.delivery.changed",
         "attachment.stored",
         "instruction.discovered",
+        "instruction.entry.put",
+        "instruction.entry.removed",
         "turn.dispatched",
         "turn.abandoned",
         "activity.ended",

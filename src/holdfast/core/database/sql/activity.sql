@@ -32,9 +32,12 @@ where true
 on conflict (session_id) do nothing
 
 -- name: activity.rejections
--- How many answers were rejected since an input.
+-- How many answers were rejected since the newest prompt that asks for one.
 select count(*) from event
-where aggregate_id = :session_id and seq > :after and type = 'session.next.answer.rejected.1'
+where aggregate_id = :session_id and type = 'session.next.answer.rejected.1' and seq > coalesce((
+  select seq from session_message
+  where session_id = :session_id and type = 'user' and json_extract(data, '$.options.noReply') is null
+  order by seq desc limit 1), -1)
 
 -- name: activity.suspend
 insert into session_activity (session_id, seq, time_started, suspended) values (:session_id, :seq, :timestamp, 1)
@@ -44,7 +47,8 @@ on conflict (session_id) do update set suspended = 1
 -- Activities of the Sessions whose ids lie between two, both included; oldest first.
 select activity.session_id, activity.seq, activity.time_started, activity.suspended, session.time_compacting,
   (select type from session_message where session_id = activity.session_id
-   and type in ('user', 'assistant', 'synthetic', 'shell') order by seq desc limit 1) as newest_type,
+   and type in ('user', 'assistant', 'synthetic', 'shell')
+   and (type <> 'user' or json_extract(data, '$.options.noReply') is null) order by seq desc limit 1) as newest_type,
   turn.agent, turn.model, turn.attempt, turn.message_id, turn.time_dispatched,
   exists (select 1 from session_request where session_id = activity.session_id and reply is null) as asks,
   coalesce((
