@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 from tests.outside.scripted_provider import PATIENCE, Turn, calling
-from tests.outside.world import UNCHECKED, World, newest, text_of, types, until
+from tests.outside.world import UNCHECKED, World, newest, types, until
 
 from holdfast import ApiError, Holdfast, ModelRef, PromptInput, Session
 from holdfast.schema.insight import RequestContextInfo
 from holdfast.schema.prompt import ModelInput
-from holdfast.schema.session_message import AssistantMessage, SystemMessage, UserMessage
+from holdfast.schema.session_message import SystemMessage, UserMessage
 
 pytestmark = pytest.mark.anyio
 
