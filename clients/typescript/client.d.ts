@@ -62,7 +62,7 @@ export interface SessionsOperations {
   /** Switch the model, from the next turn on. Selecting the current model has no effect. Fails with SessionNotFoundError. */
   switchModel(input: { sessionID: string; model: ModelInput }, options?: CallOptions): Promise<void>
   /** Admit a prompt durably and wake the Session, unless `resume` is false. Fails with ConflictError, SessionNotFoundError. */
-  prompt(input: { sessionID: string; prompt: PromptInput; id?: string | null | undefined; delivery?: "queue" | "steer" | null | undefined; resume?: boolean | null | undefined }, options?: CallOptions): Promise<Admission>
+  prompt(input: { sessionID: string; id?: string | null | undefined; prompt?: PromptInput | null | undefined; text?: string | null | undefined; files?: readonly FileInput[] | null | undefined; agents?: readonly AgentInput[] | null | undefined; skills?: readonly SkillInput[] | null | undefined; metadata?: Record<string, unknown> | null | undefined; system?: string | null | undefined; tools?: Record<string, boolean> | null | undefined; format?: TextFormat | JsonFormat | null | undefined; agent?: string | null | undefined; model?: ModelInput | null | undefined; variant?: string | null | undefined; noReply?: boolean | null | undefined; delivery?: "queue" | "steer" | null | undefined; resume?: boolean | null | undefined }, options?: CallOptions): Promise<Admission>
   /** Expand a command of the Session's Location and admit the result as a prompt. Shell commands of its template need permission like those of an agent. A caller that disconnects before the admission ends it. Fails with CommandNotFoundError, ConflictError, ServiceUnavailableError, SessionNotFoundError. */
   command(input: { sessionID: string; command: string; id?: string | null | undefined; arguments?: string | null | undefined; files?: readonly FileInput[] | null | undefined; agents?: readonly AgentInput[] | null | undefined; delivery?: "queue" | "steer" | null | undefined; resume?: boolean | null | undefined }, options?: CallOptions): Promise<Admission>
   /** Summarise older history now, without a turn. Fails with ConflictError, ServiceUnavailableError, SessionNotFoundError. */
@@ -89,6 +89,20 @@ export interface SessionsOperations {
   message(input: { sessionID: string; messageID: string }, options?: CallOptions): Promise<SessionMessage>
   /** A page of messages, newest first unless asked otherwise. Fails with InvalidCursorError, UnknownError, SessionNotFoundError. */
   messages(input: { sessionID: string; limit?: number | null | undefined; order?: "asc" | "desc" | null | undefined; cursor?: string | null | undefined }, options?: CallOptions): Promise<Page<SessionMessage>>
+  /** Admitted inputs that are not part of the conversation yet, oldest first. Fails with SessionNotFoundError. */
+  inbox(input: { sessionID: string }, options?: CallOptions): Promise<readonly InboxUser[]>
+  /** Withdraw a pending input. A promoted or withdrawn input is a conflict. Fails with MessageNotFoundError, ConflictError, SessionNotFoundError. */
+  cancelInput(input: { sessionID: string; inboxID: string }, options?: CallOptions): Promise<void>
+  /** Let a queued input join at the next safe boundary, and wake the Session. Any other input is a conflict. Fails with MessageNotFoundError, ConflictError, SessionNotFoundError. */
+  steerInput(input: { sessionID: string; inboxID: string }, options?: CallOptions): Promise<void>
+  /** Let a pending steer wait until the Session would go idle. Any other input is a conflict. Fails with MessageNotFoundError, ConflictError, SessionNotFoundError. */
+  queueInput(input: { sessionID: string; inboxID: string }, options?: CallOptions): Promise<void>
+  /** The instruction entries of a Session: facts that its model is told, ordered by key. Fails with SessionNotFoundError. */
+  instructions(input: { sessionID: string }, options?: CallOptions): Promise<readonly InstructionEntry[]>
+  /** Add an instruction entry or replace its value, any JSON. The model is told before its next turn. Fails with ConflictError, InstructionEntryValueTooLargeError, SessionNotFoundError. */
+  putInstruction(input: { sessionID: string; key: string; value: unknown }, options?: CallOptions): Promise<void>
+  /** Remove an instruction entry, if it exists. The model is told before its next turn. Fails with SessionNotFoundError. */
+  removeInstruction(input: { sessionID: string; key: string }, options?: CallOptions): Promise<void>
   /** Unfinished work of Sessions that no process executes: its progress, since when, and what happens next. */
   interrupted(input?: { directory?: string | null | undefined }, options?: CallOptions): Promise<readonly InterruptedActivity[]>
   /** Admitted inputs that are not part of the conversation yet, oldest first. Fails with SessionNotFoundError. */
@@ -117,6 +131,8 @@ export interface SessionsOperations {
   undoCompaction(input: { sessionID: string }, options?: CallOptions): Promise<void>
   /** The System Context of a Session: its baseline, its sources and later changes. Fails with UnknownError, SessionNotFoundError. */
   requestContext(input: { sessionID: string }, options?: CallOptions): Promise<RequestContextView>
+  /** One answer of the Session's model on the settled history, without tools; nothing is added to the conversation. A caller that disconnects ends it. Fails with ServiceUnavailableError, SessionNotFoundError. */
+  generate(input: { sessionID: string; prompt: string }, options?: CallOptions): Promise<Generated>
   /** The model's to-do list. Fails with SessionNotFoundError. */
   todos(input: { sessionID: string }, options?: CallOptions): Promise<readonly Todo[]>
 }
@@ -617,6 +633,20 @@ export interface Health {
 
 export interface Idle {
   readonly type: "idle"
+}
+
+export interface InboxUser {
+  readonly type: "user"
+  readonly id: string
+  readonly sessionID: string
+  readonly timeCreated: number
+  readonly payload: Prompt
+  readonly delivery: "queue" | "steer"
+}
+
+export interface InstructionEntry {
+  readonly key: string
+  readonly value: unknown
 }
 
 export interface IntegrationConnectionUpdated {
@@ -1768,6 +1798,15 @@ export interface ForbiddenError extends Error {
 }
 export declare function isForbiddenError(error: unknown): error is ForbiddenError
 
+export interface InstructionEntryValueTooLargeError extends Error {
+  readonly _tag: "InstructionEntryValueTooLargeError"
+  readonly message: string
+  readonly actualBytes: number
+  readonly maxBytes: number
+  readonly status: 413
+}
+export declare function isInstructionEntryValueTooLargeError(error: unknown): error is InstructionEntryValueTooLargeError
+
 export interface InvalidCursorError extends Error {
   readonly _tag: "InvalidCursorError"
   readonly message: string
@@ -1875,6 +1914,7 @@ export type ApiError =
   | CommandNotFoundError
   | ConflictError
   | ForbiddenError
+  | InstructionEntryValueTooLargeError
   | InvalidCursorError
   | InvalidRequestError
   | MessageNotFoundError

@@ -220,13 +220,10 @@ def test_inputs_are_flat_and_required_only_when_they_must_be() -> None:
     assert parameters(async_client.HealthGroup.get) == {"options": True}
     assert parameters(sessions.get) == {"session_id": False, "options": True}
     assert parameters(sessions.create) == optional
-    assert parameters(sessions.prompt) == {
+    assert parameters(sessions.command) == {
         "session_id": False,
-        "prompt": False,
-        "id": True,
-        "delivery": True,
-        "resume": True,
-        "options": True,
+        "command": False,
+        **dict.fromkeys(("id", "arguments", "files", "agents", "delivery", "resume", "options"), True),
     }
 
 

@@ -13,7 +13,7 @@ from holdfast.embedded.pieces import Piece, RetryPiece, TextPiece
 from holdfast.schema import live_event as live
 from holdfast.schema import session_event as ev
 from holdfast.schema.event import DurablePosition
-from holdfast.schema.prompt import Prompt
+from holdfast.schema.prompt import Prompt, PromptOptions
 from holdfast.schema.session import NO_TOKENS
 
 SESSION, PROMPT, ANSWER, TEXT = "ses_1", "msg_1", "msg_2", "text_1"
@@ -31,8 +31,9 @@ def delta(text: str) -> LiveEvent:
     return LiveEvent(id="evt_live", type="x", data=live.TextDelta(**BLOCK, delta=text))
 
 
-def prompted(seq: int, id: str = PROMPT, delivery: Any = "steer") -> DurableEvent:
-    return durable(seq, ev.Prompted(**FIXED, message_id=id, prompt=Prompt(text="hi"), delivery=delivery))
+def prompted(seq: int, id: str = PROMPT, delivery: Any = "steer", no_reply: bool | None = None) -> DurableEvent:
+    prompt = Prompt(text="hi", options=PromptOptions(no_reply=True) if no_reply else None)
+    return durable(seq, ev.Prompted(**FIXED, message_id=id, prompt=prompt, delivery=delivery))
 
 
 STARTED = ev.TextStarted(**BLOCK)
@@ -82,9 +83,11 @@ def test_a_gap_that_nobody_noticed_is_corrected(maker: PieceMaker) -> None:
 def test_only_what_follows_the_prompt_counts(maker: PieceMaker) -> None:
     """API-501: not the work before it, nor that of a queued prompt after it."""
     before = take(maker, durable(2, STARTED), delta("one"), durable(3, ENDED))
-    take(maker, prompted(4), prompted(5, "msg_8"), prompted(6, "msg_9", "queue"))
-    after = take(maker, durable(7, STARTED), durable(8, ENDED))
-    assert (before, after, maker.next_began) == ([], [], True)
+    take(maker, prompted(4), prompted(5, "msg_8"), prompted(6, "msg_9", "queue", no_reply=True))
+    during = maker.next_began
+    take(maker, prompted(7, "msg_10", "queue"))
+    after = take(maker, durable(8, STARTED), durable(9, ENDED))
+    assert (before, during, after, maker.next_began) == ([], False, [], True)
 
 
 def test_another_attempt_is_a_piece(maker: PieceMaker) -> None:

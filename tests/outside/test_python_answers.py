@@ -116,6 +116,26 @@ async def test_settings_in_an_existing_session_are_for_this_prompt(world: World)
     assert mapped.messages[0].options.tools == {"bash": False}
 
 
+async def test_settings_have_effect_for_this_prompt_only(world: World) -> None:
+    """API-508, API-499: system text, fewer tools, another agent and another model; an unknown one is refused."""
+    models = {"m": {"tool_call": True}, "other": {"tool_call": True}}
+    world.configure(provider={"mock": {**world.provider(), "models": models}})
+    async with world.host() as hf:
+        session = (await hf.run("one")).session
+        await hf.run("two", session=session, system="Be brief.", tools=["read"])
+        await hf.run("three", session=session, tools=[])
+        answer = await hf.run("four", session=session, agent="plan", model="mock/other")
+        await hf.run("five", session=session)
+        with pytest.raises(InvalidRequest, match="mock/nosuch"):
+            await hf.run("six", session=session, model="mock/nosuch")
+    _, brief, bare, planned, usual = world.model.requests
+    assert "Be brief." in str(brief.body)
+    assert (brief.tools, bare.tools) == (["read"], [])
+    assert (answer.message.agent, planned.body["model"]) == ("plan", "other")
+    assert usual.body["model"] == "m"
+    assert "bash" in usual.tools
+
+
 async def test_an_unknown_keyword_is_refused(world: World) -> None:
     """API-508: nothing is accepted in silence."""
     given: dict[str, Any] = {"modle": "mock/m"}

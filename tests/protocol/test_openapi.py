@@ -16,7 +16,14 @@ from holdfast.protocol.endpoint import EndpointScope
 from holdfast.protocol.openapi import EXTENSION, document
 
 # Operation and place (globs), and why we differ there.
-OF_THE_NEXT_GENERATION = {"v2.config.get", "v2.session.command", "v2.session.fork"}
+OF_THE_NEXT_GENERATION = {
+    "v2.config.get",
+    "v2.session.command",
+    "v2.session.fork",
+    "v2.session.generate",
+    *(f"v2.session.inbox.{name}" for name in ("list", "cancel", "steer", "queue")),
+    *(f"v2.session.instructions.entry.{name}" for name in ("list", "put", "remove")),
+}
 """Operations that the recorded contract does not have yet, under the names that OpenCode 2.0 gives them."""
 DIFFERENCES: dict[tuple[str, str], str] = {
     # What the wire does and the contract's document does not say (its README lists these).
@@ -42,6 +49,10 @@ DIFFERENCES: dict[tuple[str, str], str] = {
     ("v2.agent.list", "200.data[].fences: added"): "TOL-400: rules that only narrow",
     ("v2.session.list", "query.archived: added"): "SES-027: put away or not",
     ("v2.session.*", "200.data*.fork: added"): "SES-320: where a fork comes from, as in OpenCode 2.0",
+    ("v2.session.prompt", "payload.*: added"): "API-484: options of a prompt, and its flat shape",
+    ("v2.session.prompt", "payload.prompt: optional"): "API-484: the flat shape has none",
+    ("v2.*", "200*.prompt.*: added"): "SES-206: a prompt keeps its options",
+    ("v2.session.*", "200.data*<type=user>.*: added"): "SES-206: and so does its message",
     ("v2.session.create", "409: added"): "SES-241: the id of a deleted Session is not given to another",
     ("v2.session.compact", "409: added"): "API-119: compaction works here, and there may be nothing to compact",
     ("v2.session.permission.create", "409: added"): "API-132: an id that is taken is a conflict, not a defect",

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TextIO
 
+    from holdfast.cli.result import Result
     from holdfast.schema.prompt import Admission
     from holdfast.schema.session import Session
     from holdfast.schema.typed_event import Event
@@ -105,7 +106,7 @@ class Screen:
 
 
 class JsonScreen(Screen):
-    """Prints one JSON document per line for a program: the session, the receipt, every event."""
+    """Prints one JSON document per line for a program: the session, the receipt, every event, and the result."""
 
     def __init__(self) -> None:
         super().__init__(quiet=True)
@@ -123,6 +124,9 @@ class JsonScreen(Screen):
         self._line("event", event)
         if event.type == "session.error":
             self.error = data["error"]["data"]["message"]
+
+    def ended(self, result: Result) -> None:
+        self._line("result", result)
 
     def _line(self, kind: str, value: object) -> None:
         self._put(sys.stdout, encode({"type": kind, kind: value}).decode() + "\n")

@@ -9,6 +9,7 @@ import click
 
 from holdfast.cli.command_runner import fail, run_on_host
 from holdfast.cli.output import brief, json_option, moment, one_line, print_json, print_table
+from holdfast.cli.session_inputs import inbox, instructions
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
@@ -135,6 +136,10 @@ def recover(session_id: str, go_on: bool | None, yes: bool) -> None:
 def waits(session_id: str, as_json: bool) -> None:
     """Show what a session waits for, since when, and what ends the wait."""
     run_on_host(lambda client: _waits(client, session_id, as_json))
+
+
+command.add_command(inbox)
+command.add_command(instructions)
 
 
 async def _delete(client: AsyncClient, session_id: str, *, ask: bool) -> int:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import UNSET
 
 from holdfast.cli.answer import Answer
 from holdfast.cli.answering import Answering
@@ -12,9 +15,10 @@ from holdfast.cli.command_runner import execute, fail
 from holdfast.cli.following import Follower
 from holdfast.cli.notes import opening_notes
 from holdfast.cli.opening import location_of, open_client, open_session, with_command
+from holdfast.cli.result import result_of
 from holdfast.cli.run import Ask
 from holdfast.cli.screen import JsonScreen, Screen
-from holdfast.schema.prompt import PromptInput
+from holdfast.schema.prompt import FileInput, JsonFormat, PromptInput
 from holdfast.schema.session_message import AssistantMessage
 
 if TYPE_CHECKING:
@@ -29,6 +33,11 @@ def run_prompt(ask: Ask) -> int:
 def continue_session(session_id: str, *, yes: bool) -> int:
     """Continue a turn that was interrupted with its process, and show it like any other."""
     return execute(_continue(session_id, yes))
+
+
+def steer_input(session_id: str, input_id: str, *, yes: bool) -> int:
+    """Let a queued input join at the next safe boundary, and show the turn."""
+    return execute(_steer(session_id, input_id, yes))
 
 
 async def _run(ask: Ask) -> int:
@@ -56,29 +65,48 @@ async def _run(ask: Ask) -> int:
             follower.position = receipt.admitted_seq - 1
 
         await follower.follow(admit)
-        return _exit_code(screen, answer)
+        if isinstance(screen, JsonScreen):
+            screen.ended(await result_of(client, session.id, answer, replies=not ask.no_reply))
+        return _exit_code(screen, None if ask.no_reply else answer)
 
 
 async def _admit(client: AsyncClient, session_id: str, ask: Ask) -> Admission:
+    files = tuple(
+        [FileInput(uri=Path(path).as_uri(), name=path) for path in ask.files]
+        + [FileInput(uri=content.uri, name=content.name) for content in ask.attached]
+    )
     if ask.command is not None:
-        return await client.sessions.command(session_id, command=ask.command, arguments=ask.text)
-    return await client.sessions.prompt(session_id, prompt=PromptInput(text=ask.text))
+        return await client.sessions.command(session_id, command=ask.command, arguments=ask.text, files=files or None)
+    prompt = PromptInput(
+        text=ask.text,
+        files=files or UNSET,
+        system=UNSET if ask.system is None else ask.system,
+        format=UNSET if ask.schema is None else JsonFormat(schema=ask.schema),
+        no_reply=ask.no_reply or UNSET,
+    )
+    return await client.sessions.prompt(session_id, prompt=prompt)
 
 
 async def _continue(session_id: str, yes: bool) -> int:
-    screen = Screen(quiet=False)
-    attendance = Attendance.of_process(yes=yes)
     async with AsyncExitStack() as stack:
+        screen, attendance = Screen(quiet=False), Attendance.of_process(yes=yes)
         client = (await open_client(Ask(session_id=session_id, yes=yes), attendance, screen, stack)).client
         if await _nothing_to_continue(client, session_id):
             return fail(f"The last turn of {session_id} is complete; there is nothing to continue.")
-
-        async def resume() -> None:
-            await client.sessions.recover(session_id, decision="continue")
-
         answer = Answer()
-        answering = Answering(client, session_id, screen, attendance)
-        await Follower(client, session_id, screen, answering, answer).follow(resume)
+        follower = Follower(client, session_id, screen, Answering(client, session_id, screen, attendance), answer)
+        await follower.follow(lambda: client.sessions.recover(session_id, decision="continue"))
+        return _exit_code(screen, answer)
+
+
+async def _steer(session_id: str, input_id: str, yes: bool) -> int:
+    async with AsyncExitStack() as stack:
+        screen, attendance = Screen(quiet=False), Attendance.of_process(yes=yes)
+        client = (await open_client(Ask(session_id=session_id, yes=yes), attendance, screen, stack)).client
+        answer = Answer()
+        answer.expect(input_id)
+        follower = Follower(client, session_id, screen, Answering(client, session_id, screen, attendance), answer)
+        await follower.follow(lambda: client.sessions.steer_input(session_id, inbox_id=input_id))
         return _exit_code(screen, answer)
 
 
@@ -92,6 +120,7 @@ async def _nothing_to_continue(client: AsyncClient, session_id: str) -> bool:
     return complete and not await client.sessions.pending(session_id)
 
 
-def _exit_code(screen: Screen, answer: Answer) -> int:
-    problem = screen.error or answer.problem
+def _exit_code(screen: Screen, answer: Answer | None) -> int:
+    """`answer` is None if none was asked for."""
+    problem = screen.error or (answer.problem if answer is not None else None)
     return 0 if problem is None else fail(problem)

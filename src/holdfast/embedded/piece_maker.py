@@ -116,8 +116,11 @@ class PieceMaker:
                 yield QuestionPiece(request=request)
 
     def _note_promotion(self, promoted: ev.Prompted) -> None:
+        options = promoted.prompt.options
         if promoted.message_id == self._prompt_id:
             self._promoted = True
+        elif options is not None and options.no_reply:
+            pass  # it causes no work, and joins whenever it can
         elif self._promoted and (self._step_complete or promoted.delivery == "queue"):
             self.next_began = True  # queued input is promoted only when nothing else is owed
 

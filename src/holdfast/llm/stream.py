@@ -62,6 +62,15 @@ class Prepared(Frozen):
     def extend(self, messages: Sequence[Message]) -> None:
         self.model.route.protocol.extend(self.draft, self.model, messages)
 
+    def followed_by(self, messages: Sequence[Message]) -> Prepared:
+        """This request with system messages at its end, which stay out of the draft and out of the cached prefix. The
+        cost does not depend on the length of the conversation."""
+        assert all(message.role == "system" for message in messages)
+        draft = self.draft.copy()
+        self.model.route.protocol.extend(draft, self.model, messages)
+        draft.keep_marks(self.draft)
+        return Prepared(self.model, self.request, draft)
+
     def chunks(self) -> list[bytes]:
         """The body as it will be sent, cache markers in place."""
         if self.draft.empty:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -19,7 +19,17 @@ from holdfast.schema.errors import (
     UnknownError,
 )
 from holdfast.schema.ids import MessageIDField, SessionIDField
-from holdfast.schema.prompt import Admission, AgentInput, Delivery, FileInput, ModelInput, PromptInput
+from holdfast.schema.prompt import (
+    Admission,
+    AgentInput,
+    Delivery,
+    FileInput,
+    JsonFormat,
+    ModelInput,
+    PromptInput,
+    SkillInput,
+    TextFormat,
+)
 from holdfast.schema.record import Record
 from holdfast.schema.session import ForkBefore, ForkThrough, Revert, Session, SessionActive
 from holdfast.schema.session_message import SessionMessage
@@ -42,8 +52,8 @@ class ListQuery(Record):
 
 
 CHECKED = "x-holdfast-checked"
-"""Header that rejects an unknown agent or model when a Session is created. Without it they are accepted, as in the
-contract, and the Session's input does not start."""
+"""Header that rejects an unknown agent or model when a Session is created, or when a prompt names one. Without it they
+are accepted, as in the contract, and the input does not start."""
 
 
 class CreatePayload(Record):
@@ -54,10 +64,28 @@ class CreatePayload(Record):
 
 
 class PromptPayload(Record):
+    """The prompt is inside `prompt`, or its fields are beside `id`, `delivery` and `resume`; not both."""
+
     id: MessageIDField | None = None
-    prompt: PromptInput
+    prompt: PromptInput | None = None
+    text: str | None = None
+    files: tuple[FileInput, ...] | None = None
+    agents: tuple[AgentInput, ...] | None = None
+    skills: tuple[SkillInput, ...] | None = None
+    metadata: dict[str, Any] | None = None
+    system: str | None = None
+    tools: dict[str, bool] | None = None
+    format: TextFormat | JsonFormat | None = None
+    agent: str | None = None
+    model: ModelInput | None = None
+    variant: str | None = None
+    no_reply: bool | None = None
     delivery: Delivery | None = None
     resume: bool | None = None
+
+
+PROMPT_FIELDS = PromptInput.__struct_fields__
+"""The fields of a prompt, in either shape."""
 
 
 class CommandPayload(Record):
@@ -132,6 +160,7 @@ _OF_SESSION = of_session(
         unsupported=UnsupportedBesidePrompt,
         data=Admission,
         errors=(ConflictError,),
+        headers=((CHECKED, "1"),),
     ),
     endpoint(
         "sessions.command",

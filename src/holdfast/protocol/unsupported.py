@@ -17,12 +17,9 @@ class UnsupportedInPrompt(Record):
 
 
 class UnsupportedBesidePrompt(UnsupportedInPrompt):
-    """The same fields beside `prompt`, and fields that belong inside it."""
+    """The same fields beside `prompt`, and a name that a field of OpenCode has elsewhere."""
 
     message_id: msgspec.Raw = NOTHING
-    text: msgspec.Raw = NOTHING
-    files: msgspec.Raw = NOTHING
-    agents: msgspec.Raw = NOTHING
     prompt: UnsupportedInPrompt = UnsupportedInPrompt()
 
 
@@ -39,9 +36,6 @@ class UnsupportedBesideCommand(Record):
 
 INSTEAD = {
     "messageID": "the id of a prompt is `id`",
-    "text": "it belongs inside `prompt`",
-    "files": "it belongs inside `prompt`",
-    "agents": "it belongs inside `prompt`",
     "model": "choose the Session's model instead",
     "agent": "choose the Session's agent instead",
     "variant": "choose the Session's model with its variant instead",

@@ -17,6 +17,7 @@ HoldfastError                   `code` names the failure, the text explains it
 │   │   └── CommandNotFound     `command`
 │   ├── MethodNotAllowed 405
 │   ├── Conflict 409            `resource`
+│   ├── InstructionTooLarge 413 `actual_bytes`, `max_bytes`
 │   ├── UnsupportedMediaType 415
 │   ├── ServerFailed 500        `ref` finds the failure in the server's log
 │   └── ServiceUnavailable 503  `service`
@@ -231,6 +232,17 @@ class Conflict(ApiError):
     def __init__(self, message: str, *, resource: str | None = None) -> None:
         super().__init__(message)
         self.resource = resource
+
+
+class InstructionTooLarge(ApiError):
+    """The value of an instruction entry has too many bytes as JSON; nothing was changed."""
+
+    struct = wire.InstructionEntryValueTooLargeError
+
+    def __init__(self, actual_bytes: int, max_bytes: int) -> None:
+        super().__init__(f"The value has {actual_bytes} bytes as JSON; an instruction entry may have {max_bytes}")
+        self.actual_bytes = actual_bytes
+        self.max_bytes = max_bytes
 
 
 class UnsupportedMediaType(ApiError):

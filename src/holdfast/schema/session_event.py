@@ -214,6 +214,13 @@ class InputWithdrawn(SessionPayload):
     message_id: MessageIDField
 
 
+class InputDeliveryChanged(SessionPayload):
+    """A pending input was moved between steer and queue."""
+
+    message_id: MessageIDField
+    delivery: Delivery
+
+
 class AttachmentStored(SessionPayload):
     """The content of a prompt's file at admission: text, media as base64, or a note why there is none."""
 
@@ -228,6 +235,17 @@ class AttachmentStored(SessionPayload):
 class InstructionDiscovered(SessionPayload):
     location: Location
     paths: tuple[str, ...]
+
+
+class InstructionEntryPut(SessionPayload):
+    """A fact for the model of one Session; it enters as a Context Source."""
+
+    key: str
+    value: msgspec.Raw
+
+
+class InstructionEntryRemoved(SessionPayload):
+    key: str
 
 
 PrefixBreak = Literal[
@@ -317,7 +335,7 @@ class CompactionUndone(SessionPayload):
 class UsageRecorded(SessionPayload):
     """Usage of the runtime's own model calls, outside of steps."""
 
-    purpose: Literal["compaction", "title"]
+    purpose: Literal["compaction", "title", "generate"]
     cost: float
     tokens: Tokens
 

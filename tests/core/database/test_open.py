@@ -30,6 +30,7 @@ ORPHAN: dict[str, Value] = {
     "prompt": "{}",
     "delivery": "steer",
     "timestamp": 1,
+    "no_reply": 0,
 }
 
 

@@ -25,8 +25,13 @@ NEWEST = len(load_migrations())
 OLD = Path(__file__).with_name("data") / "schema_1.db.gz"
 
 
-ADDED = ("session_activity", "session_attempt", "session_blocked", "session_lineage", "context_text")
+ADDED = (
+    *("session_activity", "session_attempt", "session_blocked", "session_instruction_entry"),
+    *("session_lineage", "context_text"),
+)
 """Tables that the old schema did not have."""
+WIDER: dict[str, tuple[Any, ...]] = {"session": (None, None), "session_input": (0, None)}
+"""What the columns hold that the old schema did not have."""
 EPOCHS = """
 select epoch.session_id, baseline.content, snapshot.content, baseline_seq, revision, observed
 from session_context_epoch epoch
@@ -50,7 +55,9 @@ def content(path: Path) -> dict[str, list[tuple[Any, ...]]]:
 def upgraded(path: Path) -> dict[str, list[tuple[Any, ...]]]:
     """What the old schema knew of it."""
     found = {name: table for name, table in content(path).items() if name not in ADDED}
-    found["session"] = [row[:-1] for row in found["session"]]
+    for name, added in WIDER.items():
+        assert all(row[len(row) - len(added) :] == added for row in found[name])
+        found[name] = [row[: len(row) - len(added)] for row in found[name]]
     found["todo"] = [row[:-1] for row in found["todo"]]
     found["session_context_epoch"] = sorted(rows(path, EPOCHS), key=repr)
     return found
@@ -67,7 +74,7 @@ def test_an_upgrade_keeps_every_row(old: Path) -> None:
     assert len(before["event"]) > 100
     SqliteDatabase(old).close()
     assert upgraded(old) == before
-    assert all(rows(old, f"select * from {table}") == [] for table in ADDED[:3])
+    assert all(rows(old, f"select * from {table}") == [] for table in ADDED[:4])
     assert rows(old, "pragma user_version") == [(NEWEST,)]
     assert rows(old, "pragma foreign_key_check") == []
     assert rows(old, "pragma integrity_check") == [("ok",)]

@@ -22,6 +22,10 @@ def is_forbidden(error: object) -> TypeGuard[ApiError]:
     return getattr(error, "code", None) == "ForbiddenError"
 
 
+def is_instruction_entry_value_too_large(error: object) -> TypeGuard[ApiError]:
+    return getattr(error, "code", None) == "InstructionEntryValueTooLargeError"
+
+
 def is_invalid_cursor(error: object) -> TypeGuard[ApiError]:
     return getattr(error, "code", None) == "InvalidCursorError"
 

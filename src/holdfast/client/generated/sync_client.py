@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from holdfast.client.call import History, Located, Page
     from holdfast.client.terminal import SyncPtySocket
     from holdfast.client.transport import SyncTransport
+    from holdfast.protocol.extensions import Generated
     from holdfast.protocol.files import FileEntry
     from holdfast.protocol.instance import Health
     from holdfast.protocol.permissions import Evaluation
@@ -26,11 +27,13 @@ if TYPE_CHECKING:
     from holdfast.schema.agent import Agent
     from holdfast.schema.catalog import Attempt, AttemptStatus, CommandInfo, IntegrationInfo, ModelInfo, ProviderInfo, ReferenceInfo, SkillInfo
     from holdfast.schema.configuration import ConfigDirectory, ConfigDocument, ConfigReport, SandboxInfo
+    from holdfast.schema.inbox import InboxUser
     from holdfast.schema.insight import CheckpointInfo, InterruptedActivity, Outcome, RequestContextView, WaitInfo
+    from holdfast.schema.instruction import InstructionEntry
     from holdfast.schema.location import Location, LocationInfo
     from holdfast.schema.model import ModelRef
     from holdfast.schema.permission import PermissionRequest, PermissionSource, SavedApproval
-    from holdfast.schema.prompt import Admission, AgentInput, FileInput, PromptInput
+    from holdfast.schema.prompt import Admission, AgentInput, FileInput, JsonFormat, PromptInput, SkillInput, TextFormat
     from holdfast.schema.pty import Pty, PtySize, PtyTicket
     from holdfast.schema.question import QuestionRequest
     from holdfast.schema.session import ForkBefore, ForkThrough, Revert, Session, SessionActive
@@ -131,12 +134,12 @@ class SessionsGroup:
             options=options,
         )
 
-    def prompt(self, session_id: str, *, prompt: str | PromptInput, id: str | None = None, delivery: Literal["steer", "queue"] | None = None, resume: bool | None = None, options: Options | None = None) -> Admission:
+    def prompt(self, session_id: str, *, id: str | None = None, prompt: str | PromptInput | None = None, text: str | None = None, files: Sequence[FileInput] | None = None, agents: Sequence[AgentInput] | None = None, skills: Sequence[SkillInput] | None = None, metadata: builtins.dict[str, Any] | None = None, system: str | None = None, tools: builtins.dict[str, bool] | None = None, format: TextFormat | JsonFormat | None = None, agent: str | None = None, model: str | ModelRef | None = None, variant: str | None = None, no_reply: bool | None = None, delivery: Literal["steer", "queue"] | None = None, resume: bool | None = None, options: Options | None = None) -> Admission:
         """Admit a prompt durably and wake the Session, unless `resume` is false. Fails with ConflictError, SessionNotFoundError."""
         return self._core.call(
             operations.SESSIONS_PROMPT,
             params={"sessionID": session_id},
-            payload={"prompt": prompt_input(prompt), "id": id, "delivery": delivery, "resume": resume},
+            payload={"id": id, "prompt": None if prompt is None else prompt_input(prompt), "text": text, "files": files, "agents": agents, "skills": skills, "metadata": metadata, "system": system, "tools": tools, "format": format, "agent": agent, "model": None if model is None else model_ref(model), "variant": variant, "noReply": no_reply, "delivery": delivery, "resume": resume},
             options=options,
         )
 
@@ -247,6 +250,63 @@ class SessionsGroup:
             operations.SESSIONS_MESSAGES,
             params={"sessionID": session_id},
             query={"limit": limit, "order": order, "cursor": cursor},
+            options=options,
+        )
+
+    def inbox(self, session_id: str, *, options: Options | None = None) -> builtins.list[InboxUser]:
+        """Admitted inputs that are not part of the conversation yet, oldest first. Fails with SessionNotFoundError."""
+        return self._core.call(
+            operations.SESSIONS_INBOX,
+            params={"sessionID": session_id},
+            options=options,
+        )
+
+    def cancel_input(self, session_id: str, *, inbox_id: str, options: Options | None = None) -> None:
+        """Withdraw a pending input. A promoted or withdrawn input is a conflict. Fails with MessageNotFoundError, ConflictError, SessionNotFoundError."""
+        self._core.call(
+            operations.SESSIONS_CANCEL_INPUT,
+            params={"sessionID": session_id, "inboxID": inbox_id},
+            options=options,
+        )
+
+    def steer_input(self, session_id: str, *, inbox_id: str, options: Options | None = None) -> None:
+        """Let a queued input join at the next safe boundary, and wake the Session. Any other input is a conflict. Fails with MessageNotFoundError, ConflictError, SessionNotFoundError."""
+        self._core.call(
+            operations.SESSIONS_STEER_INPUT,
+            params={"sessionID": session_id, "inboxID": inbox_id},
+            options=options,
+        )
+
+    def queue_input(self, session_id: str, *, inbox_id: str, options: Options | None = None) -> None:
+        """Let a pending steer wait until the Session would go idle. Any other input is a conflict. Fails with MessageNotFoundError, ConflictError, SessionNotFoundError."""
+        self._core.call(
+            operations.SESSIONS_QUEUE_INPUT,
+            params={"sessionID": session_id, "inboxID": inbox_id},
+            options=options,
+        )
+
+    def instructions(self, session_id: str, *, options: Options | None = None) -> builtins.list[InstructionEntry]:
+        """The instruction entries of a Session: facts that its model is told, ordered by key. Fails with SessionNotFoundError."""
+        return self._core.call(
+            operations.SESSIONS_INSTRUCTIONS,
+            params={"sessionID": session_id},
+            options=options,
+        )
+
+    def put_instruction(self, session_id: str, *, key: str, value: Any, options: Options | None = None) -> None:
+        """Add an instruction entry or replace its value, any JSON. The model is told before its next turn. Fails with ConflictError, InstructionEntryValueTooLargeError, SessionNotFoundError."""
+        self._core.call(
+            operations.SESSIONS_PUT_INSTRUCTION,
+            params={"sessionID": session_id, "key": key},
+            payload={"value": value},
+            options=options,
+        )
+
+    def remove_instruction(self, session_id: str, *, key: str, options: Options | None = None) -> None:
+        """Remove an instruction entry, if it exists. The model is told before its next turn. Fails with SessionNotFoundError."""
+        self._core.call(
+            operations.SESSIONS_REMOVE_INSTRUCTION,
+            params={"sessionID": session_id, "key": key},
             options=options,
         )
 
@@ -363,6 +423,15 @@ class SessionsGroup:
         return self._core.call(
             operations.SESSIONS_REQUEST_CONTEXT,
             params={"sessionID": session_id},
+            options=options,
+        )
+
+    def generate(self, session_id: str, *, prompt: str, options: Options | None = None) -> Generated:
+        """One answer of the Session's model on the settled history, without tools; nothing is added to the conversation. A caller that disconnects ends it. Fails with ServiceUnavailableError, SessionNotFoundError."""
+        return self._core.call(
+            operations.SESSIONS_GENERATE,
+            params={"sessionID": session_id},
+            payload={"prompt": prompt},
             options=options,
         )
 

@@ -4,7 +4,8 @@ Invariants
 - A request is rebuilt at most once per turn after a compaction; a rebuilt turn promotes nothing and costs no step.
 - A drain that starts finds out first what an earlier one left, whichever process that was. What it cannot continue by
   itself stays as it is, and queued input waits behind it.
-- Once input was promoted, a drain ends with a record of how that ended: a step, a failed step, an interruption."""
+- Once input was promoted, a drain ends with a record of how that ended: a step, a failed step, an interruption. Input
+  that asks for no answer is promoted in its order, and nothing is owed for it."""
 
 from __future__ import annotations
 
@@ -21,6 +22,7 @@ from holdfast.core.runner.interrupted_work import close_interrupted_work
 from holdfast.core.runner.preparation import Preparation
 from holdfast.core.runner.sending import Sending
 from holdfast.core.runner.turn import TURN_INTERRUPTED
+from holdfast.core.runner.turn_options import NO_OPTIONS, asks_nothing
 from holdfast.core.session.activity import described, goes_on_by_itself
 from holdfast.core.session.errors import Interrupted, TurnLimitReached, UnfinishedWork
 from holdfast.schema.model import ModelRef
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Sequence
 
     from holdfast.core.runner.drain_scope import DrainScope
+    from holdfast.core.runner.preparation import ReadyTurn
     from holdfast.core.runner.services import RunnerServices
     from holdfast.core.session.activity import Activity
     from holdfast.core.session.inbox import Boundary
@@ -66,13 +69,14 @@ class Drain:
                 async with self._begun():
                     await self._recorded(seen, None, ())
             return
-        calls = [] if seen.steer else await self._waiting_calls(left)
-        continues = any(found.answered for found in calls) or (seen.queue and goes_on_by_itself(left))
-        if not (self._forced or seen.steer or continues):
-            return  # queued input waits behind the decision
-        if not seen.steer:
+        calls = [] if seen.steer_asks else await self._waiting_calls(left)
+        waiting = seen.queue or seen.steer
+        continues = any(found.answered for found in calls) or (waiting and goes_on_by_itself(left))
+        if not (self._forced or seen.steer_asks or continues):
+            return  # queued input, and input that asks for no answer, waits behind the decision
+        if not seen.steer_asks:
             await self._count_attempt()
-        async with self._begun(keep=[found.call.key for found in calls], goes_on=not seen.steer):
+        async with self._begun(keep=[found.call.key for found in calls], goes_on=not seen.steer_asks):
             await self._recorded(seen, left, [found.call for found in calls])
 
     async def abandon(self) -> None:
@@ -102,6 +106,7 @@ class Drain:
         if last is not None:
             self._sending.restore(last)
         self._state.checkpoint_seq = await self._store.checkpoint_seq(self._session_id)
+        self._state.options = await self._store.prompt_options(self._session_id) or NO_OPTIONS
         await self._close_interrupted(keep=keep, goes_on=goes_on, ends=ends)
         try:
             yield
@@ -205,7 +210,7 @@ class Drain:
         if left is not None and left.turn is not None and calls:
             continues = (await self._sending.resume(seen.session, left.turn, calls)).continues
         else:
-            continues = await self._turn(seen.session, boundary)
+            continues = await self._boundary(seen.session, boundary, owed=self._forced or left is not None)
         await self._forget_attempts()
         while True:
             seen = await cache.read()
@@ -218,12 +223,20 @@ class Drain:
             else:
                 return
             self._check_cap(boundary)
-            continues = await self._turn(seen.session, boundary)
+            continues = await self._boundary(seen.session, boundary, owed=continues)
 
-    async def _turn(self, session: Session, boundary: Boundary | None) -> bool:
-        """Whether the model is owed another turn. `session` is as it was at this boundary."""
+    async def _boundary(self, session: Session, boundary: Boundary | None, *, owed: bool) -> bool:
+        """Whether the model is owed another turn. `owed`: a turn is taken even if no input asks for one. `session` is
+        as it was at this boundary."""
+        inputs = await self._services.sessions.inbox.due(self._session_id, boundary) if boundary is not None else []
+        if boundary is not None and not owed and all(asks_nothing(item.prompt) for item in inputs):
+            await self._preparation.promote_only(session, inputs)
+            return False
+        ready = await self._preparation.turn(session, inputs, owed=owed or boundary is None)
+        return ready is not None and await self._turn(ready)
+
+    async def _turn(self, ready: ReadyTurn) -> bool:
         preparation, sending, fitting = self._preparation, self._sending, self._fitting
-        ready = await preparation.turn(session, boundary)
         if not fitting.fits(ready) and await fitting.prune(ready):
             ready = await preparation.again()
         compacted = not fitting.fits(ready) and await fitting.make_room(ready)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from holdfast.core.runner.allowance import Allowance
 from holdfast.core.runner.budget import Estimate
 from holdfast.core.runner.structured import ActiveFormat
+from holdfast.core.runner.turn_options import NO_OPTIONS
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ class DrainState:
         self.allowance = Allowance(None)
         self.turns = 0
         """Since input was last promoted."""
+        self.options = NO_OPTIONS
+        """Of the newest prompt in the conversation that asks for an answer."""
         self.estimate = Estimate()
         self.output = ActiveFormat()
         self.epoch: Epoch | None = None

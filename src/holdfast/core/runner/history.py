@@ -2,7 +2,8 @@
 
 Invariants
 - Hot equals cold: after any sequence of extensions the body is what a fresh load of the active history encodes.
-- What is encoded never changes again inside one frame. Another frame is another request, encoded anew."""
+- What is encoded never changes again inside one frame. Another frame is another request, encoded anew.
+- What one request says at its end is encoded on top of the conversation and never becomes part of it."""
 
 from __future__ import annotations
 
@@ -47,7 +48,9 @@ class Frame(Frozen):
     checkpoint_seq: int
     pruned_seq: int = -1
     closing: tuple[Message, ...] = ()
-    """Said at the end of this one request and kept nowhere."""
+    """System messages at the end of this one request. They are no part of the conversation."""
+    last_step: bool = False
+    """Whether the agent's last step is announced."""
     hooked: bool = False
     """Whether a plugin had a say in it."""
     output: AskedFormat | None = None
@@ -62,7 +65,9 @@ class History:
     def __init__(self, store: SessionStore, session_id: str) -> None:
         self._store = store
         self._session_id = session_id
+        self._given: Frame | None = None
         self._frame: Frame | None = None
+        """The given frame without what it says at the end."""
         self._prepared: Prepared | None = None
         self._final = True
         self._held: set[str] = set()
@@ -72,18 +77,41 @@ class History:
         """The sequence of the last message in it."""
         self.has_media = False
         """Whether the conversation holds any that is sent."""
-        self.frame_characters = 0
-        """Of system text and tools."""
-        self.characters = 0
-        """Of system text, tools and lowered messages, as neutral JSON: the measure of the estimate."""
+        self._fixed = self._lowered = self._closing = 0
+        """Characters of system text and tools, of lowered messages, and of what is said at the end."""
 
     async def request(self, frame: Frame, answer: AssistantMessage | None, revision: int | None = None) -> Prepared:
         """The whole request. `answer` is the turn just ended, whose last events may still be on their way to disk;
         that its step has started is already committed. `revision` is that of the Session's messages: while it stays the
         same, nothing but answers was added."""
+        if frame is not self._given:
+            self._take(frame)
+        assert self._frame is not None
+        prepared = await self._conversation(self._frame, answer, revision)
+        return prepared.followed_by(frame.closing) if frame.closing else prepared
+
+    def _take(self, frame: Frame) -> None:
+        """The conversation is encoded anew only if the frame differs in more than what it says at the end."""
+        bare = frame.replace(closing=()) if frame.closing else frame
+        if bare != self._frame:
+            self._frame = bare
+            self.forget()
+        self._given = frame
+        self._closing = sum(map(characters, frame.closing))
+
+    @property
+    def characters(self) -> int:
+        """Of system text, tools and lowered messages, as neutral JSON: the measure of the estimate."""
+        return self._fixed + self._lowered + self._closing
+
+    @property
+    def frame_characters(self) -> int:
+        """Of everything except the conversation."""
+        return self._fixed + self._closing
+
+    async def _conversation(self, frame: Frame, answer: AssistantMessage | None, revision: int | None) -> Prepared:
         known, self._revision = self._revision, revision
-        same = frame is self._frame or frame == self._frame
-        if self._prepared is None or not same or not self._final or frame.closing:
+        if self._prepared is None or not self._final:
             return await self._load(frame, answer)
         if revision is not None and revision == known:
             if answer is not None and answer.id not in self._held:
@@ -110,11 +138,10 @@ class History:
         self._final, self.has_media = True, False
         self._held.clear()
         self.reached = -1
-        self.characters = self.frame_characters = len(encode((frame.system, frame.tools)).decode())
+        self._fixed, self._lowered = len(encode((frame.system, frame.tools)).decode()), 0
         rows = await self._store.active_history(self._session_id)
         messages = await self._lower(rows, answer, frame)
-        self._frame = frame
-        self._prepared = _prepare(frame, (*messages, *frame.closing))
+        self._prepared = _prepare(frame, messages)
         if self._prepared.draft.empty:  # nothing is said, or nothing that the protocol would send
             self._prepared = _prepare(frame, (user(CONTINUE),))
             self._final = False  # its only message is made up, and gone as soon as there is a real one
@@ -132,7 +159,7 @@ class History:
             messages = without_media(messages)
         elif not self.has_media:
             self.has_media = holds_media(messages)
-        self.characters += sum(characters(message) for message in messages)
+        self._lowered += sum(characters(message) for message in messages)
         return messages
 
     def _decode(

@@ -44,7 +44,7 @@ class Prefix:
             tools=self._mark_tools(frame.tools),
             system=_mark([_mark_text(part.text) for part in frame.system]),
             controls=_mark((frame.generation, frame.options, frame.http.body, frame.tool_choice)),
-            last_step=bool(frame.closing),
+            last_step=frame.last_step,
             media_refused=None if frame.media else True,
             learned=learned,
             format=None if frame.output is None else _mark(frame.output),

@@ -1,8 +1,10 @@
 """Preparing a turn: everything that one provider request needs, resolved at one boundary.
 
 Invariants
-- Input is promoted only once agent, model and baseline are there; whatever is missing leaves it pending.
-- Agent and model of a turn come from one state of the configuration."""
+- Input is promoted only once agent, model and baseline are there; whatever is missing leaves it pending. Input that
+  asks for no answer needs none of them.
+- Agent and model of a turn come from one state of the configuration, and from the options of one prompt: the newest in
+  the conversation that asks for an answer."""
 
 from __future__ import annotations
 
@@ -12,12 +14,15 @@ from holdfast.core.context.errors import ContextSnapshotDecodeError
 from holdfast.core.plugin.request import RequestDraft
 from holdfast.core.runner.history import Frame
 from holdfast.core.runner.lowering import lower
+from holdfast.core.runner.turn_options import asks_nothing, chosen_model, deciding, left_out
 from holdfast.core.session.errors import AgentUnavailable, Interrupted
 from holdfast.llm.answer_format import AskedFormat, without_thinking
 from holdfast.llm.request import Generation, HttpOverlay, SystemPart, choice, update
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from holdfast.core.catalog.catalog import ResolvedModel
     from holdfast.core.catalog.resolved import RequestOverlay
     from holdfast.core.context.epoch import Epoch
@@ -26,11 +31,11 @@ if TYPE_CHECKING:
     from holdfast.core.runner.services import RunnerServices
     from holdfast.core.runner.settings import SessionSettings
     from holdfast.core.runner.structured import TurnOutput
-    from holdfast.core.session.inbox import Boundary
     from holdfast.core.tool.registry import Materialized
     from holdfast.llm.request import ToolDefinition
     from holdfast.llm.stream import Prepared
     from holdfast.schema.agent import Agent
+    from holdfast.schema.prompt import Admission, PromptOptions
     from holdfast.schema.session import Session
 
 LAST_STEP = (
@@ -70,30 +75,33 @@ class Preparation:
         self._state = scope.state
         self._recovers_epoch = recovers_epoch
         self._frame: Frame | None = None
-        self._output_unread = True
-        """Whether the format of the newest prompt has to be read."""
 
     async def again(self) -> ReadyTurn:
         """The same turn over another history. Everything is read again, and nothing is promoted."""
-        return await self.turn((await self._scope.cache.read()).session, None)
+        ready = await self.turn((await self._scope.cache.read()).session, (), owed=True)
+        assert ready is not None
+        return ready
 
-    async def turn(self, session: Session, boundary: Boundary | None) -> ReadyTurn:
-        """`session` is as it was at this boundary. Input for the boundary is promoted."""
-        scope, state, here = self._scope, self._state, self._here
-        scope.interrupt.check()
-        if session.location != here.location:
-            raise Interrupted  # moved: the destination's runner continues, and the input is still pending
+    async def turn(self, session: Session, inputs: Sequence[Admission], *, owed: bool) -> ReadyTurn | None:
+        """`session` is as it was at this boundary; `inputs` are due and are promoted. None if the model owes no turn,
+        and each input that asks for one was withdrawn or put off meanwhile."""
+        scope, state, here, catalog = self._scope, self._state, self._here, self._models.catalog
+        self._check(session)
         await here.refresh()
-        await self._models.catalog.ready()
-        agent = self.agent(session.id, session.agent)  # no await until the model is resolved: one configuration
-        resolved = self._models.catalog.resolve(session.id, session.model, agent)
+        await catalog.ready()
+        options = deciding(inputs, state.options)
+        # No await until the model is resolved: one configuration.
+        agent = self.agent(session.id, options.agent or session.agent)
+        resolved = catalog.resolve(session.id, chosen_model(options, session.model, agent, catalog), agent)
         state.sampled = (agent.id, resolved.ref)
         state.allowance.steps = agent.steps
-        epoch, context = await self._epoch(session, agent, resolved, boundary)
-        tools = self.offered(agent, without=context.hidden_tools(), last_step=state.allowance.last_step)
-        if self._output_unread:
-            await state.output.read(self._sessions.store, session.id)
-            self._output_unread = False
+        epoch, context, promoted = await self._epoch(session, agent, resolved, inputs)
+        if not owed and not promoted:
+            return None
+        if state.options != options:
+            return await self.again()  # the input that decided was withdrawn or put off
+        tools = self.offered(agent, options, without=context.hidden_tools(), last_step=state.allowance.last_step)
+        await state.output.use(state.options.format, self._sessions.store, session.id)
         overlay = resolved.overlay(cache_id(session))
         output = state.output.ask(resolved.ref, resolved.model, tools.definitions, overlay.options)
         asked = output.asked if output is not None else None
@@ -103,6 +111,16 @@ class Preparation:
         prepared = await scope.history.request(frame, state.answer, scope.cache.revision)
         return ReadyTurn(session, agent, resolved, frame, prepared, tools, here.settings(), output)
 
+    async def promote_only(self, session: Session, inputs: Sequence[Admission]) -> None:
+        """Promote inputs of which none asks for an answer."""
+        self._check(session)
+        await self._promote(inputs)
+
+    def _check(self, session: Session) -> None:
+        self._scope.interrupt.check()
+        if session.location != self._here.location:
+            raise Interrupted  # moved: the destination's runner continues, and the input is still pending
+
     def agent(self, session_id: str, name: str | None) -> Agent:
         """The named agent, or the default one."""
         selection = self._here.agents.select(name)
@@ -110,16 +128,19 @@ class Preparation:
             raise AgentUnavailable(session_id, selection.id)
         return selection.agent
 
-    def offered(self, agent: Agent, *, without: frozenset[str] = frozenset(), last_step: bool) -> Materialized:
-        return self._tools.registry.materialize(
-            agent.permissions, fences=agent.fences, without=without, last_step=last_step
-        )
+    def offered(
+        self, agent: Agent, options: PromptOptions, *, without: frozenset[str] = frozenset(), last_step: bool
+    ) -> Materialized:
+        """The tools that the agent's rules and the prompt leave."""
+        registry = self._tools.registry
+        without |= left_out(options.tools, registry.names)
+        return registry.materialize(agent.permissions, fences=agent.fences, without=without, last_step=last_step)
 
     async def _epoch(
-        self, session: Session, agent: Agent, resolved: ResolvedModel, boundary: Boundary | None
-    ) -> tuple[Epoch, TurnContext]:
-        """The Session's epoch as of this turn, and the context that was observed. Input is promoted once there is an
-        epoch."""
+        self, session: Session, agent: Agent, resolved: ResolvedModel, inputs: Sequence[Admission]
+    ) -> tuple[Epoch, TurnContext, bool]:
+        """The Session's epoch as of this turn, the context that was observed, and whether input was promoted that asks
+        for an answer. Input is promoted once there is an epoch."""
         scope, state, epochs, location = self._scope, self._state, self._sessions.epochs, self._here.location
         begin = epochs.initialize
         if state.epoch is None:
@@ -131,30 +152,32 @@ class Preparation:
                 begin = epochs.recover
         known = state.epoch
         if known is None:
-            context = self._here.context.compose(session, agent, resolved)
+            context = self._here.context.compose(session, agent, resolved, await scope.cache.instructions())
             state.epoch = await begin(session.id, context.system, scope.outbox, location)
-            await self._promote(boundary)
-            return state.epoch, context
-        await self._promote(boundary)
-        context = self._here.context.compose(session, agent, resolved)
+            return state.epoch, context, await self._promote(inputs)
+        asked = await self._promote(inputs)
+        context = self._here.context.compose(session, agent, resolved, await scope.cache.instructions())
         state.epoch = await epochs.prepare(
             known, context.system, scope.outbox, location, compaction_seq=state.checkpoint_seq
         )
         if state.epoch is not known:
             scope.cache.messages_added()
-        return state.epoch, context
+        return state.epoch, context, asked
 
-    async def _promote(self, boundary: Boundary | None) -> None:
-        scope, sessions = self._scope, self._sessions
-        if boundary is not None and await sessions.inbox.promote(
-            scope.session_id, boundary, scope.outbox, self._here.location
-        ):
+    async def _promote(self, inputs: Sequence[Admission]) -> bool:
+        """Whether an input that asks for an answer is part of the conversation now."""
+        scope, state, sessions = self._scope, self._state, self._sessions
+        promoted = await sessions.inbox.promote(inputs, scope.outbox, self._here.location)
+        asked = not all(asks_nothing(item.prompt) for item in promoted)
+        if promoted:
             scope.cache.messages_added()
-            self._state.allowance.renew()
-            self._state.turns = 0
-            self._output_unread = True
+            state.options = deciding(promoted, state.options)
+        if asked:
+            state.allowance.renew()
+            state.turns = 0
         if not scope.lease.taken:
             await sessions.ownership.take(scope.lease)
+        return asked
 
     def _framed(
         self,
@@ -169,6 +192,8 @@ class Preparation:
         """The same object as before while nothing in it has changed."""
         state, last_step = self._state, self._state.allowance.last_step
         asked = asked or NO_FORMAT
+        last_words = LAST_STEP if asked is NO_FORMAT else LAST_STEP_ANSWER
+        closing = (state.options.system, last_words if last_step else None)
         system = (agent.system or resolved.family_text, epoch.baseline, asked.sentence)
         # No tool is offered on the last step; protocols that refuse a history with calls and no list still get one.
         listless = last_step and resolved.model.route.protocol.id.startswith("openai")
@@ -185,7 +210,8 @@ class Preparation:
             baseline_seq=epoch.baseline_seq,
             checkpoint_seq=state.checkpoint_seq,
             pruned_seq=state.pruned_seq,
-            closing=(update(LAST_STEP if asked is NO_FORMAT else LAST_STEP_ANSWER),) if last_step else (),
+            closing=tuple(update(text) for text in closing if text),
+            last_step=last_step,
             output=None if asked is NO_FORMAT else asked,
             media=state.media_refused_by != resolved.ref,
         )

@@ -83,7 +83,7 @@ class Sending:
         await self._models.catalog.ready()
         agent = self._preparation.agent(session.id, open_turn.agent)
         self._state.allowance.steps = agent.steps
-        tools = self._preparation.offered(agent, last_step=False)
+        tools = self._preparation.offered(agent, self._state.options, last_step=False)
         publisher = self.publisher(open_turn.agent, open_turn.model)
         publisher.adopt(MessageID(open_turn.message_id or ""), map(_waiting_call, calls))
         output = await self._given_output(session.id, open_turn)
@@ -95,7 +95,7 @@ class Sending:
     async def _given_output(self, session_id: str, open_turn: OpenTurn) -> TurnOutput | None:
         """The structured answer that an open step has given, beside the calls that wait."""
         store, active = self._sessions.store, self._state.output
-        await active.read(store, session_id)
+        await active.use(self._state.options.format, store, session_id)
         if active.format is None or open_turn.message_id is None:
             return None
         return active.resumed((await store.message(session_id, open_turn.message_id)).decode())

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from holdfast.core.database.unit import Committed
     from holdfast.core.event.signal import Flag
     from holdfast.core.session.store import Glance, SessionStore
+    from holdfast.schema.instruction import InstructionEntry
 
 
 class SessionCache:
@@ -24,6 +25,8 @@ class SessionCache:
         self._head = -1
         """The last sequence that was read, or that the drain committed right after it."""
         self._revision = 0
+        self._instructions: tuple[int | None, tuple[InstructionEntry, ...]] = (None, ())
+        """The Session's instruction entries and the sequence of their last change."""
 
     async def read(self) -> Glance:
         """The Session and which input waits. Taken from memory while that is valid and nothing waits."""
@@ -34,6 +37,13 @@ class SessionCache:
             self._head = known.head
             self._revision += 1
         return known
+
+    async def instructions(self) -> tuple[InstructionEntry, ...]:
+        """The Session's instruction entries, as of the last `read`. They are loaded again only after a change."""
+        seq = self._glance.instructions_seq if self._glance is not None else None
+        if seq != self._instructions[0]:
+            self._instructions = (seq, await self._store.instruction_entries(self._session_id))
+        return self._instructions[1]
 
     @property
     def valid(self) -> bool:

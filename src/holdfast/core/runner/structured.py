@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from holdfast.llm.model import Model
     from holdfast.llm.request import ToolDefinition
     from holdfast.schema.model import ModelRef
+    from holdfast.schema.prompt import OutputFormat
     from holdfast.schema.session_message import SessionMessage
 
 RETRIES = 2
@@ -46,6 +47,7 @@ class ActiveFormat:
     """The format of the newest prompt; lives as long as its drain."""
 
     def __init__(self) -> None:
+        self._given: OutputFormat | None = None
         self.format: AnswerFormat | None = None
         self.retries = RETRIES
         self.rejected = 0
@@ -53,17 +55,14 @@ class ActiveFormat:
         self._refused: dict[ModelRef, set[Refusable]] = {}
         self._asked: tuple[object, AskedFormat] | None = None
 
-    async def read(self, store: SessionStore, session_id: str) -> None:
-        """Take over what the newest prompt says."""
-        prompt = await store.newest_prompt(session_id)
-        given = prompt.options.format if prompt is not None and prompt.options is not None else None
-        self._asked = None
-        if prompt is None or given is None:
-            self.format = None
+    async def use(self, given: OutputFormat | None, store: SessionStore, session_id: str) -> None:
+        """Take over the format of the newest prompt. Another prompt has another object, also if it is equal."""
+        if given is self._given:
             return
-        self.format = AnswerFormat(given.schema)
-        self.retries = RETRIES if given.retry_count is None else given.retry_count
-        self.rejected = await store.rejections(session_id, after=prompt.seq)
+        self._given, self._asked = given, None
+        self.format = None if given is None else AnswerFormat(given.schema)
+        self.retries = RETRIES if given is None or given.retry_count is None else given.retry_count
+        self.rejected = 0 if given is None else await store.rejections(session_id)
 
     def ask(
         self,

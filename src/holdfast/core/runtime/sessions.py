@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from holdfast.core.runtime.execution import Execution
     from holdfast.core.runtime.forks import Forks
     from holdfast.core.runtime.moves import Moves
+    from holdfast.core.runtime.prompt_check import PromptCheck
     from holdfast.core.runtime.recovery import Recovery
     from holdfast.core.runtime.reverts import Reverts
     from holdfast.core.runtime.waits import Waits
@@ -67,6 +68,7 @@ class Sessions:
         forks: Forks,
         recovery: Recovery,
         waits: Waits,
+        check: PromptCheck,
     ) -> None:
         self._log = services.log
         self._store = services.store
@@ -78,6 +80,7 @@ class Sessions:
         self._forks = forks
         self._recovery = recovery
         self._waits = waits
+        self._check = check
         self._ids = services.ids
         self._clock = services.clock
         self._ongoing: set[asyncio.Task[Any]] = set()
@@ -132,20 +135,26 @@ class Sessions:
         id: str | None = None,
         delivery: Delivery = "steer",
         resume: bool = True,
+        checked: bool = False,
     ) -> Admission:
         """Admit durably, then wake. Never runs a turn and never waits for one; a caller that goes away in the middle
-        cannot separate the commit from the wake."""
-        return await self._detached(self._prompt(session_id, prompt, id, delivery, resume))
+        cannot separate the commit from the wake. `checked` refuses an agent or a model that does not exist."""
+        return await self._detached(self._prompt(session_id, prompt, id, delivery, resume, checked))
 
     async def pending(self, session_id: str) -> list[Admission]:
         """Inputs that were admitted and are not part of the conversation yet, oldest first."""
         await self._store.get(session_id)
         return await self._store.all_pending(session_id)
 
-    async def withdraw(self, session_id: str, message_id: str) -> None:
-        """Take a pending input back. Again is fine; a promoted one is a conflict."""
+    async def withdraw(self, session_id: str, message_id: str, *, once: bool = False) -> None:
+        """Take a pending input back. A promoted one is a conflict, and with `once` a withdrawn one too."""
         session = await self._store.get(session_id)
-        await self._detached(self._inbox.withdraw(session_id, message_id, session.location))
+        await self._detached(self._inbox.withdraw(session_id, message_id, session.location, once=once))
+
+    async def deliver_as(self, session_id: str, message_id: str, delivery: Delivery) -> None:
+        """Change the delivery of a pending input. A steer wakes the Session."""
+        session = await self._store.get(session_id)
+        await self._detached(self._deliver_as(session, message_id, delivery))
 
     async def switch_agent(self, session_id: str, agent: str) -> None:
         await self._detached(self._records.switch_agent(session_id, agent))
@@ -301,7 +310,7 @@ class Sessions:
             await asyncio.wait(self._ongoing)
 
     async def _prompt(
-        self, session_id: str, prompt: Prompt, id: str | None, delivery: Delivery, resume: bool
+        self, session_id: str, prompt: Prompt, id: str | None, delivery: Delivery, resume: bool, checked: bool
     ) -> Admission:
         session = await self._store.get(session_id)
         receipt = await self._inbox.admit(
@@ -312,10 +321,17 @@ class Sessions:
             location=session.location,
             wake=resume,
             first=lambda: self._reverts.deciding(session),  # writing on is the decision
+            check=lambda: self._check.check(session, prompt.options, choices=checked),
         )
         if resume:
             self._execution.wake(session_id)
         return receipt
+
+    async def _deliver_as(self, session: Session, message_id: str, delivery: Delivery) -> None:
+        steer = delivery == "steer"
+        await self._inbox.deliver_as(session.id, message_id, delivery, session.location, wake=steer)
+        if steer:
+            self._execution.wake(session.id)
 
     async def _try_again(self, session_id: str) -> None:
         """What kept pending input from starting may be gone."""

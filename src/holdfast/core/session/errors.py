@@ -10,6 +10,8 @@ Conflict
 ├── PromptWithdrawn         the message id belonged to a prompt that was withdrawn
 ├── InboxFull               too many inputs are pending
 ├── InputNotPending         the input was already promoted
+├── DeliveryUnchanged       the input already has this delivery
+├── TooManyInstructions     the Session has too many instruction entries
 ├── InputExceedsWindow      the open input does not fit the model, even without older history
 ├── NothingToCompact        there is no older history to summarise
 ├── UnfinishedWork          work of an earlier process has to be finished or given up first
@@ -20,10 +22,13 @@ InvalidRequest
 ├── AttachmentRefused       a file of a prompt is missing, broken, empty or too large
 ├── FormatRefused           the schema of a prompt's format cannot be used
 ├── PromptTooLarge          a prompt exceeds a limit
+├── PromptOptionRefused     an option of a prompt cannot be honoured
 ├── EmptySession            there is nothing to fork
 └── DestinationMismatch     a Session cannot move to another project
 InvalidCursor               a page cursor was not made for this request
+InstructionTooLarge         the value of an instruction entry is too large
 ServiceUnavailable
+├── GenerationFailed        a one-shot answer could not be generated
 ├── AgentUnavailable        no configuration defines the chosen agent
 ├── CompactionFailed        the summary could not be made
 └── …                       no model is available (core/catalog/errors.py)
@@ -48,6 +53,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.database.errors import Refused
 from holdfast.schema.exceptions import Conflict, HoldfastError, InvalidRequest, ServiceUnavailable
+from holdfast.schema.exceptions import InstructionTooLarge as InstructionTooLarge
 from holdfast.schema.exceptions import InvalidCursor as InvalidCursor
 from holdfast.schema.exceptions import MessageNotFound as MessageNotFound
 from holdfast.schema.exceptions import SessionNotFound as SessionNotFound
@@ -122,6 +128,29 @@ class InputNotPending(Conflict):
         super().__init__(f"Input {message_id} was already promoted", resource=message_id)
         self.session_id = session_id
         self.message_id = message_id
+
+
+class DeliveryUnchanged(Conflict):
+    """A pending input already has the delivery that it is to be changed to."""
+
+    code = "Session.DeliveryUnchangedError"
+
+    def __init__(self, session_id: str, message_id: str, delivery: str) -> None:
+        super().__init__(f"Input {message_id} already has the delivery `{delivery}`", resource=message_id)
+        self.session_id = session_id
+        self.message_id = message_id
+
+
+class TooManyInstructions(Conflict):
+    """The Session has as many instruction entries as it may have."""
+
+    code = "Session.TooManyInstructionsError"
+
+    def __init__(self, session_id: str, limit: int) -> None:
+        message = f"The Session already has {limit} instruction entries; remove one first, or change one"
+        super().__init__(message, resource=session_id)
+        self.session_id = session_id
+        self.limit = limit
 
 
 class InputExceedsWindow(Conflict):
@@ -244,6 +273,17 @@ class EmptySession(InvalidRequest):
         self.session_id = session_id
 
 
+class PromptOptionRefused(InvalidRequest):
+    """An option of a prompt cannot be honoured; the prompt was not admitted."""
+
+    code = "Session.PromptOptionRefusedError"
+
+    def __init__(self, session_id: str, option: str, reason: str) -> None:
+        super().__init__(f"{reason}. The prompt was not admitted.", kind="Payload", field=f"prompt.{option}")
+        self.session_id = session_id
+        self.option = option
+
+
 class DestinationMismatch(InvalidRequest):
     """A Session cannot move to another project."""
 
@@ -265,6 +305,16 @@ class AgentUnavailable(ServiceUnavailable):
         super().__init__(f"Agent {agent} is not available: no configuration defines it", service="agent")
         self.session_id = session_id
         self.agent = agent
+
+
+class GenerationFailed(ServiceUnavailable):
+    """The model gave no one-shot answer. Nothing was added to the conversation."""
+
+    code = "Session.GenerationFailedError"
+
+    def __init__(self, session_id: str, reason: str) -> None:
+        super().__init__(f"The answer could not be generated: {reason}", service="session.generate")
+        self.session_id = session_id
 
 
 class CompactionFailed(ServiceUnavailable):

@@ -3,7 +3,8 @@
 Invariants
 - A receipt exists only for a synced commit, and one message id gives one input, however often it is sent.
 - A withdrawn input gives no receipt, and its id cannot be used again.
-- An input becomes exactly one user message: marking the row and adding the message are one commit."""
+- An input becomes exactly one user message: marking the row and adding the message are one commit.
+- A retry is compared with what its caller sent, also after the delivery was changed."""
 
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ from holdfast.core.database.errors import Moved
 from holdfast.core.database.unit import Statement
 from holdfast.core.session.attachments import Attachments, check_size, is_retry
 from holdfast.core.session.errors import (
+    DeliveryUnchanged,
     InboxFull,
     InputNotFound,
     InputNotPending,
@@ -24,13 +26,20 @@ from holdfast.core.session.errors import (
     PromptConflict,
     PromptWithdrawn,
 )
+from holdfast.core.session.option_limits import check_options
 from holdfast.core.session.prompt_format import check_format
 from holdfast.core.session.records import ATTEMPTS, existing
 from holdfast.schema.prompt import Admission, Delivery
-from holdfast.schema.session_event import AttachmentStored, InputWithdrawn, PromptAdmitted, Prompted
+from holdfast.schema.session_event import (
+    AttachmentStored,
+    InputDeliveryChanged,
+    InputWithdrawn,
+    PromptAdmitted,
+    Prompted,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from holdfast.core.clock import Clock, Ids
     from holdfast.core.database.unit import Value
@@ -45,6 +54,10 @@ Boundary = Literal["steer", "queue"]
 
 STEER_BATCH = 100
 PENDING_LIMIT = 10_000
+
+
+async def nothing() -> None:
+    """Accepts every prompt."""
 
 
 class Inbox:
@@ -67,19 +80,23 @@ class Inbox:
         location: Location,
         wake: bool,
         first: Callable[[], Awaitable[RevertDecision | None]],
+        check: Callable[[], Awaitable[None]] = nothing,
     ) -> Admission:
         """Accept a prompt once all its files are resolved. The same id, Session, prompt and delivery again gives the
         same receipt, whatever became of the files, unless the prompt was withdrawn.
 
         `wake` is kept beside it: should the process die before the wake, the next one knows that it was asked for.
-        `first` gives a staged revert that a new prompt commits, in the same commit."""
+        `first` gives a staged revert that a new prompt commits, in the same commit. `check` raises if the prompt cannot
+        be honoured here; it is not called for a retry."""
         prompt = replace(prompt, files=prompt.files or None, agents=prompt.agents or None)
         check_size(prompt, session_id)
+        check_options(prompt, session_id)
         check_format(prompt, session_id)
         message_id = id or self._ids.message()
         wanted = (Statement("inbox.want_wake", {"id": message_id, "session_id": session_id}),) if wake else ()
         if id is not None and (known := await self._store.admission(id)) is not None:
-            return await self._again(_same(known, session_id, prompt, delivery), wanted)
+            return await self._again(await self._same(known, session_id, prompt, delivery), wanted)
+        await check()
         resolved = await self._attachments.resolve(prompt, session_id, location)
         admitted = PromptAdmitted(
             timestamp=self._clock.now(),
@@ -95,7 +112,7 @@ class Inbox:
             known = await self._store.admission(message_id)
             if known is None:  # the id belongs to a message of another kind
                 raise PromptConflict(session_id, message_id) from refused
-            return await self._again(_same(known, session_id, prompt, delivery), wanted)
+            return await self._again(await self._same(known, session_id, prompt, delivery), wanted)
         return Admission(
             admitted_seq=seq,
             id=message_id,
@@ -149,58 +166,90 @@ class Inbox:
             raise PromptWithdrawn(receipt.session_id, receipt.id)
         return receipt
 
-    async def withdraw(self, session_id: str, message_id: str, location: Location) -> None:
-        """Withdraw a pending input. Withdrawing it again does nothing; a promoted input cannot be withdrawn."""
+    async def _same(self, known: Admission, session_id: str, prompt: Prompt, delivery: Delivery) -> Admission:
+        sent = await self._store.sent_delivery(known.id)
+        if (known.session_id, sent) != (session_id, delivery) or not is_retry(known.prompt, prompt):
+            raise PromptConflict(session_id, known.id)
+        return known
+
+    async def withdraw(self, session_id: str, message_id: str, location: Location, *, once: bool = False) -> None:
+        """Withdraw a pending input. A promoted input cannot be withdrawn. Withdrawing it again does nothing, or with
+        `once` raises PromptWithdrawn."""
         withdrawn = InputWithdrawn(timestamp=self._clock.now(), session_id=session_id, message_id=message_id)
         try:
             await self._log.publish(withdrawn, location=location)
         except InputNotPending as refused:
-            known = await self._store.admission(message_id)
-            if known is None or known.session_id != session_id:
-                raise InputNotFound(session_id, message_id) from refused
-            if known.promoted_seq is not None:
-                raise
+            known = await self._pending_or_raise(session_id, message_id, refused)
+            if once:
+                raise PromptWithdrawn(session_id, known.id) from refused
+
+    async def deliver_as(
+        self, session_id: str, message_id: str, delivery: Delivery, location: Location, *, wake: bool
+    ) -> None:
+        """Change the delivery of a pending input; `wake` is kept beside it, as at admission."""
+        changed = InputDeliveryChanged(
+            timestamp=self._clock.now(), session_id=session_id, message_id=message_id, delivery=delivery
+        )
+        wanted = (Statement("inbox.want_wake", {"id": message_id, "session_id": session_id}),) if wake else ()
+        try:
+            await self._log.publish(changed, location=location, local=wanted)
+        except InputNotPending as refused:
+            known = await self._pending_or_raise(session_id, message_id, refused)
+            if await self._store.is_withdrawn(message_id):
+                raise PromptWithdrawn(session_id, message_id) from refused
+            raise DeliveryUnchanged(session_id, message_id, known.delivery) from refused
+
+    async def _pending_or_raise(self, session_id: str, message_id: str, refused: InputNotPending) -> Admission:
+        """The input after a refused change of it. Raises if there is none, or if it was promoted."""
+        known = await self._store.admission(message_id)
+        if known is None or known.session_id != session_id:
+            raise InputNotFound(session_id, message_id) from refused
+        if known.promoted_seq is not None:
+            raise refused
+        return known
 
     async def hold_back(self, session_id: str) -> None:
         """Forget requested wakes, after an interruption: pending input starts only on a new wake or run."""
         await self._log.write(session_id, (), (Statement("inbox.forget_wakes", {"session_id": session_id}),))
 
-    async def promote(self, session_id: str, boundary: Boundary, outbox: Publisher, location: Location) -> int:
-        """Promote the inputs of this boundary; returns their number.
+    async def due(self, session_id: str, boundary: Boundary) -> list[Admission]:
+        """The inputs of this boundary, in the order of their promotion.
 
         A queue boundary takes one queued input first. Steers follow in the order of admission, up to the sequence
-        reached before anything was promoted: one that arrives meanwhile waits for the next boundary."""
+        reached before anything is promoted: one that arrives meanwhile waits for the next boundary."""
         cutoff = await self._log.latest(session_id)
         inputs: list[Admission] = []
         if boundary == "queue":
             inputs += await self._store.pending(session_id, "queue", cutoff=cutoff, limit=1)
-        inputs += await self._store.pending(session_id, "steer", cutoff=cutoff, limit=STEER_BATCH)
+        return inputs + await self._store.pending(session_id, "steer", cutoff=cutoff, limit=STEER_BATCH)
+
+    async def promote(self, inputs: Sequence[Admission], outbox: Publisher, location: Location) -> list[Admission]:
+        """Promote inputs that were due. Returns those that are part of the conversation now: an input may have been
+        withdrawn, or put off to another boundary, since it was read."""
         if not inputs:
-            return 0
+            return []
         try:
             await outbox.publish(*(_prompted(item) for item in inputs), location=location)
         except LifecycleConflict:
             return await self._promote_singly(inputs, outbox, location)
-        return len(inputs)
+        return list(inputs)
 
-    async def _promote_singly(self, inputs: list[Admission], outbox: Publisher, location: Location) -> int:
-        promoted = 0
+    async def _promote_singly(
+        self, inputs: Sequence[Admission], outbox: Publisher, location: Location
+    ) -> list[Admission]:
+        promoted = []
         for item in inputs:
             try:
                 await outbox.publish(_prompted(item), location=location)
-                promoted += 1
             except LifecycleConflict:
                 now = await self._store.admission(item.id)
-                if now is None or now.promoted_seq is None:
+                if now is not None and now.promoted_seq is not None:
+                    promoted.append(item)  # another process was faster; the input is visible
+                elif now is not None and now.delivery == item.delivery and not await self._store.is_withdrawn(item.id):
                     raise
-                # Another process promoted it first; the input is visible.
+            else:
+                promoted.append(item)
         return promoted
-
-
-def _same(known: Admission, session_id: str, prompt: Prompt, delivery: Delivery) -> Admission:
-    if (known.session_id, known.delivery) != (session_id, delivery) or not is_retry(known.prompt, prompt):
-        raise PromptConflict(session_id, known.id)
-    return known
 
 
 def _prompted(item: Admission) -> Prompted:

@@ -46,7 +46,7 @@ def prompted(event: Projected) -> tuple[Statement, ...]:
         Statement("inbox.woken", {"id": data.message_id}, operational=True),
         Statement("blocked.clear", {"session_id": data.session_id}, operational=True),
         message(event, data.message_id, "user", content),
-        begin_activity(data),
+        *(() if row["no_reply"] else (begin_activity(data),)),
     )
 
 
@@ -58,6 +58,13 @@ def input_withdrawn(event: Projected) -> tuple[Statement, ...]:
         Statement("inbox.withdraw", row, changes=1, error=promoted),
         Statement("inbox.woken", {"id": data.message_id}, operational=True),
     )
+
+
+def input_delivery_changed(event: Projected) -> tuple[Statement, ...]:
+    data: ev.InputDeliveryChanged = event.data
+    row = {"session_id": data.session_id, "id": data.message_id, "delivery": data.delivery}
+    unchanged = partial(InputNotPending, data.session_id, data.message_id)
+    return (Statement("inbox.set_delivery", row, changes=1, error=unchanged),)
 
 
 def attachment_stored(event: Projected) -> tuple[Statement, ...]:
@@ -79,6 +86,7 @@ INBOX_PROJECTORS: dict[type[Record], Projector] = {
     ev.PromptAdmitted: prompt_admitted,
     ev.Prompted: prompted,
     ev.InputWithdrawn: input_withdrawn,
+    ev.InputDeliveryChanged: input_delivery_changed,
     ev.AttachmentStored: attachment_stored,
 }
 
@@ -90,4 +98,5 @@ def _inbox_row(data: ev.PromptAdmitted | ev.Prompted) -> dict[str, Value]:
         "prompt": encode_text(data.prompt),
         "delivery": data.delivery,
         "timestamp": data.timestamp,
+        "no_reply": int(data.prompt.options is not None and data.prompt.options.no_reply is True),
     }

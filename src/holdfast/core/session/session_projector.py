@@ -145,6 +145,18 @@ def instruction_discovered(event: Projected) -> tuple[Statement, ...]:
     )
 
 
+def instruction_entry_put(event: Projected) -> tuple[Statement, ...]:
+    data: ev.InstructionEntryPut = event.data
+    row: dict[str, Value] = {"session_id": data.session_id, "key": data.key, "value": bytes(data.value).decode()}
+    return (Statement("instruction_entry.put", row), _instructions_changed(data))
+
+
+def instruction_entry_removed(event: Projected) -> tuple[Statement, ...]:
+    data: ev.InstructionEntryRemoved = event.data
+    row = {"session_id": data.session_id, "key": data.key}
+    return (Statement("instruction_entry.remove", row), _instructions_changed(data))
+
+
 RECORD_PROJECTORS: dict[type[Record], Projector] = {
     ev.SessionCreated: session_created,
     ev.SessionForked: session_forked,
@@ -160,7 +172,13 @@ RECORD_PROJECTORS: dict[type[Record], Projector] = {
     ev.LineageShortened: lineage_shortened,
     ev.TodosReplaced: todos_replaced,
     ev.InstructionDiscovered: instruction_discovered,
+    ev.InstructionEntryPut: instruction_entry_put,
+    ev.InstructionEntryRemoved: instruction_entry_removed,
 }
+
+
+def _instructions_changed(data: ev.SessionPayload) -> Statement:
+    return Statement("session.instructions_changed", {"id": data.session_id, "timestamp": data.timestamp})
 
 
 def _revert(data: ev.SessionPayload, revert: str | None) -> Statement:

@@ -71,9 +71,9 @@ class StoredActivity(StoredMessages):
                 found.append(ResumableCall(call, answered=rows[-1].reply is not None))
         return found
 
-    async def rejections(self, session_id: str, *, after: int) -> int:
-        """How many answers were rejected since a sequence."""
-        rows = await self._database.fetch("activity.rejections", {"session_id": session_id, "after": after})
+    async def rejections(self, session_id: str) -> int:
+        """How many answers were rejected since the newest prompt that asks for one."""
+        rows = await self._database.fetch("activity.rejections", {"session_id": session_id})
         return int(str(rows[0][0]))
 
     async def last_dispatch(self, session_id: str) -> Dispatch | None:

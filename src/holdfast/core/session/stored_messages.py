@@ -10,7 +10,6 @@ from holdfast.core.filesystem.content import Content, Kind
 from holdfast.core.session.errors import MessageNotFound, MessageUndecodable
 from holdfast.schema.codec import decode_message, encode
 from holdfast.schema.frozen import Frozen
-from holdfast.schema.prompt import PromptOptions  # noqa: TC001 - msgspec reads the annotations of rows
 
 if TYPE_CHECKING:
     from holdfast.core.database.database import Database
@@ -60,13 +59,6 @@ class OpenCall(Frozen):
     def key(self) -> tuple[str, str]:
         """Providers may repeat a call id in another message."""
         return self.message_id, self.call_id
-
-
-class NewestPrompt(Frozen):
-    """The newest input in the conversation, and what it sets for the turns it causes."""
-
-    seq: int
-    options: PromptOptions | None
 
 
 class StoredMessages:
@@ -139,10 +131,6 @@ class StoredMessages:
         if seq < 0:
             return None
         rows = await self.messages(session_id, order="desc", limit=1, anchor=seq + 1)
-        return rows[0] if rows else None
-
-    async def newest_prompt(self, session_id: str) -> NewestPrompt | None:
-        rows = await self._database.fetch("message.newest_user", {"session_id": session_id}, into=NewestPrompt)
         return rows[0] if rows else None
 
     async def open_calls(self, session_id: str) -> list[OpenCall]:

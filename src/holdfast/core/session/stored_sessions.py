@@ -9,6 +9,7 @@ import msgspec
 from holdfast.core.session.errors import SessionNotFound
 from holdfast.schema.codec import decode_any
 from holdfast.schema.frozen import Frozen
+from holdfast.schema.instruction import InstructionEntry
 from holdfast.schema.location import Location
 from holdfast.schema.model import DEFAULT_VARIANT, ModelRef
 from holdfast.schema.session import CacheTokens, Fork, RecordTime, Revert, Session, SessionRecord, SessionTime, Tokens
@@ -41,6 +42,10 @@ class Glance(Frozen):
     session: Session
     steer: bool
     queue: bool
+    steer_asks: bool
+    """Whether a steer waits that asks for an answer."""
+    instructions_seq: int | None
+    """The sequence of the last change of the Session's instruction entries."""
     head: int
 
 
@@ -64,7 +69,12 @@ class StoredSessions:
         if not rows:
             raise SessionNotFound(session_id)
         row = rows[0]
-        return Glance(row.session(), row.steer, row.queue, row.head)
+        return Glance(row.session(), row.steer, row.queue, row.steer_asks, row.instructions_seq, row.head)
+
+    async def instruction_entries(self, session_id: str) -> tuple[InstructionEntry, ...]:
+        """The instruction entries of a Session, ordered by key."""
+        rows = await self._database.fetch("instruction_entry.list", {"session_id": session_id})
+        return tuple(InstructionEntry(key=str(key), value=decode_any(str(value))) for key, value in rows)
 
     async def record(self, session_id: str) -> SessionRecord | None:
         """The whole row, in the form of the events that replace it."""
@@ -141,6 +151,8 @@ class _SessionRow(Frozen):
 class _GlanceRow(_SessionRow):
     steer: bool
     queue: bool
+    steer_asks: bool
+    instructions_seq: int | None
     head: int
 
 

@@ -87,6 +87,11 @@ class ToolRegistry:
         """See `ToolPlacement.register`."""
         return self._own.register(tools, scope)
 
+    @property
+    def names(self) -> Iterable[str]:
+        """The names of all registered tools."""
+        return self._current().registrations.keys()
+
     def materialize(
         self,
         rules: Sequence[Rule],

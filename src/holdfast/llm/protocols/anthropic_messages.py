@@ -102,6 +102,9 @@ class AnthropicMessages(Frozen):
         state: _State = draft.state
         for message in checked(self, messages, visible=True):
             state.order.see(self, message)
+            if state.native_update is not None and message.role == "system":
+                _continue_update(draft, state, message)
+                continue
             if state.native_update is not None and message.role != "assistant":
                 _take_back(draft, state, state.native_update)
             state.native_update = None
@@ -232,12 +235,23 @@ def _update(draft: Draft, state: _State, model: Model, message: Message) -> None
     """As a system message if the model and the position allow it, otherwise as wrapped text."""
     if model.capabilities.chronological_system == "system" and _may_follow(state.previous):
         draft.begin("system", b'{"role":"system","content":[', b"]}")
-        for part in message.content:
-            if isinstance(part, TextPart):
-                draft.add(to_json({"type": "text", "text": part.text}))
+        _add_texts(draft, message)
         state.native_update = message
     else:
         _wrapped(draft, message)
+
+
+def _continue_update(draft: Draft, state: _State, message: Message) -> None:
+    """A second update without a message in between is part of the same system message."""
+    _add_texts(draft, message)
+    known = state.native_update.content if state.native_update is not None else ()
+    state.native_update = state.previous = Message(role="system", content=(*known, *message.content))
+
+
+def _add_texts(draft: Draft, message: Message) -> None:
+    for part in message.content:
+        if isinstance(part, TextPart):
+            draft.add(to_json({"type": "text", "text": part.text}))
 
 
 def _take_back(draft: Draft, state: _State, message: Message) -> None:

@@ -19,6 +19,7 @@ from holdfast.schema.model import ModelRef
 from holdfast.schema.session import ForkBefore, SessionActive
 from holdfast.server.cursor import ListCursor, MessageCursor, read_cursor, write_cursor
 from holdfast.server.locations import existing_location
+from holdfast.server.prompt_payload import in_shape, prompt_of
 from holdfast.server.sse import HEARTBEAT
 from holdfast.server.types import ApiCall, Frames, HistoryOf, PageOf
 
@@ -105,13 +106,17 @@ async def get(call: ApiCall) -> Session:
 
 async def prompt(call: ApiCall) -> Admission:
     payload: protocol.PromptPayload = call.payload
-    return await call.runtime.sessions.prompt(
-        call.params.session_id,
-        normalise(payload.prompt),
-        id=payload.id,
-        delivery=payload.delivery or "steer",
-        resume=payload.resume is not False,
-    )
+    try:
+        return await call.runtime.sessions.prompt(
+            call.params.session_id,
+            normalise(prompt_of(payload)),
+            id=payload.id,
+            delivery=payload.delivery or "steer",
+            resume=payload.resume is not False,
+            checked=call.headers.get(CHECKED) == "1",
+        )
+    except InvalidRequest as error:
+        raise in_shape(payload, error) from None
 
 
 async def switch_agent(call: ApiCall) -> None:

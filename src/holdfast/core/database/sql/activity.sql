@@ -32,9 +32,12 @@ where true
 on conflict (session_id) do nothing
 
 -- name: activity.rejections
--- How many answers were rejected since an input.
+-- How many answers were rejected since the newest prompt that asks for one.
 select count(*) from event
-where aggregate_id = :session_id and seq > :after and type = 'session.next.answer.rejected.1'
+where aggregate_id = :session_id and type = 'session.next.answer.rejected.1' and seq > coalesce((
+  select seq from session_message
+  where session_id = :session_id and type = 'user' and json_extract(data, '$.options.noReply') is null
+  order by seq desc limit 1), -1)
 
 -- name: activity.suspend
 insert into session_activity (session_id, seq, time_started, suspended) values (:session_id, :seq, :timestamp, 1)
@@ -48,6 +51,7 @@ select activity.session_id, activity.seq, activity.time_started, activity.suspen
    where segment.session_id = activity.session_id and m.session_id = segment.source_id
      and m.seq > segment.after_seq and m.seq <= segment.through_seq
      and m.type in ('user', 'assistant', 'synthetic', 'shell')
+     and (m.type <> 'user' or json_extract(m.data, '$.options.noReply') is null)
    order by segment.after_seq desc, m.seq desc limit 1) as newest_type,
   turn.agent, turn.model, turn.attempt, turn.message_id, turn.time_dispatched,
   exists (select 1 from session_request where session_id = activity.session_id and reply is null) as asks,

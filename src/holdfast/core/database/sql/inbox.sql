@@ -1,14 +1,14 @@
 -- name: inbox.insert
-insert into session_input (session_id, admitted_seq, id, prompt, delivery, promoted_seq, time_created)
-values (:session_id, :seq, :id, :prompt, :delivery, null, :timestamp)
+insert into session_input (session_id, admitted_seq, id, prompt, delivery, promoted_seq, time_created, no_reply)
+values (:session_id, :seq, :id, :prompt, :delivery, null, :timestamp, :no_reply)
 
 -- name: inbox.exists
 select 1 from session_input where id = :id
 
 -- name: inbox.adopt
 -- A promotion without an admission (an older log): the row is born promoted.
-insert into session_input (session_id, admitted_seq, id, prompt, delivery, promoted_seq, time_created)
-select :session_id, :seq, :id, :prompt, :delivery, :seq, :timestamp
+insert into session_input (session_id, admitted_seq, id, prompt, delivery, promoted_seq, time_created, no_reply)
+select :session_id, :seq, :id, :prompt, :delivery, :seq, :timestamp, :no_reply
 where not exists (select 1 from session_input where id = :id)
 
 -- name: inbox.promote
@@ -46,6 +46,19 @@ where session_id = :session_id and (
 -- name: inbox.withdraw
 update session_input set withdrawn_seq = :seq
 where id = :id and session_id = :session_id and promoted_seq is null and withdrawn_seq is null
+
+-- name: inbox.set_delivery
+-- What the caller sent is kept: a retry is compared with it.
+update session_input set sent_delivery = coalesce(sent_delivery, delivery), delivery = :delivery
+where id = :id and session_id = :session_id and promoted_seq is null and withdrawn_seq is null and delivery <> :delivery
+
+-- name: inbox.sent_delivery
+select coalesce(sent_delivery, delivery) from session_input where id = :id
+
+-- name: inbox.options
+-- Of the newest prompt in the conversation that asks for an answer.
+select prompt -> '$.options' from session_input indexed by session_input_asking
+where session_id = :session_id and no_reply = 0 and promoted_seq is not null order by promoted_seq desc limit 1
 
 -- name: inbox.is_withdrawn
 select 1 from session_input where id = :id and withdrawn_seq is not null

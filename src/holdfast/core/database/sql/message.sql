@@ -29,12 +29,6 @@ update session_message
 set data = json_set(data, '$.structured', json(:value))
 where id = :message_id and session_id = :session_id and type = 'assistant'
 
--- name: message.newest_user
--- The options of the newest prompt of a Session that asks for an answer.
-select seq, json_extract(data, '$.options') as options from session_message
-where session_id = :session_id and type = 'user' and json_extract(data, '$.options.noReply') is not 1
-order by seq desc limit 1
-
 -- name: message.end_shell
 update session_message
 set data = json_patch(data, :patch), time_updated = :timestamp
@@ -221,12 +215,14 @@ order by segment.after_seq, m.seq
 
 -- name: message.open_input
 -- What the user put into the conversation before a position and no complete answer follows. A step that failed or
--- was rejected is no answer; a step that called tools is part of one, unless it holds the structured answer.
+-- was rejected is no answer; a step that called tools is part of one, unless it holds the structured answer. A message
+-- that asks for no answer is not what a step works on.
 with newest as (
   select m.seq from session_lineage segment
   cross join session_message m
   where segment.session_id = :session_id and segment.after_seq < :before and m.session_id = segment.source_id
     and m.seq > segment.after_seq and m.seq <= min(segment.through_seq, :before - 1) and m.type = 'user'
+    and json_extract(m.data, '$.options.noReply') is null
   order by segment.after_seq desc, m.seq desc limit 1
 ), heard as (
   select coalesce((

@@ -34,6 +34,9 @@ update session set agent = :agent, time_updated = :timestamp where id = :id
 -- name: session.set_model
 update session set model = :model, time_updated = :timestamp where id = :id
 
+-- name: session.instructions_changed
+update session set instructions_seq = :seq, time_updated = :timestamp where id = :id
+
 -- name: session.move
 update session set directory = :directory, workspace_id = :workspace_id, path = :path, time_updated = :timestamp
 where id = :id
@@ -97,6 +100,9 @@ select id, parent_id, project_id, agent, model, cost, tokens_input, tokens_outpu
     and withdrawn_seq is null and delivery = 'steer') as steer,
   exists (select 1 from session_input where session_id = :id and promoted_seq is null
     and withdrawn_seq is null and delivery = 'queue') as queue,
+  exists (select 1 from session_input where session_id = :id and promoted_seq is null
+    and withdrawn_seq is null and delivery = 'steer' and no_reply = 0) as steer_asks,
+  instructions_seq,
   coalesce((select seq from event_sequence where aggregate_id = :id), -1) as head
 from session where id = :id
 
