@@ -249,6 +249,13 @@ class LearnedLimit(Record):
     time: int
 
 
+class ConversationPrint(Record):
+    """A fingerprint of a conversation that plugins changed."""
+
+    messages: int
+    digest: str
+
+
 class TurnDispatched(SessionPayload):
     """Written before the provider is called: from then on the request may have been sent."""
 
@@ -267,8 +274,14 @@ class TurnDispatched(SessionPayload):
     """Whether media are replaced by notes because the provider refused them."""
     learned: LearnedLimit | None = None
     """What was learned about the model's context limit."""
+    hooks: tuple[str, ...] | None = None
+    """The plugins that changed the request."""
+    conversation: ConversationPrint | None = None
+    """Of the conversation, if plugins changed it."""
     broke: tuple[PrefixBreak, ...] | None = None
     """Why the request does not start with the bytes of the previous one, if so."""
+    broke_by: tuple[str, ...] | None = None
+    """The plugins, where a hook is the cause."""
 
 
 class TurnAbandoned(SessionPayload):

@@ -47,8 +47,8 @@ class Frame(Frozen):
     pruned_seq: int = -1
     closing: tuple[Message, ...] = ()
     """Said at the end of this one request and kept nowhere."""
-    hooked: bool = False
-    """Whether a plugin had a say in it."""
+    hooks: tuple[str, ...] = ()
+    """The plugins that changed something about it."""
     media: bool = True
     """False after the provider refused a request with media: each is a note then."""
 
@@ -93,6 +93,22 @@ class History:
             self._prepared.extend(messages)
         return self._prepared
 
+    async def conversation(self, frame: Frame, answer: AssistantMessage | None) -> tuple[Message, ...]:
+        """The messages that a request with this frame has, for others to read."""
+        rows = await self._store.active_history(self._session_id)
+        history = [answer if answer is not None and row.id == answer.id else row.decode() for row in rows]
+        shown = [pruned(item) if row.seq <= frame.pruned_seq else item for row, item in zip(rows, history, strict=True)]
+        kept = await self._store.attachments(self._session_id) if any(map(has_files, history)) else {}
+        messages = lower(shown, frame.ref, kept)
+        return messages if frame.media else without_media(messages)
+
+    def replaced(self, frame: Frame, messages: Sequence[Message]) -> Prepared:
+        """The request with another conversation in place of the stored one. The next request is made anew."""
+        self.forget()
+        self.has_media = False
+        self.characters = self.frame_characters = _frame_characters(frame)
+        return _prepare(frame, (*self._sendable(tuple(messages), frame), *frame.closing))
+
     def forget(self) -> None:
         self._prepared = None
 
@@ -107,7 +123,7 @@ class History:
         self._final, self.has_media = True, False
         self._held.clear()
         self.reached = -1
-        self.characters = self.frame_characters = len(encode((frame.system, frame.tools)).decode())
+        self.characters = self.frame_characters = _frame_characters(frame)
         rows = await self._store.active_history(self._session_id)
         messages = await self._lower(rows, answer, frame)
         self._frame = frame
@@ -144,6 +160,10 @@ class History:
             if isinstance(message, ShellMessage) and message.time.completed is None:
                 self._final = False
             yield pruned(message) if row.seq <= frame.pruned_seq else message
+
+
+def _frame_characters(frame: Frame) -> int:
+    return len(encode((frame.system, frame.tools)).decode())
 
 
 def _prepare(frame: Frame, messages: tuple[Message, ...]) -> Prepared:

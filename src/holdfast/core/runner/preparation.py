@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 from holdfast.core.context.errors import ContextSnapshotDecodeError
 from holdfast.core.plugin.request import RequestDraft
 from holdfast.core.runner.history import Frame
-from holdfast.core.runner.lowering import lower
 from holdfast.core.session.errors import AgentUnavailable, Interrupted
 from holdfast.llm.request import Generation, HttpOverlay, SystemPart, choice, update
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from holdfast.core.catalog.catalog import ResolvedModel
     from holdfast.core.context.epoch import Epoch
     from holdfast.core.context.turn_context import TurnContext
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from holdfast.core.runner.settings import SessionSettings
     from holdfast.core.session.inbox import Boundary
     from holdfast.core.tool.registry import Materialized
+    from holdfast.llm.request import Message
     from holdfast.llm.stream import Prepared
     from holdfast.schema.agent import Agent
     from holdfast.schema.session import Session
@@ -45,6 +47,8 @@ class ReadyTurn(Frozen):
     prepared: Prepared
     tools: Materialized
     settings: SessionSettings
+    conversation: Sequence[Message] | None = None
+    """What plugins made of the stored one, if they changed it."""
 
 
 class Preparation:
@@ -78,10 +82,14 @@ class Preparation:
         epoch, context = await self._epoch(session, agent, resolved, boundary)
         tools = self.offered(agent, without=context.hidden_tools(), last_step=state.allowance.last_step)
         frame = self._framed(session, agent, resolved, epoch, tools)
+        conversation: Sequence[Message] | None = None
         if self._models.hooks:
-            frame = await self._hooked(frame)
-        prepared = await scope.history.request(frame, state.answer, scope.cache.revision)
-        return ReadyTurn(session, agent, resolved, frame, prepared, tools, here.settings())
+            frame, conversation = await self._hooked(frame)
+        if conversation is None:
+            prepared = await scope.history.request(frame, state.answer, scope.cache.revision)
+        else:
+            prepared = scope.history.replaced(frame, conversation)
+        return ReadyTurn(session, agent, resolved, frame, prepared, tools, here.settings(), conversation)
 
     def agent(self, session_id: str, name: str | None) -> Agent:
         """The named agent, or the default one."""
@@ -164,30 +172,33 @@ class Preparation:
             self._frame = frame
         return self._frame
 
-    async def _hooked(self, frame: Frame) -> Frame:
-        """What plugins change about this one request; its conversation and tools they can only read."""
+    async def _hooked(self, frame: Frame) -> tuple[Frame, Sequence[Message] | None]:
+        """What plugins change about this one request, and its conversation if they change that."""
         session_id = self._scope.session_id
         await self._scope.outbox.commit()
-        rows = await self._sessions.store.active_history(session_id)
+        messages = await self._scope.history.conversation(frame, self._state.answer)
         draft = RequestDraft(
             session_id=session_id,
             agent=frame.agent,
             provider_id=frame.ref.provider_id,
             model_id=frame.ref.id,
-            messages=lower((row.decode() for row in rows), frame.ref),
+            messages=messages,
             tools=frame.tools,
             headers=frame.http.headers or {},
             generation=frame.generation or Generation(),
             options=frame.options or {},
         )
         changed = await self._models.hooks.apply(draft)
-        return frame.replace(
+        if not changed.changed_by:
+            return frame, None
+        hooked = frame.replace(
             system=(*frame.system, *(SystemPart(text=text) for text in changed.system if text)),
             generation=changed.generation if changed.generation != Generation() else None,
             options=changed.options or None,
             http=HttpOverlay(body=frame.http.body, headers=changed.headers),
-            hooked=True,
+            hooks=changed.changed_by,
         )
+        return hooked, None if changed.messages is messages else changed.messages
 
 
 def session_headers(session: Session, configured: dict[str, str]) -> dict[str, str]:
