@@ -120,6 +120,8 @@ class PrefixBreakInfo(Record):
 
     seq: int
     causes: tuple[str, ...]
+    plugins: tuple[str, ...] | None = None
+    """The plugins, where a hook is a cause."""
 
 
 class RequestContextInfo(Record, tag_field="status", tag="initialized"):

@@ -273,6 +273,13 @@ class LearnedLimit(Record):
     time: int
 
 
+class ConversationPrint(Record):
+    """A fingerprint of a conversation that plugins changed."""
+
+    messages: int
+    digest: str
+
+
 class TurnDispatched(SessionPayload):
     """Written before the provider is called: from then on the request may have been sent."""
 
@@ -293,8 +300,14 @@ class TurnDispatched(SessionPayload):
     """What was learned about the model's context limit."""
     format: str | None = None
     """Fingerprint of how the request asks for a structured answer."""
+    hooks: tuple[str, ...] | None = None
+    """The plugins that changed the request."""
+    conversation: ConversationPrint | None = None
+    """Of the conversation, if plugins changed it."""
     broke: tuple[PrefixBreak, ...] | None = None
     """Why the request does not start with the bytes of the previous one, if so."""
+    broke_by: tuple[str, ...] | None = None
+    """The plugins, where a hook is the cause."""
 
 
 class TurnAbandoned(SessionPayload):

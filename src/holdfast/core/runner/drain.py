@@ -21,6 +21,7 @@ from holdfast.core.runner.fitting import Fitting
 from holdfast.core.runner.interrupted_work import close_interrupted_work
 from holdfast.core.runner.preparation import Preparation
 from holdfast.core.runner.sending import Sending
+from holdfast.core.runner.titles import AGENT as TITLE
 from holdfast.core.runner.turn import TURN_INTERRUPTED
 from holdfast.core.runner.turn_options import NO_OPTIONS, asks_nothing
 from holdfast.core.session.activity import described, goes_on_by_itself
@@ -269,5 +270,6 @@ class Drain:
     def _want_title(self, session: Session) -> None:
         here = self._services.here
         if here.settings().titles:
-            model = assigned_model("title", session, here.agents, self._services.models.catalog)
-            self._services.sessions.titles.want(session, model)
+            models = self._services.models
+            model = assigned_model(TITLE, session, here.agents, models.catalog)
+            self._services.sessions.titles.want(session, model, models.hooks)

@@ -51,8 +51,8 @@ class Frame(Frozen):
     """System messages at the end of this one request. They are no part of the conversation."""
     last_step: bool = False
     """Whether the agent's last step is announced."""
-    hooked: bool = False
-    """Whether a plugin had a say in it."""
+    hooks: tuple[str, ...] = ()
+    """The plugins that changed something about it."""
     output: AskedFormat | None = None
     """How it asks for a structured answer."""
     media: bool = True
@@ -124,6 +124,23 @@ class History:
             self._prepared.extend(messages)
         return self._prepared
 
+    async def conversation(self, frame: Frame, answer: AssistantMessage | None) -> tuple[Message, ...]:
+        """The messages that a request with this frame has, for others to read."""
+        rows = await self._store.active_history(self._session_id)
+        history = [answer if answer is not None and row.id == answer.id else row.decode() for row in rows]
+        shown = [pruned(item) if row.seq <= frame.pruned_seq else item for row, item in zip(rows, history, strict=True)]
+        kept = await self._store.attachments(self._session_id) if any(map(has_files, history)) else {}
+        messages = lower(shown, frame.ref, kept)
+        return messages if frame.media else without_media(messages)
+
+    def replaced(self, frame: Frame, messages: Sequence[Message]) -> Prepared:
+        """The request with another conversation in place of the stored one. The next request is made anew."""
+        self.forget()
+        self.has_media = False
+        self._fixed, self._lowered = _frame_characters(frame), 0
+        self._closing = sum(map(characters, frame.closing))
+        return _prepare(frame, (*self._sendable(tuple(messages), frame), *frame.closing))
+
     def forget(self) -> None:
         self._prepared = None
 
@@ -138,7 +155,7 @@ class History:
         self._final, self.has_media = True, False
         self._held.clear()
         self.reached = -1
-        self._fixed, self._lowered = len(encode((frame.system, frame.tools)).decode()), 0
+        self._fixed, self._lowered = _frame_characters(frame), 0
         rows = await self._store.active_history(self._session_id)
         messages = await self._lower(rows, answer, frame)
         self._prepared = _prepare(frame, messages)
@@ -174,6 +191,10 @@ class History:
             if isinstance(message, ShellMessage) and message.time.completed is None:
                 self._final = False
             yield pruned(message) if row.seq <= frame.pruned_seq else message
+
+
+def _frame_characters(frame: Frame) -> int:
+    return len(encode((frame.system, frame.tools)).decode())
 
 
 def _prepare(frame: Frame, messages: tuple[Message, ...]) -> Prepared:

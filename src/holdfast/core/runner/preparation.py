@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from holdfast.core.context.errors import ContextSnapshotDecodeError
 from holdfast.core.plugin.request import RequestDraft
 from holdfast.core.runner.history import Frame
-from holdfast.core.runner.lowering import lower
 from holdfast.core.runner.turn_options import asks_nothing, chosen_model, deciding, left_out
 from holdfast.core.session.errors import AgentUnavailable, Interrupted
 from holdfast.llm.answer_format import AskedFormat, without_thinking
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from holdfast.core.runner.settings import SessionSettings
     from holdfast.core.runner.structured import TurnOutput
     from holdfast.core.tool.registry import Materialized
-    from holdfast.llm.request import ToolDefinition
+    from holdfast.llm.request import Message, ToolDefinition
     from holdfast.llm.stream import Prepared
     from holdfast.schema.agent import Agent
     from holdfast.schema.prompt import Admission, PromptOptions
@@ -62,6 +61,8 @@ class ReadyTurn(Frozen):
     tools: Materialized
     settings: SessionSettings
     output: TurnOutput | None
+    conversation: Sequence[Message] | None = None
+    """What plugins made of the stored one, if they changed it."""
 
 
 class Preparation:
@@ -106,10 +107,14 @@ class Preparation:
         output = state.output.ask(resolved.ref, resolved.model, tools.definitions, overlay.options)
         asked = output.asked if output is not None else None
         frame = self._framed(session, agent, resolved, epoch, tools, overlay, asked)
+        conversation: Sequence[Message] | None = None
         if self._models.hooks:
-            frame = await self._hooked(frame)
-        prepared = await scope.history.request(frame, state.answer, scope.cache.revision)
-        return ReadyTurn(session, agent, resolved, frame, prepared, tools, here.settings(), output)
+            frame, conversation = await self._hooked(frame)
+        if conversation is None:
+            prepared = await scope.history.request(frame, state.answer, scope.cache.revision)
+        else:
+            prepared = scope.history.replaced(frame, conversation)
+        return ReadyTurn(session, agent, resolved, frame, prepared, tools, here.settings(), output, conversation)
 
     async def promote_only(self, session: Session, inputs: Sequence[Admission]) -> None:
         """Promote inputs of which none asks for an answer."""
@@ -219,30 +224,33 @@ class Preparation:
             self._frame = frame
         return self._frame
 
-    async def _hooked(self, frame: Frame) -> Frame:
-        """What plugins change about this one request; its conversation and tools they can only read."""
+    async def _hooked(self, frame: Frame) -> tuple[Frame, Sequence[Message] | None]:
+        """What plugins change about this one request, and its conversation if they change that."""
         session_id = self._scope.session_id
         await self._scope.outbox.commit()
-        rows = await self._sessions.store.active_history(session_id)
+        messages = await self._scope.history.conversation(frame, self._state.answer)
         draft = RequestDraft(
             session_id=session_id,
             agent=frame.agent,
             provider_id=frame.ref.provider_id,
             model_id=frame.ref.id,
-            messages=lower((row.decode() for row in rows), frame.ref),
+            messages=messages,
             tools=frame.tools,
             headers=frame.http.headers or {},
             generation=frame.generation or Generation(),
             options=frame.options or {},
         )
         changed = await self._models.hooks.apply(draft)
-        return frame.replace(
+        if not changed.changed_by:
+            return frame, None
+        hooked = frame.replace(
             system=(*frame.system, *(SystemPart(text=text) for text in changed.system if text)),
             generation=changed.generation if changed.generation != Generation() else None,
             options=changed.options or None,
             http=HttpOverlay(body=frame.http.body, headers=changed.headers),
-            hooked=True,
+            hooks=changed.changed_by,
         )
+        return hooked, None if changed.messages is messages else changed.messages
 
 
 def with_tool(tools: tuple[ToolDefinition, ...], own: ToolDefinition | None) -> tuple[ToolDefinition, ...]:

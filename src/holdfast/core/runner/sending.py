@@ -122,7 +122,8 @@ class Sending:
         if ready.settings.snapshots:
             self._trees.begin()
         learned = self._models.learned.of(ref)
-        dispatched = self._prefix.dispatch(ready.frame, scope.session_id, sessions.clock.now(), 1, learned)
+        now = sessions.clock.now()
+        dispatched = self._prefix.dispatch(ready.frame, scope.session_id, now, 1, learned, ready.conversation)
         scope.outbox.submit(dispatched)  # the turn waits for it, while it makes its request ready
         retry = reported(sessions.log, scope.outbox, scope.session_id, self._here.location, sessions.clock)
         self._state.answer = None
