@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 import pytest
+from tests.plain_http import NO_TLS
 from tests.server.conftest import PATIENCE, Stream, Wire, eventually, listening
 
 from holdfast.client.errors import ClientError
@@ -46,7 +47,7 @@ async def test_the_first_frames_are_connected_and_a_heartbeat(wire: Wire) -> Non
 async def test_the_headers_forbid_buffering(app: App, runtime: Runtime) -> None:
     """API-211: on the real wire, for both streams."""
     session = await runtime.sessions.create(location=runtime.location, project=await runtime.project(runtime.location))
-    async with listening(app) as url, httpx2.AsyncClient(base_url=url) as client:
+    async with listening(app) as url, httpx2.AsyncClient(base_url=url, verify=NO_TLS) as client:
         for path in ("/api/event", f"/api/session/{session.id}/event"):
             async with client.stream("GET", path) as response:
                 assert response.headers["cache-control"] == "no-cache, no-transform"
