@@ -162,7 +162,7 @@ async def test_status_is_announced_to_whoever_listens(world: World) -> None:
         await hf.sessions.prompt(session.id, prompt=GO)
         seen: list[str] = []
         states: list[str] = []
-        while states[-1:] != ["idle"]:
+        while seen[-1:] != ["session.idle"]:
             event = await anext(live)
             seen.append(event.type)
             if isinstance(event.data, SessionStatus) and event.data.session_id == session.id:

@@ -288,7 +288,7 @@ class Sessions:
     async def _prompt(
         self, session_id: str, prompt: Prompt, id: str | None, delivery: Delivery, resume: bool
     ) -> Admission:
-        session = await self._store.get(session_id)
+        session = await self._store.get(session_id)  # not as of the request's head: its body may take minutes to come
         receipt = await self._inbox.admit(
             session_id,
             prompt,
