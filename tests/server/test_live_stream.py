@@ -82,7 +82,7 @@ async def test_events_of_every_session_with_deltas_and_without_replay(wire: Wire
     assert all(event["location"] == {"directory": str(project)} for event in events)
     assert b"before anyone" not in str(events).encode()
     for event in events:
-        ephemeral = event["type"].endswith(".delta") or event["type"] == "session.status"
+        ephemeral = event["type"].endswith(".delta") or event["type"] in ("session.status", "session.idle")
         assert ("durable" in event) != ephemeral
 
 

@@ -231,8 +231,8 @@ class Execution:
             raise
         finally:
             if location is not None:
-                self._announce(session_id, location, Idle())
                 self._log.announce(SessionIdle(session_id=session_id), location=location)
+                self._announce(session_id, location, Idle())
 
     async def _note_unstarted(self, session_id: str, pending: frozenset[str]) -> None:
         """So that nobody here waits for what this process has tried in vain."""
