@@ -385,7 +385,8 @@ def render(rules: list[Rule], tests: list[Test], sources: Sources) -> str:
         lines += ["", f"## {file}", "", "| rule | modules | tests |", "| --- | --- | --- |"]
         for rule in sorted(rule for rule in rules if rule.file == file and citing[rule.id]):
             shown = most_telling(rule, citing[rule.id], weights)
-            names = [f"[{test.file}]::{test.name}" for test in shown]
+            files = list(dict.fromkeys(test.file for test in shown))
+            names = [f"[{file}]{', '.join(f'::{test.name}' for test in shown if test.file == file)}" for file in files]
             if more := len(citing[rule.id]) - len(shown):
                 names.append(f"{more} more")
             found = modules_of(rule, citing[rule.id], sources)
