@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     from holdfast.core.runner.services import RunnerServices
     from holdfast.core.session.activity import Activity
     from holdfast.core.session.inbox import Boundary
-    from holdfast.core.session.store import OpenCall, ResumableCall, SessionAtBoundary
+    from holdfast.core.session.stored_activity import ResumableCall
+    from holdfast.core.session.stored_messages import OpenCall
+    from holdfast.core.session.stored_sessions import SessionAtBoundary
     from holdfast.schema.session import Session
 
 ABANDONED = "abandoned"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from holdfast.core.runner.services import SessionServices
     from holdfast.core.session.activity import Activity
     from holdfast.core.session.ownership import Lease
-    from holdfast.core.session.store import OpenCall
+    from holdfast.core.session.stored_messages import OpenCall
     from holdfast.schema.record import Record
 
 COMPACTION_BROKE_OFF = "the process ended before the summary was complete"

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from holdfast.core.runner.settings import SessionSettings
     from holdfast.core.runner.turn import Outcome
     from holdfast.core.session.activity import OpenTurn
-    from holdfast.core.session.store import Dispatch, OpenCall
+    from holdfast.core.session.stored_activity import Dispatch
+    from holdfast.core.session.stored_messages import OpenCall
     from holdfast.core.tool.registry import Materialized
     from holdfast.schema.model import ModelRef
     from holdfast.schema.session import Session, Tokens

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from holdfast.core.database.unit import Committed
     from holdfast.core.event.signal import Flag
-    from holdfast.core.session.store import SessionAtBoundary, SessionStore
+    from holdfast.core.session.store import SessionStore
+    from holdfast.core.session.stored_sessions import SessionAtBoundary
 
 
 class SessionCache:

@@ -37,13 +37,8 @@ if TYPE_CHECKING:
     from holdfast.core.runtime.reverts import Reverts
     from holdfast.core.runtime.waits import Waits
     from holdfast.core.session.records import SessionRecords
-    from holdfast.core.session.store import (
-        Direction,
-        Order,
-        SessionAnchor,
-        SessionFilter,
-        StoredMessage,
-    )
+    from holdfast.core.session.stored_messages import StoredMessage
+    from holdfast.core.session.stored_sessions import Direction, Order, SessionAnchor, SessionFilter
     from holdfast.schema.event import EventEnvelope
     from holdfast.schema.insight import CheckpointInfo, InterruptedActivity, WaitInfo
     from holdfast.schema.location import Location

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from holdfast.core.database.database import Database
     from holdfast.core.runtime.execution import Execution
     from holdfast.core.session.ownership import Ownership
-    from holdfast.core.session.store import Blocked, SessionStore
+    from holdfast.core.session.store import SessionStore
+    from holdfast.core.session.stored_activity import Blocked
 
 
 class Waits:
