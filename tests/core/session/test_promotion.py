@@ -168,7 +168,7 @@ async def test_an_input_that_another_promoted_first_is_no_conflict(runtime: Runt
     store = Interfering(runtime)
     store.promote = ("msg_1",)
     lease = await lease_of(runtime, session.id)
-    await inbox_of(runtime, store).promote(session.id, "steer", lease, runtime.location)
+    await inbox_of(runtime, store).promote(session.id, "steer", lease)
     assert [message.id for message in await messages(runtime, session.id)] == ["msg_1", "msg_2"]
     assert (await event_types(runtime, session.id)).count("prompted") == 2
     assert await runtime.store.waiting(session.id) == frozenset()
@@ -180,7 +180,7 @@ async def test_promoters_at_once_make_one_message(runtime: Runtime, session: Ses
         await runtime.sessions.prompt(session.id, Prompt(text=id), id=id, resume=False)
     lease = await lease_of(runtime, session.id)
     inbox = inbox_of(runtime, runtime.store)
-    await asyncio.gather(*(inbox.promote(session.id, "steer", lease, runtime.location) for _ in range(5)))
+    await asyncio.gather(*(inbox.promote(session.id, "steer", lease) for _ in range(5)))
     assert (await event_types(runtime, session.id)).count("prompted") == 3
     assert [message.id for message in await messages(runtime, session.id)] == ["msg_1", "msg_2", "msg_3"]
 
@@ -216,9 +216,9 @@ async def test_a_steer_that_arrives_during_the_batch_waits(runtime: Runtime, ses
     store = Interfering(runtime)
     store.admit = ("msg_late",)
     inbox, lease = inbox_of(runtime, store), await lease_of(runtime, session.id)
-    assert await inbox.promote(session.id, "steer", lease, runtime.location) == 2
+    assert await inbox.promote(session.id, "steer", lease) == 2
     assert [message.id for message in await messages(runtime, session.id)] == ["msg_b", "msg_a"]
-    assert await inbox.promote(session.id, "steer", lease, runtime.location) == 1
+    assert await inbox.promote(session.id, "steer", lease) == 1
     assert [message.id for message in await messages(runtime, session.id)] == ["msg_b", "msg_a", "msg_late"]
 
 
@@ -232,7 +232,7 @@ async def test_a_queue_boundary_takes_one_queued_input_first_and_then_steers(
     store = Interfering(runtime)
     store.admit = ("msg_late",)
     inbox, lease = inbox_of(runtime, store), await lease_of(runtime, session.id)
-    assert await inbox.promote(session.id, "queue", lease, runtime.location) == 3
+    assert await inbox.promote(session.id, "queue", lease) == 3
     assert [message.id for message in await messages(runtime, session.id)] == ["msg_q1", "msg_s1", "msg_s2"]
 
 

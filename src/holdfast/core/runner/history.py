@@ -19,7 +19,8 @@ from holdfast.schema.session_message import ShellMessage
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from holdfast.core.session.store import SessionStore, StoredMessage
+    from holdfast.core.session.store import SessionStore
+    from holdfast.core.session.stored_messages import StoredMessage
     from holdfast.llm.model import Model
     from holdfast.llm.request import Message, ToolChoice
     from holdfast.llm.stream import Prepared

@@ -76,7 +76,7 @@ class Preparation:
         state.sampled = (agent.id, resolved.ref)
         state.allowance.steps = agent.steps
         epoch, context = await self._epoch(session, agent, resolved, boundary)
-        tools = self.offered(agent, without=context.hidden_tools(), last_step=state.allowance.last_step)
+        tools = self.offered(agent, without=context.hidden_tools())
         frame = self._framed(session, agent, resolved, epoch, tools)
         if self._models.hooks:
             frame = await self._hooked(frame)
@@ -90,17 +90,15 @@ class Preparation:
             raise AgentUnavailable(session_id, selection.id)
         return selection.agent
 
-    def offered(self, agent: Agent, *, without: frozenset[str] = frozenset(), last_step: bool) -> Materialized:
-        return self._tools.registry.materialize(
-            agent.permissions, fences=agent.fences, without=without, last_step=last_step
-        )
+    def offered(self, agent: Agent, *, without: frozenset[str] = frozenset()) -> Materialized:
+        return self._tools.registry.materialize(agent.permissions, fences=agent.fences, without=without)
 
     async def _epoch(
         self, session: Session, agent: Agent, resolved: ResolvedModel, boundary: Boundary | None
     ) -> tuple[Epoch, TurnContext]:
         """The Session's epoch as of this turn, and the context that was observed. Input is promoted once there is an
         epoch."""
-        scope, state, epochs, location = self._scope, self._state, self._sessions.epochs, self._here.location
+        scope, state, epochs = self._scope, self._state, self._sessions.epochs
         begin = epochs.initialize
         if state.epoch is None:
             try:
@@ -112,23 +110,19 @@ class Preparation:
         known = state.epoch
         if known is None:
             context = self._here.context.compose(session, agent, resolved)
-            state.epoch = await begin(session.id, context.system, scope.outbox, location)
+            state.epoch = await begin(session.id, context.system, scope.outbox)
             await self._promote(boundary)
             return state.epoch, context
         await self._promote(boundary)
         context = self._here.context.compose(session, agent, resolved)
-        state.epoch = await epochs.prepare(
-            known, context.system, scope.outbox, location, compaction_seq=state.checkpoint_seq
-        )
+        state.epoch = await epochs.prepare(known, context.system, scope.outbox, compaction_seq=state.checkpoint_seq)
         if state.epoch is not known:
             scope.cache.messages_added()
         return state.epoch, context
 
     async def _promote(self, boundary: Boundary | None) -> None:
         scope, sessions = self._scope, self._sessions
-        if boundary is not None and await sessions.inbox.promote(
-            scope.session_id, boundary, scope.outbox, self._here.location
-        ):
+        if boundary is not None and await sessions.inbox.promote(scope.session_id, boundary, scope.outbox):
             scope.cache.messages_added()
             self._state.allowance.renew()
             self._state.turns = 0

@@ -160,12 +160,12 @@ class Inbox:
         """Forget requested wakes, after an interruption: pending input starts only on a new wake or run."""
         await self._log.write(session_id, (), (Statement("inbox.forget_wakes", {"session_id": session_id}),))
 
-    async def promote(self, session_id: str, boundary: Boundary, outbox: Publisher, location: Location) -> int:
+    async def promote(self, session_id: str, boundary: Boundary, outbox: Publisher) -> int:
         """Promote the inputs of this boundary; returns their number.
 
         A queue boundary takes one queued input first. Steers follow in the order of admission, up to the sequence
         reached before anything was promoted: one that arrives meanwhile waits for the next boundary."""
-        cutoff = await self._log.latest(session_id)
+        cutoff = await self._log.latest(session_id)  # read now: what came while the turn was prepared joins it
         inputs: list[Admission] = []
         if boundary == "queue":
             inputs += await self._store.pending(session_id, "queue", cutoff=cutoff, limit=1)
@@ -173,16 +173,16 @@ class Inbox:
         if not inputs:
             return 0
         try:
-            await outbox.publish(*(_prompted(item) for item in inputs), location=location)
+            await outbox.publish(*(_prompted(item) for item in inputs))
         except LifecycleConflict:
-            return await self._promote_singly(inputs, outbox, location)
+            return await self._promote_singly(inputs, outbox)
         return len(inputs)
 
-    async def _promote_singly(self, inputs: list[Admission], outbox: Publisher, location: Location) -> int:
+    async def _promote_singly(self, inputs: list[Admission], outbox: Publisher) -> int:
         promoted = 0
         for item in inputs:
             try:
-                await outbox.publish(_prompted(item), location=location)
+                await outbox.publish(_prompted(item))
                 promoted += 1
             except LifecycleConflict:
                 now = await self._store.admission(item.id)

@@ -36,6 +36,6 @@ select seq, keys from session_context_change where session_id = :session_id orde
 
 -- name: context.breaks
 -- The newest requests that did not begin with the bytes of the one before, newest first.
-select seq, json_extract(data, '$.broke') from event
+select seq, json_extract(data, '$.broke') as causes from event
 where aggregate_id = :session_id and type = 'session.next.turn.dispatched.1' and json_extract(data, '$.broke') is not null
 order by seq desc limit :limit
