@@ -99,7 +99,18 @@ def prepare(model: Model, request: Request) -> Prepared:
 def stream(
     transport: Transport,
     model: Model,
-    request: Request | Prepared,
+    request: Request,
+    *,
+    retry: Retry = DEFAULT_RETRY,
+    limits: AnswerLimits = DEFAULT_LIMITS,
+) -> AsyncGenerator[list[Event], None]:
+    """Prepare a request and send it: see `stream_prepared`."""
+    return stream_prepared(transport, prepare(model, request), retry=retry, limits=limits)
+
+
+def stream_prepared(
+    transport: Transport,
+    prepared: Prepared,
     *,
     retry: Retry = DEFAULT_RETRY,
     before: Callable[[], Awaitable[None]] | None = None,
@@ -110,9 +121,8 @@ def stream(
     releases the connection. `retry` says which failures before any output are tried again, and when. `before` is
     awaited when everything is ready; nothing is sent until it returns. An answer that exceeds `limits` raises
     AnswerTooLarge after the events before it; `pace` says how fast it is read."""
-    prepared = request if isinstance(request, Prepared) else prepare(model, request)
     batches = _stream(transport, prepared, retry, before, limits, pace)
-    total = model.route.timeouts.total
+    total = prepared.model.route.timeouts.total
     return batches if total is None else _limited(batches, total)
 
 

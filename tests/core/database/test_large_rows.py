@@ -77,7 +77,7 @@ async def test_finding_a_row_reads_no_neighbouring_row(disk: FaultyDisk, tmp_pat
         part = {**message, "kind": "text", "key": "k1"}
         queries: dict[str, dict[str, Value]] = {
             "session.get": {"id": session},
-            "session.glance": {"id": session},
+            "session.at_boundary": {"id": session},
             "session.set_agent": {"id": session, "agent": "a", "timestamp": 1},
             "message.close_newest_assistant": {"session_id": session, "timestamp": 1},
             "message.get": message,

@@ -8,7 +8,8 @@ from tests.core.runner.test_lowering import HERE, assistant, completed, tool
 
 from holdfast.core.runner.lowering import PRUNE_OVER, lower, prunable, pruned
 from holdfast.core.runner.pruning import KEEP_TOKENS, WORTH_TOKENS, prune_point
-from holdfast.core.session.store import SessionStore, StoredMessage
+from holdfast.core.session.store import SessionStore
+from holdfast.core.session.stored_messages import StoredMessage
 from holdfast.llm import request as llm
 from holdfast.schema.codec import encode
 from holdfast.schema.session_message import TextContent, ToolProvider

@@ -21,7 +21,6 @@ from holdfast.core.session.ownership import Lease
 from holdfast.core.session.store import SessionStore
 from holdfast.llm.offline import ScriptedTransport
 from holdfast.schema.codec import decode_any
-from holdfast.schema.location import Location
 from holdfast.schema.prompt import Admission, Delivery, Prompt
 from holdfast.schema.session import Session
 from holdfast.schema.session_event import Prompted
@@ -163,9 +162,9 @@ def inbox_of(runtime: Runtime, store: SessionStore) -> Inbox:
     return Inbox(runtime.log, store, runtime._ids, runtime._clock)
 
 
-async def promote(inbox: Inbox, session_id: str, boundary: Boundary, lease: Lease, location: Location) -> int:
+async def promote(inbox: Inbox, session_id: str, boundary: Boundary, lease: Lease) -> int:
     """One boundary; how many inputs it took."""
-    return len(await inbox.promote(await inbox.due(session_id, boundary), lease, location))
+    return len(await inbox.promote(await inbox.due(session_id, boundary), lease))
 
 
 async def test_an_input_that_another_promoted_first_is_no_conflict(runtime: Runtime, session: Session) -> None:
@@ -175,7 +174,7 @@ async def test_an_input_that_another_promoted_first_is_no_conflict(runtime: Runt
     store = Interfering(runtime)
     store.promote = ("msg_1",)
     lease = await lease_of(runtime, session.id)
-    await promote(inbox_of(runtime, store), session.id, "steer", lease, runtime.location)
+    await promote(inbox_of(runtime, store), session.id, "steer", lease)
     assert [message.id for message in await messages(runtime, session.id)] == ["msg_1", "msg_2"]
     assert (await event_types(runtime, session.id)).count("prompted") == 2
     assert await runtime.store.waiting(session.id) == frozenset()
@@ -187,7 +186,7 @@ async def test_promoters_at_once_make_one_message(runtime: Runtime, session: Ses
         await runtime.sessions.prompt(session.id, Prompt(text=id), id=id, resume=False)
     lease = await lease_of(runtime, session.id)
     inbox = inbox_of(runtime, runtime.store)
-    await asyncio.gather(*(promote(inbox, session.id, "steer", lease, runtime.location) for _ in range(5)))
+    await asyncio.gather(*(promote(inbox, session.id, "steer", lease) for _ in range(5)))
     assert (await event_types(runtime, session.id)).count("prompted") == 3
     assert [message.id for message in await messages(runtime, session.id)] == ["msg_1", "msg_2", "msg_3"]
 
@@ -223,9 +222,9 @@ async def test_a_steer_that_arrives_during_the_batch_waits(runtime: Runtime, ses
     store = Interfering(runtime)
     store.admit = ("msg_late",)
     inbox, lease = inbox_of(runtime, store), await lease_of(runtime, session.id)
-    assert await promote(inbox, session.id, "steer", lease, runtime.location) == 2
+    assert await promote(inbox, session.id, "steer", lease) == 2
     assert [message.id for message in await messages(runtime, session.id)] == ["msg_b", "msg_a"]
-    assert await promote(inbox, session.id, "steer", lease, runtime.location) == 1
+    assert await promote(inbox, session.id, "steer", lease) == 1
     assert [message.id for message in await messages(runtime, session.id)] == ["msg_b", "msg_a", "msg_late"]
 
 
@@ -239,7 +238,7 @@ async def test_a_queue_boundary_takes_one_queued_input_first_and_then_steers(
     store = Interfering(runtime)
     store.admit = ("msg_late",)
     inbox, lease = inbox_of(runtime, store), await lease_of(runtime, session.id)
-    assert await promote(inbox, session.id, "queue", lease, runtime.location) == 3
+    assert await promote(inbox, session.id, "queue", lease) == 3
     assert [message.id for message in await messages(runtime, session.id)] == ["msg_q1", "msg_s1", "msg_s2"]
 
 
@@ -253,7 +252,7 @@ async def test_an_input_that_is_withdrawn_or_put_off_meanwhile_is_not_promoted(
     due = await inbox.due(session.id, "steer")
     await runtime.sessions.withdraw(session.id, "msg_1")
     await runtime.sessions.deliver_as(session.id, "msg_2", "queue")
-    promoted = await inbox.promote(due, lease, runtime.location)
+    promoted = await inbox.promote(due, lease)
     assert [item.id for item in promoted] == ["msg_3"]
     assert [message.id for message in await messages(runtime, session.id)] == ["msg_3"]
     assert [item.id for item in await runtime.sessions.pending(session.id)] == ["msg_2"]

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from holdfast.core.database.database import Database
     from holdfast.core.database.unit import Row, Value
     from holdfast.core.event.publisher import Publisher
-    from holdfast.schema.location import Location
 
 
 UNKNOWN_SOURCE = ""
@@ -79,22 +78,20 @@ class Epochs:
         row = await self._row(session_id)
         return None if row is None else _decode(session_id, row)
 
-    async def initialize(
-        self, session_id: str, context: SystemContext, publisher: Publisher, location: Location
-    ) -> Epoch:
+    async def initialize(self, session_id: str, context: SystemContext, publisher: Publisher) -> Epoch:
         """Begin a Session's first epoch, before its first promotion. Nothing is stored if it is blocked."""
         observation = await observe(context, self.metrics)
         generation = self._first(observation)
         try:
             row, texts = self._stored(generation, observation)
-            await self._commit(session_id, "context.begin", row, publisher, location, texts=texts)
+            await self._commit(session_id, "context.begin", row, publisher, texts=texts)
         except ContextContention:
             pass  # another drain stored its baseline first; that one is used
         else:
             self.metrics.began(session_id, "initialized", generation.baseline)
-        return await self._reload(session_id)
+        return await self._reload(session_id)  # `baseline_seq` is set inside the transaction
 
-    async def recover(self, session_id: str, context: SystemContext, publisher: Publisher, location: Location) -> Epoch:
+    async def recover(self, session_id: str, context: SystemContext, publisher: Publisher) -> Epoch:
         """Replace an epoch whose snapshot `load` could not decode. Only for an explicit retry by a person."""
         observation = await observe(context, self.metrics)
         generation = self._first(observation)
@@ -103,14 +100,13 @@ class Epochs:
             raise ContextContention(session_id)
         _, _, baseline_seq, revision, _ = stored
         version: dict[str, Value] = {"revision": revision, "baseline_seq": baseline_seq}
-        return await self._replace(session_id, "recovered", version, generation, observation, publisher, location)
+        return await self._replace(session_id, "recovered", version, generation, observation, publisher)
 
     async def prepare(
         self,
         epoch: Epoch,
         context: SystemContext,
         publisher: Publisher,
-        location: Location,
         *,
         compaction_seq: int = -1,
     ) -> Epoch:
@@ -118,12 +114,12 @@ class Epochs:
         object if nothing changed. `compaction_seq` is the sequence of the newest completed compaction."""
         observation = await observe(context, self.metrics)
         try:
-            return await self._admit(epoch, observation, publisher, location, compaction_seq)
+            return await self._admit(epoch, observation, publisher, compaction_seq)
         except ContextContention:
             current = await self.load(epoch.session_id)
             if current is None:  # moved or reverted: the next drain initializes it
                 raise
-        return await self._admit(current, observation, publisher, location, compaction_seq)
+        return await self._admit(current, observation, publisher, compaction_seq)
 
     async def take_over(self, source_id: str, session_id: str, through: int) -> tuple[Statement, ...]:
         """The writes that give a fork the epoch of its source, as of the sequence at which it was forked. None if that
@@ -153,21 +149,17 @@ class Epochs:
 
     # -- one boundary ------------------------------------------------------------------------------------------
 
-    async def _admit(
-        self, epoch: Epoch, observation: Observation, publisher: Publisher, location: Location, compaction_seq: int
-    ) -> Epoch:
+    async def _admit(self, epoch: Epoch, observation: Observation, publisher: Publisher, compaction_seq: int) -> Epoch:
         match self._decide(epoch, observation, compaction_seq):
             case Updated() as update:
-                return await self._tell(epoch, update, observation, publisher, location)
+                return await self._tell(epoch, update, observation, publisher)
             case ReplacementReady(generation):
                 version = _version(epoch)
-                return await self._replace(
-                    epoch.session_id, "replaced", version, generation, observation, publisher, location
-                )
+                return await self._replace(epoch.session_id, "replaced", version, generation, observation, publisher)
             case Unchanged() | ReplacementBlocked() as outcome:
                 blocked = isinstance(outcome, ReplacementBlocked)
                 self.metrics.ended(epoch.session_id, "replacement blocked" if blocked else "unchanged")
-                return await self._record_states(epoch, observation, publisher, location)
+                return await self._record_states(epoch, observation, publisher)
             case never:
                 assert_never(never)
 
@@ -183,9 +175,7 @@ class Epochs:
             return update if isinstance(update, Updated) else outcome
         return outcome
 
-    async def _tell(
-        self, epoch: Epoch, update: Updated, observation: Observation, publisher: Publisher, location: Location
-    ) -> Epoch:
+    async def _tell(self, epoch: Epoch, update: Updated, observation: Observation, publisher: Publisher) -> Epoch:
         observed = self._states(observation, update.snapshot, epoch)
         event = ContextUpdated(
             timestamp=self._clock.now(),
@@ -197,7 +187,7 @@ class Epochs:
         row = {**_version(epoch), "snapshot_id": snapshot_id, "observed": encode_text(observed)}
         keys = Statement("context.change", {"session_id": epoch.session_id, "keys": encode_text(update.keys)})
         await self._commit(
-            epoch.session_id, "context.advance", row, publisher, location, event=event, texts=(text,), more=(keys,)
+            epoch.session_id, "context.advance", row, publisher, event=event, texts=(text,), more=(keys,)
         )
         self.metrics.updated(epoch.session_id, update.text)
         return epoch.replace(snapshot=update.snapshot, observed=observed, revision=epoch.revision + 1)
@@ -210,22 +200,19 @@ class Epochs:
         generation: Generation,
         observation: Observation,
         publisher: Publisher,
-        location: Location,
     ) -> Epoch:
         row, texts = self._stored(generation, observation)
-        await self._commit(session_id, "context.replace", {**version, **row}, publisher, location, texts=texts)
+        await self._commit(session_id, "context.replace", {**version, **row}, publisher, texts=texts)
         self.metrics.began(session_id, outcome, generation.baseline)
         return await self._reload(session_id)
 
-    async def _record_states(
-        self, epoch: Epoch, observation: Observation, publisher: Publisher, location: Location
-    ) -> Epoch:
+    async def _record_states(self, epoch: Epoch, observation: Observation, publisher: Publisher) -> Epoch:
         """Store which sources are unavailable, if that has changed."""
         observed = self._states(observation, epoch.snapshot, epoch)
         if observed == epoch.observed:
             return epoch
         row = {**_version(epoch), "observed": encode_text(observed)}
-        await self._commit(epoch.session_id, "context.observe", row, publisher, location)
+        await self._commit(epoch.session_id, "context.observe", row, publisher)
         return epoch.replace(observed=observed, revision=epoch.revision + 1)
 
     # -- details -----------------------------------------------------------------------------------------------
@@ -236,7 +223,6 @@ class Epochs:
         statement: str,
         row: Mapping[str, Value],
         publisher: Publisher,
-        location: Location,
         *,
         event: ContextUpdated | None = None,
         texts: tuple[Statement, ...] = (),
@@ -247,7 +233,7 @@ class Epochs:
         change = Statement(statement, {"session_id": session_id, **row}, changes=1, error=contention)
         local = (*texts, change, *more)
         try:
-            await publisher.publish(*(() if event is None else (event,)), location=location, local=local)
+            await publisher.publish(*(() if event is None else (event,)), local=local)
         except ContextContention:
             self.metrics.record("context.contention", 1)
             raise

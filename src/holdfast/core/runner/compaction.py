@@ -34,7 +34,7 @@ from holdfast.llm.errors import LLMError
 from holdfast.llm.request import Generation, make_request
 from holdfast.llm.stream import stream
 from holdfast.schema.frozen import Frozen
-from holdfast.schema.live_event import CompactionDelta
+from holdfast.schema.live_event import CompactionDelta, SessionCompacted
 from holdfast.schema.session_event import CompactionEnded, CompactionFailed, CompactionStarted, UsageRecorded
 from holdfast.schema.session_message import AssistantMessage, CompactionMessage, SystemMessage, UnknownError
 
@@ -171,7 +171,7 @@ class Compaction:
         finally:
             self._metrics.record("compaction.duration", time.perf_counter() - begun, reason)
         ended = CompactionEnded(timestamp=self._clock.now(), reason=reason, text=summary, recent=plan.recent, **stamp)
-        await self._outbox.commit(ended)
+        await self._outbox.commit(ended, SessionCompacted(session_id=self._session_id))
         return Report(compacted=True)
 
     async def _summarise(

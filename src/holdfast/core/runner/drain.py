@@ -37,7 +37,9 @@ if TYPE_CHECKING:
     from holdfast.core.runner.services import RunnerServices
     from holdfast.core.session.activity import Activity
     from holdfast.core.session.inbox import Boundary
-    from holdfast.core.session.store import Glance, OpenCall, ResumableCall
+    from holdfast.core.session.stored_activity import ResumableCall
+    from holdfast.core.session.stored_messages import OpenCall
+    from holdfast.core.session.stored_sessions import SessionAtBoundary
     from holdfast.schema.session import Session
 
 ABANDONED = "abandoned"
@@ -51,7 +53,6 @@ class Drain:
         """`forced` continues from history even if nothing waits."""
         self._services = services
         self._store = services.sessions.store
-        self._location = services.here.location
         self._scope = scope
         self._state = scope.state
         self._session_id = scope.session_id
@@ -63,11 +64,12 @@ class Drain:
         """Whether this drain continues what another one left, and has completed no step yet."""
 
     async def run(self) -> None:
+        # Read once the lease was acquired: until then another process may have worked on the Session.
         left = await self._store.activity(self._session_id)
         seen = await self._scope.cache.read()
         if left is None:
             if self._forced or seen.steer or seen.queue:
-                async with self._begun():
+                async with self._begun(None):
                     await self._recorded(seen, None, ())
             return
         calls = [] if seen.steer_asks else await self._waiting_calls(left)
@@ -77,12 +79,12 @@ class Drain:
             return  # queued input, and input that asks for no answer, waits behind the decision
         if not seen.steer_asks:
             await self._count_attempt()
-        async with self._begun(keep=[found.call.key for found in calls], goes_on=not seen.steer_asks):
+        async with self._begun(left, keep=[found.call.key for found in calls], goes_on=not seen.steer_asks):
             await self._recorded(seen, left, [found.call for found in calls])
 
     async def abandon(self) -> None:
         """Close what an earlier drain left open, and do no more."""
-        async with self._begun(ends=ABANDONED):
+        async with self._begun(await self._store.activity(self._session_id), ends=ABANDONED):
             pass
 
     async def compact(self, instructions: str | None) -> None:
@@ -90,7 +92,7 @@ class Drain:
         left = await self._store.activity(self._session_id)
         if left is not None and left.turn is not None:  # beginning would end that turn
             raise UnfinishedWork(self._session_id, described(left))
-        async with self._begun():
+        async with self._begun(left):
             if not self._scope.lease.taken:
                 await self._services.sessions.ownership.take(self._scope.lease)
             await self._fitting.compact(await self._preparation.again(), instructions)
@@ -99,16 +101,21 @@ class Drain:
 
     @asynccontextmanager
     async def _begun(
-        self, *, keep: Collection[tuple[str, str]] = (), goes_on: bool = False, ends: str | None = None
+        self,
+        left: Activity | None,
+        *,
+        keep: Collection[tuple[str, str]] = (),
+        goes_on: bool = False,
+        ends: str | None = None,
     ) -> AsyncIterator[None]:
         """What an earlier drain left open is closed first, except for the calls in `keep`; at the end everything staged
-        is on disk."""
+        is on disk. `left` is what that drain owed."""
         last = await self._store.last_dispatch(self._session_id)
         if last is not None:
             self._sending.restore(last)
         self._state.checkpoint_seq = await self._store.checkpoint_seq(self._session_id)
         self._state.options = await self._store.prompt_options(self._session_id) or NO_OPTIONS
-        await self._close_interrupted(keep=keep, goes_on=goes_on, ends=ends)
+        await self._close_interrupted(left, keep=keep, goes_on=goes_on, ends=ends)
         try:
             yield
         finally:
@@ -116,7 +123,7 @@ class Drain:
             await self._services.tools.requests.settled(self._session_id)
             await self._scope.outbox.commit()
 
-    async def _recorded(self, seen: Glance, left: Activity | None, calls: Sequence[OpenCall]) -> None:
+    async def _recorded(self, seen: SessionAtBoundary, left: Activity | None, calls: Sequence[OpenCall]) -> None:
         """Take turns, and record how that ended if it did not end by itself."""
         try:
             await self._turns(seen, left, calls)
@@ -154,7 +161,7 @@ class Drain:
             return
         message = str(error) or type(error).__name__
         if owed.turn is not None:
-            await self._close_interrupted(ends=message, because=message)
+            await self._close_interrupted(owed, ends=message, because=message)
             return
         session = await self._store.get(self._session_id)
         agent, model = self._state.sampled or (session.agent or BUILD, session.model or NO_MODEL)
@@ -163,6 +170,7 @@ class Drain:
 
     async def _close_interrupted(
         self,
+        left: Activity | None,
         *,
         keep: Collection[tuple[str, str]] = (),
         goes_on: bool = False,
@@ -173,8 +181,8 @@ class Drain:
         await close_interrupted_work(
             services.sessions,
             self._session_id,
-            self._location,
             lease,
+            left,
             keep=keep,
             goes_on=goes_on,
             ends=ends,
@@ -192,18 +200,18 @@ class Drain:
     async def _count_attempt(self) -> None:
         """On disk before anything else happens: the work itself may be what ends processes."""
         count = Statement("attempt.count", {"session_id": self._session_id})
-        await self._scope.outbox.publish(location=self._location, local=(count,))
+        await self._scope.outbox.publish(local=(count,))
         self._attempted = True
 
     async def _forget_attempts(self) -> None:
         if self._attempted:
             self._attempted = False
             forget = Statement("attempt.forget", {"session_id": self._session_id})
-            await self._scope.outbox.publish(location=self._location, local=(forget,))
+            await self._scope.outbox.publish(local=(forget,))
 
     # -- turns ---------------------------------------------------------------------------------------------------
 
-    async def _turns(self, seen: Glance, left: Activity | None, calls: Sequence[OpenCall]) -> None:
+    async def _turns(self, seen: SessionAtBoundary, left: Activity | None, calls: Sequence[OpenCall]) -> None:
         """`seen` is the Session when the drain began. `left` is what an earlier drain owed, and `calls` are the
         calls of that which waited for a person."""
         cache, allowance = self._scope.cache, self._state.allowance

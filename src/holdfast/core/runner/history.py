@@ -20,7 +20,8 @@ from holdfast.schema.session_message import ShellMessage
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from holdfast.core.session.store import SessionStore, StoredMessage
+    from holdfast.core.session.store import SessionStore
+    from holdfast.core.session.stored_messages import StoredMessage
     from holdfast.llm.answer_format import AskedFormat
     from holdfast.llm.model import Model
     from holdfast.llm.request import Message, ToolChoice

@@ -103,7 +103,7 @@ def _rewritten(last: ConversationPrint | None, now: Sequence[Message] | None) ->
     """Whether what plugins made of the conversation does not begin with what they made of it for the last request.
     Where only one of the two requests has a changed conversation, that is not known, and assumed."""
     if last is None or now is None:
-        return last is not now
+        return (last is None) != (now is None)
     return len(now) < last.messages or _print(now[: last.messages]) != last
 
 

@@ -101,7 +101,7 @@ class Preparation:
             return None
         if state.options != options:
             return await self.again()  # the input that decided was withdrawn or put off
-        tools = self.offered(agent, options, without=context.hidden_tools(), last_step=state.allowance.last_step)
+        tools = self.offered(agent, options, without=context.hidden_tools())
         await state.output.use(state.options.format, self._sessions.store, session.id)
         overlay = resolved.overlay(cache_id(session))
         output = state.output.ask(resolved.ref, resolved.model, tools.definitions, overlay.options)
@@ -133,20 +133,18 @@ class Preparation:
             raise AgentUnavailable(session_id, selection.id)
         return selection.agent
 
-    def offered(
-        self, agent: Agent, options: PromptOptions, *, without: frozenset[str] = frozenset(), last_step: bool
-    ) -> Materialized:
+    def offered(self, agent: Agent, options: PromptOptions, *, without: frozenset[str] = frozenset()) -> Materialized:
         """The tools that the agent's rules and the prompt leave."""
         registry = self._tools.registry
         without |= left_out(options.tools, registry.names)
-        return registry.materialize(agent.permissions, fences=agent.fences, without=without, last_step=last_step)
+        return registry.materialize(agent.permissions, fences=agent.fences, without=without)
 
     async def _epoch(
         self, session: Session, agent: Agent, resolved: ResolvedModel, inputs: Sequence[Admission]
     ) -> tuple[Epoch, TurnContext, bool]:
         """The Session's epoch as of this turn, the context that was observed, and whether input was promoted that asks
         for an answer. Input is promoted once there is an epoch."""
-        scope, state, epochs, location = self._scope, self._state, self._sessions.epochs, self._here.location
+        scope, state, epochs = self._scope, self._state, self._sessions.epochs
         begin = epochs.initialize
         if state.epoch is None:
             try:
@@ -158,13 +156,11 @@ class Preparation:
         known = state.epoch
         if known is None:
             context = self._here.context.compose(session, agent, resolved, await scope.cache.instructions())
-            state.epoch = await begin(session.id, context.system, scope.outbox, location)
+            state.epoch = await begin(session.id, context.system, scope.outbox)
             return state.epoch, context, await self._promote(inputs)
         asked = await self._promote(inputs)
         context = self._here.context.compose(session, agent, resolved, await scope.cache.instructions())
-        state.epoch = await epochs.prepare(
-            known, context.system, scope.outbox, location, compaction_seq=state.checkpoint_seq
-        )
+        state.epoch = await epochs.prepare(known, context.system, scope.outbox, compaction_seq=state.checkpoint_seq)
         if state.epoch is not known:
             scope.cache.messages_added()
         return state.epoch, context, asked
@@ -172,7 +168,7 @@ class Preparation:
     async def _promote(self, inputs: Sequence[Admission]) -> bool:
         """Whether an input that asks for an answer is part of the conversation now."""
         scope, state, sessions = self._scope, self._state, self._sessions
-        promoted = await sessions.inbox.promote(inputs, scope.outbox, self._here.location)
+        promoted = await sessions.inbox.promote(inputs, scope.outbox)
         asked = not all(asks_nothing(item.prompt) for item in promoted)
         if promoted:
             scope.cache.messages_added()

@@ -21,7 +21,7 @@ from holdfast.schema import session_event as ev
 from holdfast.schema.codec import encode
 from holdfast.schema.frozen import Frozen
 from holdfast.schema.live_event import ErrorInfo, ReasoningDelta, SessionError, TextDelta, ToolInputDelta
-from holdfast.schema.session import CacheTokens, Tokens
+from holdfast.schema.session import NO_TOKENS, CacheTokens, Tokens
 from holdfast.schema.session_message import UnknownError
 
 if TYPE_CHECKING:
@@ -82,6 +82,7 @@ class TurnPublisher:
         """The tree before the step; known, if ever, before the first event is handled."""
         self.message_id: MessageID | None = None
         self.finish: llm.StepFinish | None = None
+        self.used = NO_TOKENS
         self.ended = False
         self.unsettled: dict[str, llm.ToolCall] = {}
         self.fresh: list[llm.ToolCall] = []
@@ -138,7 +139,7 @@ class TurnPublisher:
             case llm.StepFinish():
                 if self.finish is not None:
                     raise ValueError("the provider finished its step twice")
-                self.finish = event
+                self.finish, self.used = event, stored_tokens(event.usage)
             case llm.ProviderError(message):
                 self.close_fragments()
                 self.fail_reported(message)
@@ -231,11 +232,11 @@ class TurnPublisher:
         """`unchanged` says that no tool of this step can have changed a file: then the tree after it is known.
         `structured` is the answer in the form that the prompt asked for."""
         if not self.ended and self.finish is not None:
-            tokens = stored_tokens(self.finish.usage)
+            used, cost = self.used, self._price(self.used)
             tree = {"snapshot": self.snapshot, "files": ()} if unchanged and self.snapshot is not None else {}
             given = {} if structured is msgspec.UNSET else {"structured": structured}
             finish = "stop" if given else self.finish.reason
-            self._stage(ev.StepEnded, finish=finish, cost=self._price(tokens), tokens=tokens, **tree, **given)
+            self._stage(ev.StepEnded, finish=finish, cost=cost, tokens=used, **tree, **given)
             self.ended = True
 
     def suspend_activity(self) -> None:

@@ -40,14 +40,14 @@ class Runner:
     @contextmanager
     def _drain(self, session_id: str, lease: Lease, interrupt: Interrupt, *, forced: bool = False) -> Iterator[Drain]:
         """Everything that lives as long as one drain."""
-        sessions, location = self._services.sessions, self._services.here.location
+        sessions = self._services.sessions
         with sessions.log.signals.follow(session_id) as signal:
             cache = SessionCache(sessions.store, session_id, signal)
             scope = DrainScope(
                 session_id=session_id,
                 lease=lease,
                 interrupt=interrupt,
-                outbox=Outbox(lease, location, cache.committed),
+                outbox=Outbox(lease, cache.committed),
                 cache=cache,
                 history=History(sessions.store, session_id),
                 state=DrainState(),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.core.runner.budget import total_input
 from holdfast.core.runner.prefix import Prefix
-from holdfast.core.runner.publish import TurnOf, TurnPublisher, stored_tokens
+from holdfast.core.runner.publish import TurnOf, TurnPublisher
 from holdfast.core.runner.retries import reported
 from holdfast.core.runner.step_snapshots import StepSnapshots
 from holdfast.core.runner.turn import Turn
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from holdfast.core.runner.structured import TurnOutput
     from holdfast.core.runner.turn import Outcome
     from holdfast.core.session.activity import OpenTurn
-    from holdfast.core.session.store import Dispatch, OpenCall
+    from holdfast.core.session.stored_activity import Dispatch
+    from holdfast.core.session.stored_messages import OpenCall
     from holdfast.core.tool.registry import Materialized
     from holdfast.schema.model import ModelRef
     from holdfast.schema.session import Session, Tokens
@@ -83,7 +84,7 @@ class Sending:
         await self._models.catalog.ready()
         agent = self._preparation.agent(session.id, open_turn.agent)
         self._state.allowance.steps = agent.steps
-        tools = self._preparation.offered(agent, self._state.options, last_step=False)
+        tools = self._preparation.offered(agent, self._state.options)
         publisher = self.publisher(open_turn.agent, open_turn.model)
         publisher.adopt(MessageID(open_turn.message_id or ""), map(_waiting_call, calls))
         output = await self._given_output(session.id, open_turn)
@@ -137,9 +138,8 @@ class Sending:
         if publisher.noted:
             scope.cache.messages_added()
         if publisher.finish is not None:
-            used = stored_tokens(publisher.finish.usage)
-            self._state.estimate.learn(used, scope.history.characters)
-            self._models.learned.answered(ref, total_input(used))
+            self._state.estimate.learn(publisher.used, scope.history.characters)
+            self._models.learned.answered(ref, total_input(publisher.used))
         return turn, outcome
 
     def _turn(self, publisher: TurnPublisher, tools: Materialized, settings: SessionSettings) -> Turn:

@@ -25,7 +25,7 @@ from holdfast.llm.answer_format import Value, refused_way
 from holdfast.llm.errors import LLMError
 from holdfast.llm.event import ProviderError
 from holdfast.llm.media import refuses_media
-from holdfast.llm.stream import stream
+from holdfast.llm.stream import stream_prepared
 from holdfast.schema.frozen import Frozen
 
 if TYPE_CHECKING:
@@ -240,9 +240,8 @@ class Turn:
     ) -> None:
         publisher = self._publisher
         started = False
-        sending = stream(
+        sending = stream_prepared(
             transport,
-            prepared.model,
             prepared,
             retry=retry.replace(limits=self._limits.retry),
             before=self._dispatched,

@@ -13,7 +13,7 @@ from holdfast.core.runtime.run_coordinator import RunCoordinator
 from holdfast.core.session.errors import Interrupted, LeaseLost
 from holdfast.core.session.interrupt import Interrupt
 from holdfast.schema.frozen import Frozen
-from holdfast.schema.live_event import Busy, ErrorInfo, Idle, SessionError, SessionStatus, Status
+from holdfast.schema.live_event import Busy, ErrorInfo, Idle, SessionError, SessionIdle, SessionStatus, Status
 
 if TYPE_CHECKING:
     from holdfast.core.clock import Clock
@@ -151,7 +151,7 @@ class Execution:
 
         if self.here(session_id) or not await wanted():
             return
-        lease = await self._ownership.acquire(session_id, interrupt, wanted)
+        lease = await self._ownership.acquire(session_id, location, interrupt, wanted)
         if lease is None:
             return
         try:
@@ -208,7 +208,8 @@ class Execution:
                 joined = self._ownership.wait_elsewhere(session_id)
                 await interrupt.cancellable(joined, name="another process's drain")
                 force = False
-            if not await self._wanted(session_id, force):
+                pending = await self._store.wakes(session_id)
+            if not pending and not await self._wanted(session_id, force):
                 self._woken.discard(session_id)
                 interrupt.check()
                 return
@@ -230,10 +231,13 @@ class Execution:
             raise
         finally:
             if location is not None:
+                self._log.announce(SessionIdle(session_id=session_id), location=location)
                 self._announce(session_id, location, Idle())
 
     async def _note_unstarted(self, session_id: str, pending: frozenset[str]) -> None:
         """So that nobody here waits for what this process has tried in vain."""
+        if not pending:
+            return
         try:
             left = pending & await self._store.wakes(session_id)
         except StorageError:
@@ -262,7 +266,7 @@ class Execution:
             return await self._wanted(session_id, force)
 
         interrupt.check()
-        lease = await self._ownership.acquire(session_id, interrupt, wanted)
+        lease = await self._ownership.acquire(session_id, location, interrupt, wanted)
         if lease is None:
             interrupt.check()
             return True

@@ -39,13 +39,8 @@ if TYPE_CHECKING:
     from holdfast.core.runtime.reverts import Reverts
     from holdfast.core.runtime.waits import Waits
     from holdfast.core.session.records import SessionRecords
-    from holdfast.core.session.store import (
-        Direction,
-        Order,
-        SessionAnchor,
-        SessionFilter,
-        StoredMessage,
-    )
+    from holdfast.core.session.stored_messages import StoredMessage
+    from holdfast.core.session.stored_sessions import Direction, Order, SessionAnchor, SessionFilter
     from holdfast.schema.event import EventEnvelope
     from holdfast.schema.insight import CheckpointInfo, InterruptedActivity, WaitInfo
     from holdfast.schema.location import Location
@@ -312,7 +307,7 @@ class Sessions:
     async def _prompt(
         self, session_id: str, prompt: Prompt, id: str | None, delivery: Delivery, resume: bool, checked: bool
     ) -> Admission:
-        session = await self._store.get(session_id)
+        session = await self._store.get(session_id)  # not as of the request's head: its body may take minutes to come
         receipt = await self._inbox.admit(
             session_id,
             prompt,

@@ -217,30 +217,28 @@ class Inbox:
 
         A queue boundary takes one queued input first. Steers follow in the order of admission, up to the sequence
         reached before anything is promoted: one that arrives meanwhile waits for the next boundary."""
-        cutoff = await self._log.latest(session_id)
+        cutoff = await self._log.latest(session_id)  # read now: what came while the drain was busy joins it
         inputs: list[Admission] = []
         if boundary == "queue":
             inputs += await self._store.pending(session_id, "queue", cutoff=cutoff, limit=1)
         return inputs + await self._store.pending(session_id, "steer", cutoff=cutoff, limit=STEER_BATCH)
 
-    async def promote(self, inputs: Sequence[Admission], outbox: Publisher, location: Location) -> list[Admission]:
+    async def promote(self, inputs: Sequence[Admission], outbox: Publisher) -> list[Admission]:
         """Promote inputs that were due. Returns those that are part of the conversation now: an input may have been
         withdrawn, or put off to another boundary, since it was read."""
         if not inputs:
             return []
         try:
-            await outbox.publish(*(_prompted(item) for item in inputs), location=location)
+            await outbox.publish(*(_prompted(item) for item in inputs))
         except LifecycleConflict:
-            return await self._promote_singly(inputs, outbox, location)
+            return await self._promote_singly(inputs, outbox)
         return list(inputs)
 
-    async def _promote_singly(
-        self, inputs: Sequence[Admission], outbox: Publisher, location: Location
-    ) -> list[Admission]:
+    async def _promote_singly(self, inputs: Sequence[Admission], outbox: Publisher) -> list[Admission]:
         promoted = []
         for item in inputs:
             try:
-                await outbox.publish(_prompted(item), location=location)
+                await outbox.publish(_prompted(item))
             except LifecycleConflict:
                 now = await self._store.admission(item.id)
                 if now is not None and now.promoted_seq is not None:

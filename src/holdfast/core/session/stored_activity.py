@@ -38,11 +38,6 @@ class Blocked(Frozen):
 
 
 class StoredActivity(StoredMessages):
-    async def open_turn(self, session_id: str) -> OpenTurn | None:
-        """The dispatched turn that has no end."""
-        rows = await self._database.fetch("turn.of", {"session_id": session_id}, into=_TurnRow)
-        return rows[0].turn() if rows else None
-
     async def activity(self, session_id: str) -> Activity | None:
         """The activity of a Session, whichever process works on it."""
         found = await self._activities(first=session_id, last=session_id, limit=1)
@@ -98,17 +93,6 @@ class RequestRow(Frozen):
     reply: str | None
     resumable: bool
     taken: bool
-
-
-class _TurnRow(Frozen):
-    agent: str
-    model: ModelRef
-    attempt: int
-    message_id: str | None
-    time_dispatched: int
-
-    def turn(self) -> OpenTurn:
-        return OpenTurn(self.agent, self.model, self.attempt, self.message_id, self.time_dispatched)
 
 
 class _ActivityRow(Frozen):

@@ -36,7 +36,7 @@ class SessionAnchor(msgspec.Struct, frozen=True):
     direction: Direction
 
 
-class Glance(Frozen):
+class SessionAtBoundary(Frozen):
     """A Session, whether a steer or a queued input waits, and the last sequence of its log, in one read."""
 
     session: Session
@@ -63,13 +63,12 @@ class StoredSessions:
             raise SessionNotFound(session_id)
         return session
 
-    async def glance(self, session_id: str) -> Glance:
-        """What a boundary needs to know."""
-        rows = await self._database.fetch("session.glance", {"id": session_id}, into=_GlanceRow)
+    async def at_boundary(self, session_id: str) -> SessionAtBoundary:
+        rows = await self._database.fetch("session.at_boundary", {"id": session_id}, into=_BoundaryRow)
         if not rows:
             raise SessionNotFound(session_id)
         row = rows[0]
-        return Glance(row.session(), row.steer, row.queue, row.steer_asks, row.instructions_seq, row.head)
+        return SessionAtBoundary(row.session(), row.steer, row.queue, row.steer_asks, row.instructions_seq, row.head)
 
     async def instruction_entries(self, session_id: str) -> tuple[InstructionEntry, ...]:
         """The instruction entries of a Session, ordered by key."""
@@ -148,7 +147,7 @@ class _SessionRow(Frozen):
         )
 
 
-class _GlanceRow(_SessionRow):
+class _BoundaryRow(_SessionRow):
     steer: bool
     queue: bool
     steer_asks: bool

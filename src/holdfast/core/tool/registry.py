@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 UNKNOWN = "Unknown tool: {name}"
 STALE = "Stale tool call: {name}"
-LAST_STEP = "Tools are disabled after the maximum agent steps"
 
 CACHED_RULE_SETS = 64
 
@@ -98,11 +97,9 @@ class ToolRegistry:
         *,
         fences: Fences = (),
         without: frozenset[str] = frozenset(),
-        last_step: bool = False,
     ) -> Materialized:
         """The tools that an agent with these rules may call in one turn, except the names in `without`."""
-        shown = NO_TOOLS if last_step else self._current().shown(tuple(rules), tuple(fences), without)
-        return Materialized(self, shown, last_step=last_step)
+        return Materialized(self, self._current().shown(tuple(rules), tuple(fences), without))
 
     def _current(self) -> _Catalog:
         application, own = self._application.current, self._own.current
@@ -114,10 +111,9 @@ class ToolRegistry:
 class Materialized:
     """The tools of one turn: the definitions sent to the model, and the execution of its calls."""
 
-    def __init__(self, registry: ToolRegistry, shown: _VisibleTools, *, last_step: bool) -> None:
+    def __init__(self, registry: ToolRegistry, shown: _VisibleTools) -> None:
         self._registry = registry
         self._shown = shown
-        self._last_step = last_step
         self.definitions = shown.definitions
 
     async def execute(self, name: str, arguments: Any, context: ToolContext) -> CallOutput:
@@ -139,8 +135,6 @@ class Materialized:
         return all(name not in shown or shown[name].read_only for name in names)
 
     def _resolve(self, name: str) -> Registration:
-        if self._last_step:
-            raise ToolFailure(LAST_STEP)
         advertised = self._shown.registrations.get(name)
         if advertised is None:
             raise ToolFailure(UNKNOWN.format(name=name))
@@ -152,9 +146,6 @@ class Materialized:
 class _VisibleTools(Frozen):
     registrations: Mapping[str, Registration]
     definitions: tuple[ToolDefinition, ...]
-
-
-NO_TOOLS = _VisibleTools({}, ())
 
 
 class _Catalog:

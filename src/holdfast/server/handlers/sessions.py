@@ -11,7 +11,7 @@ from msgspec import UnsetType
 from holdfast.core.project.directory import canonical_directory
 from holdfast.core.session.errors import AgentUnavailable, InvalidCursor, MessageNotFound
 from holdfast.core.session.prompt_input import normalise
-from holdfast.core.session.store import SessionAnchor, SessionFilter, StoredMessage
+from holdfast.core.session.stored_sessions import SessionAnchor, SessionFilter
 from holdfast.protocol.sessions import CHECKED
 from holdfast.schema.codec import encode
 from holdfast.schema.exceptions import ApiError, InvalidRequest
@@ -24,7 +24,8 @@ from holdfast.server.sse import HEARTBEAT
 from holdfast.server.types import ApiCall, Frames, HistoryOf, PageOf
 
 if TYPE_CHECKING:
-    from holdfast.core.session.store import Direction, Order
+    from holdfast.core.session.stored_messages import StoredMessage
+    from holdfast.core.session.stored_sessions import Direction, Order
     from holdfast.protocol import sessions as protocol
     from holdfast.schema.location import Location
     from holdfast.schema.prompt import Admission, ModelInput

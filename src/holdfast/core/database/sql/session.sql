@@ -91,7 +91,7 @@ from session where id = :id
 -- name: session.place
 select directory, workspace_id from session where id = :id
 
--- name: session.glance
+-- name: session.at_boundary
 -- A Session, of which deliveries something waits, and the last sequence of its log, in one read.
 select id, parent_id, project_id, agent, model, cost, tokens_input, tokens_output, tokens_reasoning,
   tokens_cache_read, tokens_cache_write, time_created, time_updated, time_archived, title,

@@ -12,9 +12,6 @@ update session_turn set message_id = :message_id where session_id = :session_id
 -- name: turn.end
 delete from session_turn where session_id = :session_id
 
--- name: turn.of
-select agent, model, attempt, message_id, time_dispatched from session_turn where session_id = :session_id
-
 -- name: turn.last_dispatch
 -- The newest of its own, or else the newest in the history it shares.
 with own as (
