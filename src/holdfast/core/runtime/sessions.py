@@ -20,7 +20,7 @@ from holdfast.core.session.errors import (
     UnknownBoundary,
 )
 from holdfast.core.session.records import default_title
-from holdfast.core.session.store import MessagePlace
+from holdfast.core.session.stored_messages import MessagePlace
 from holdfast.schema.insight import Outcome
 from holdfast.schema.session import NO_TOKENS, RecordTime, Session, SessionRecord
 from holdfast.schema.session_event import CompactionUndone, SessionCreated
