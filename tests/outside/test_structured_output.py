@@ -166,7 +166,8 @@ async def test_an_ordinary_answer_has_no_value(world: World) -> None:
 
 
 async def test_an_answer_that_does_not_match_is_asked_for_again(world: World) -> None:
-    """SES-313, LLM-433: the model reads what was wrong, in the result of its call or in a message."""
+    """SES-313, LLM-433, LLM-435: the model reads what was wrong, in the result of its call or in a message; the value
+    may have text around it."""
     world.model.plays(
         calling(TOOL, name="Paris", people="many", mayor=None),
         Turn(text="It is Paris."),
@@ -247,6 +248,18 @@ async def test_arguments_that_are_no_json_are_an_answer_that_does_not_match(worl
         one, two = answers(await hf.sessions.context(session.id))
         assert one.rejected is not None
         assert two.structured == PARIS
+
+
+async def test_a_pattern_cannot_hold_up_the_process(world: World) -> None:
+    """LLM-434: this one takes exponential time where matching backtracks."""
+    schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": "^(a+)+$"}}, "required": ["a"]}
+    world.model.plays(calling(TOOL, a="a" * 5000 + "!"), calling(TOOL, a="aa"))
+    async with world.host() as hf:
+        session = await hf.sessions.create()
+        assert (await asked(hf, session, schema=schema)).type == "completed"
+        rejected, given = answers(await hf.sessions.context(session.id))
+        assert rejected.rejected == "$.a: does not match ^(a+)+$"
+        assert given.structured == {"a": "aa"}
 
 
 async def test_a_restart_goes_on_and_does_not_renew_the_attempts(world: World) -> None:
