@@ -1400,6 +1400,7 @@ export interface StepEnded {
   readonly snapshot?: string
   readonly files?: readonly string[]
   readonly structured?: unknown
+  readonly rejected?: string
 }
 
 export interface StepFailed {

@@ -63,7 +63,7 @@ GIVEN = {"number": 7, "customer": "Ada"}
     ],
 )
 async def test_the_answer_is_a_value_of_the_type(world: World, into: Any, given: Any, expected: Any) -> None:
-    """API-495, SES-211"""
+    """API-495, SES-211, LLM-432"""
     world.model.plays(Turn(calls=(Call(TOOL, given),)))
     async with world.host() as hf:
         session = await hf.sessions.create()

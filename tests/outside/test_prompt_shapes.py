@@ -58,14 +58,16 @@ def test_both_shapes_are_one_prompt(caller: Caller) -> None:
     assert silent["options"] == {"noReply": True}
 
 
-@pytest.mark.parametrize("name", [*FIELDS, "noReply", "skills", "format"])
-def test_both_shapes_at_once_are_refused(caller: Caller, name: str) -> None:
-    """API-484: by the name of each field that stands beside `prompt`."""
-    more = {"noReply": False, "skills": [], "format": {"type": "text"}}
-    answer = caller.send(prompt={"text": "hi"}, **{name: (FIELDS | more)[name]})
-    assert (answer.status_code, answer.json()["_tag"], answer.json()["field"]) == (400, "InvalidRequestError", name)
-    assert f"`{name}`" in answer.json()["message"]
+def test_both_shapes_at_once_are_refused(caller: Caller) -> None:
+    """API-484: by the name of each field that stands beside `prompt`, unless it asks for nothing."""
+    more = {"noReply": True, "skills": [{"id": "s"}], "format": {"type": "json_schema", "schema": {}}}
+    for name, value in (FIELDS | more).items():
+        answer = caller.send(prompt={"text": "hi"}, **{name: value})
+        assert (answer.status_code, answer.json()["_tag"], answer.json()["field"]) == (400, "InvalidRequestError", name)
+        assert f"`{name}`" in answer.json()["message"]
     assert caller.pending == []
+    empty = {"noReply": False, "skills": [], "tools": {}, "system": "", "format": {"type": "text"}, "agent": None}
+    assert caller.send(prompt={"text": "hi"}, **empty).status_code == 200
 
 
 def test_neither_shape_is_refused(caller: Caller) -> None:

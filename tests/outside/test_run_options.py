@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -72,18 +71,6 @@ def test_standard_input_as_a_file_is_asked_for(machine: Machine, provider: Provi
     assert run(machine, "count", "--file", "-", given=b"1,2,3").code == 0
     assert "1,2,3" in last_input(provider)
     assert "once" in run(machine, "-", "--file", "-", given=b"x").complaint
-
-
-def test_a_pipe_that_stays_silent_is_left_alone(machine: Machine, provider: Provider) -> None:
-    """API-490: the run goes on and says so; nothing is read from a device."""
-    reading, writing = os.pipe()
-    try:
-        ran = run(machine, "go on", stdin=reading)
-    finally:
-        os.close(reading)
-        os.close(writing)
-    assert (ran.code, "nothing came from standard input" in ran.err) == (0, True), ran
-    assert last_input(provider) == "go on"
 
 
 def test_system_text_and_no_reply(machine: Machine, provider: Provider) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import msgspec
 import pytest
-from tests.cli.conftest import Machine
+from tests.cli.conftest import Machine, Ran
 from tests.outside.scripted_provider import Call, Request, Turn, calling
 from tests.outside.test_clients import Serve
 from tests.outside.test_compaction_story import is_summary, small
@@ -164,7 +166,8 @@ async def test_an_ordinary_answer_has_no_value(world: World) -> None:
 
 
 async def test_an_answer_that_does_not_match_is_asked_for_again(world: World) -> None:
-    """SES-313, LLM-433: the model reads what was wrong, in the result of its call or in a message."""
+    """SES-313, LLM-433, LLM-435: the model reads what was wrong, in the result of its call or in a message; the value
+    may have text around it."""
     world.model.plays(
         calling(TOOL, name="Paris", people="many", mayor=None),
         Turn(text="It is Paris."),
@@ -245,6 +248,18 @@ async def test_arguments_that_are_no_json_are_an_answer_that_does_not_match(worl
         one, two = answers(await hf.sessions.context(session.id))
         assert one.rejected is not None
         assert two.structured == PARIS
+
+
+async def test_a_pattern_cannot_hold_up_the_process(world: World) -> None:
+    """LLM-434: this one takes exponential time where matching backtracks."""
+    schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": "^(a+)+$"}}, "required": ["a"]}
+    world.model.plays(calling(TOOL, a="a" * 5000 + "!"), calling(TOOL, a="aa"))
+    async with world.host() as hf:
+        session = await hf.sessions.create()
+        assert (await asked(hf, session, schema=schema)).type == "completed"
+        rejected, given = answers(await hf.sessions.context(session.id))
+        assert rejected.rejected == "$.a: does not match ^(a+)+$"
+        assert given.structured == {"a": "aa"}
 
 
 async def test_a_restart_goes_on_and_does_not_renew_the_attempts(world: World) -> None:
@@ -448,6 +463,31 @@ def test_the_value_over_http(holdfast: Machine, serve: Serve) -> None:
         assert [data["structured"] for data in ended] == [PARIS]
         failed = ask()
         assert (failed["type"], failed["code"]) == ("failed", "Session.StructuredOutputError")
+
+
+def test_the_command_line_prints_the_value_alone(
+    holdfast: Machine, here: Callable[..., Ran], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SES-311, SES-313, API-489, API-491: what the model says beside it is on standard error; an answer that was
+    rejected is not the end."""
+    schema = tmp_path / "schema.json"
+    schema.write_bytes(msgspec.json.encode(CITY))
+    holdfast.script(
+        {"text": "Paris?"}, {"text": "Here: ", "answer": PARIS}, {"text": "no"}, {"text": "no"}, {"text": "no"}
+    )
+    monkeypatch.setenv("HOLDFAST_SCRIPT", holdfast.environment["HOLDFAST_SCRIPT"])
+    run = ("run", "--model", "demo/scripted", "--format", str(schema))
+    ran = here(*run, "Which city?")
+    assert (ran.code, ran.out) == (0, PARIS_TEXT + "\n")
+    assert "does not have the requested form: it is not JSON" in ran.err
+    assert "Here: " in ran.err
+    ran = here(*run, "--json", "Which city?")
+    result = msgspec.json.decode(ran.out.splitlines()[-1])["result"]
+    assert (result["outcome"], result["structured"]) == ("completed", PARIS)
+    holdfast.script({"text": "no"}, {"text": "no"}, {"text": "no"})
+    ran = here(*run, "Which city?")
+    assert (ran.code, ran.out) == (1, "")
+    assert "no answer in the requested form" in ran.complaint
 
 
 async def test_the_echo_model_answers_with_an_example(world: World) -> None:

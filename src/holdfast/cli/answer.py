@@ -39,10 +39,12 @@ class Answer:
                 self._finish = None
                 self.message_id = data["assistantMessageID"]
             case "step.ended":
-                self._finish = data["finish"]
+                self._finish = data["finish"] if "rejected" not in data else None
                 self._count(data)
             case "step.failed" if self._steps:  # an earlier one is of a turn that broke off before
                 self._error = data["error"]["message"]
+                if "tokens" in data:
+                    self._count(data)
 
     def _count(self, data: dict[str, Any]) -> None:
         tokens = data["tokens"]

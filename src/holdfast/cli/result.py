@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from msgspec import UNSET
+
 from holdfast.schema.record import Record
 from holdfast.schema.session import CacheTokens, Tokens
 from holdfast.schema.session_message import AssistantMessage, TextPart
@@ -21,7 +23,7 @@ class Result(Record):
     """That of the Session's last activity, or `no-reply` if no answer was asked for."""
     text: str | None = None
     """The last text of the answer."""
-    structured: Any = None
+    structured: Any = UNSET
     """The value of the answer, if a format was asked for."""
     cost: float
     tokens: Tokens
@@ -31,12 +33,12 @@ class Result(Record):
 
 async def result_of(client: AsyncClient, session_id: str, answer: Answer, *, replies: bool) -> Result:
     text: str | None = None
-    structured: Any = None
+    structured: Any = UNSET
     if answer.message_id is not None:
         message = await client.sessions.message(session_id, message_id=answer.message_id)
         if isinstance(message, AssistantMessage):
             text = "".join(part.text for part in message.content if isinstance(part, TextPart))
-            structured = getattr(message, "structured", None)
+            structured = message.structured
     outcome = (await client.sessions.outcome(session_id)).type if replies else NO_REPLY
     used = answer.tokens
     return Result(

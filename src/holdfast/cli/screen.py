@@ -23,8 +23,10 @@ class Screen:
     """Prints text for a person. Deltas are printed as they arrive; the end of a block prints the rest of its text, or
     all of it if its start was missed. Between `hold` and `release` output is kept back."""
 
-    def __init__(self, *, quiet: bool) -> None:
+    def __init__(self, *, quiet: bool, structured: bool = False) -> None:
+        """`structured`: the answer is a value and is printed as JSON; texts go to standard error."""
         self._quiet = quiet
+        self._structured = structured
         self._shown: dict[tuple[str, str], int] = {}
         self._begun: set[tuple[str, str]] = set()
         self._models: set[str] = set()
@@ -58,6 +60,10 @@ class Screen:
             case "text.ended":
                 self._write(data, data["text"][self._shown.get(_block(data), 0) :])
                 self._finish_line()
+            case "step.ended" if self._structured and "structured" in data:
+                self._put(sys.stdout, encode(data["structured"]).decode() + "\n")
+            case "step.ended" if "rejected" in data:
+                self.note(f"! The answer does not have the requested form: {data['rejected']}")
             case "tool.called":
                 self.note(f"> {data['tool']} {_summary(data['input'])}".rstrip())
             case "tool.failed":
@@ -68,6 +74,10 @@ class Screen:
                 self.note("… summarising older history")
             case "session.error":
                 self.error = data["error"]["data"]["message"]
+
+    @property
+    def _texts(self) -> TextIO:
+        return sys.stderr if self._structured else sys.stdout
 
     def hold(self) -> None:
         self._finish_line()
@@ -89,12 +99,14 @@ class Screen:
             return
         key = _block(data)
         self._shown[key] = self._shown.get(key, 0) + len(text)
-        self._put(sys.stdout, self._safe(text))
+        if self._structured and self._quiet:
+            return
+        self._put(self._texts, self._safe(text))
         self._mid_line = not text.endswith("\n")
 
     def _finish_line(self) -> None:
         if self._mid_line:
-            self._put(sys.stdout, "\n")
+            self._put(self._texts, "\n")
             self._mid_line = False
 
     def _put(self, stream: TextIO, text: str) -> None:

@@ -41,7 +41,7 @@ def steer_input(session_id: str, input_id: str, *, yes: bool) -> int:
 
 
 async def _run(ask: Ask) -> int:
-    screen: Screen = JsonScreen() if ask.as_json else Screen(quiet=ask.quiet)
+    screen: Screen = JsonScreen() if ask.as_json else Screen(quiet=ask.quiet, structured=ask.schema is not None)
     attendance = Attendance.of_process(yes=ask.yes)
     async with AsyncExitStack() as stack:
         opened = await open_client(ask, attendance, screen, stack)

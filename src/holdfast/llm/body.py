@@ -72,6 +72,8 @@ class Draft:
         """State of the protocol's lowering between batches."""
         self.spare = KEPT_MARKS
         """How many more markers the provider accepts."""
+        self.closing = False
+        """Whether what is added now is said in this one request alone."""
         self.trailer = b""
         """Added to an open user message for this one request; it never becomes part of the sealed bytes."""
 

@@ -210,23 +210,34 @@ def accepts_null(root: Schema, schema: Any) -> bool:
 def without_null_options(schema: Schema, value: Any) -> Any:
     """The value without the nulls of optional properties that do not accept null: with these a model says that there
     is none, in particular where every property is required."""
-    return _without_nulls(schema, schema, value)
+    return _NullOptions(schema).left_out(schema, value)
 
 
-def _without_nulls(root: Schema, schema: Any, value: Any) -> Any:
-    if not isinstance(value, dict | list):
-        return value
-    schema = _chosen(root, schema, value)
-    if isinstance(value, list):
-        return [_without_nulls(root, schema.get("items"), item) for item in value]
-    known, required = schema.get("properties"), schema.get("required", ())
-    if not isinstance(known, dict):
-        return value
-    return {
-        name: _without_nulls(root, known.get(name), item)
-        for name, item in value.items()
-        if item is not None or name in required or name not in known or accepts_null(root, known[name])
-    }
+class _NullOptions:
+    def __init__(self, root: Schema) -> None:
+        self._root = root
+        self._accepts: dict[int, bool] = {}
+        """By the identity of a schema: whether it accepts null."""
+
+    def left_out(self, schema: Any, value: Any) -> Any:
+        if not isinstance(value, dict | list):
+            return value
+        schema = _chosen(self._root, schema, value)
+        if isinstance(value, list):
+            return [self.left_out(schema.get("items"), item) for item in value]
+        known, required = schema.get("properties"), schema.get("required", ())
+        if not isinstance(known, dict):
+            return value
+        return {
+            name: self.left_out(known.get(name), item)
+            for name, item in value.items()
+            if item is not None or name in required or name not in known or self._accepts_null(known[name])
+        }
+
+    def _accepts_null(self, schema: Any) -> bool:
+        if id(schema) not in self._accepts:
+            self._accepts[id(schema)] = accepts_null(self._root, schema)
+        return self._accepts[id(schema)]
 
 
 def _chosen(root: Schema, schema: Any, value: Any) -> Schema:

@@ -67,6 +67,7 @@ class Prepared(Frozen):
         cost does not depend on the length of the conversation."""
         assert all(message.role == "system" for message in messages)
         draft = self.draft.copy()
+        draft.closing = True
         self.model.route.protocol.extend(draft, self.model, messages)
         draft.keep_marks(self.draft)
         return Prepared(self.model, self.request, draft)

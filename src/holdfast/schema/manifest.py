@@ -113,7 +113,6 @@ SESSION_DEFINITIONS: tuple[Definition, ...] = (
     _session("session.next.turn.abandoned", ev.TurnAbandoned, public=False),
     _session("session.next.activity.ended", ev.ActivityEnded, public=False),
     _session("session.next.activity.suspended", ev.ActivitySuspended, public=False),
-    _session("session.next.answer.rejected", ev.AnswerRejected, public=False),
     _session("session.next.snapshot.captured", ev.SnapshotCaptured, public=False),
     _session("session.next.compaction.undone", ev.CompactionUndone, public=False),
     _session("session.next.usage.recorded", ev.UsageRecorded, public=False),

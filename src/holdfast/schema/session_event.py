@@ -89,6 +89,8 @@ class StepEnded(StepPayload):
     files: tuple[str, ...] | None = None
     structured: Any = msgspec.UNSET
     """The validated answer to a prompt with a format; it ends the activity."""
+    rejected: str | None = None
+    """Why the answer does not match the prompt's format; the model is asked again."""
 
 
 class StepFailed(StepPayload):
@@ -324,12 +326,6 @@ class ActivityEnded(SessionPayload):
 
 class ActivitySuspended(SessionPayload):
     """A shutdown stopped the activity; the next process continues it."""
-
-
-class AnswerRejected(StepPayload):
-    """A complete answer did not match the format of the prompt; the model is asked again."""
-
-    reason: str
 
 
 class SnapshotCaptured(StepPayload):

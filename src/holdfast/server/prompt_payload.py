@@ -8,20 +8,22 @@ import msgspec
 
 from holdfast.protocol.sessions import PROMPT_FIELDS
 from holdfast.schema.exceptions import InvalidRequest
-from holdfast.schema.prompt import PromptInput
+from holdfast.schema.prompt import PromptInput, TextFormat
 
 if TYPE_CHECKING:
     from holdfast.protocol.sessions import PromptPayload
 
 INSIDE = "prompt."
+ASK_NOTHING = (False, "", {}, (), TextFormat())
+"""Values that are the same as a missing field."""
 
 
 def prompt_of(payload: PromptPayload) -> PromptInput:
     """The prompt in either shape. Raises InvalidRequest for none or for both."""
     beside = {name: value for name in PROMPT_FIELDS if (value := getattr(payload, name, None)) is not None}
     if payload.prompt is not None:
-        if beside:
-            raise _both_shapes(list(beside))
+        if asking := [name for name, value in beside.items() if value not in ASK_NOTHING]:
+            raise _both_shapes(asking)
         return payload.prompt
     if "text" not in beside:
         raise InvalidRequest(f'Missing key\n  at ["{"text" if beside else "prompt"}"]', kind="Payload")

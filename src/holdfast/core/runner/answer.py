@@ -41,8 +41,6 @@ class Answer:
                 )
             case ev.StepEnded() | ev.StepFailed() if self._header is not None:
                 self._end(self._header, event)
-            case ev.AnswerRejected() if self._header is not None:
-                self._header = replace(self._header, rejected=event.reason)
             case ev.TextStarted():
                 self._add("text", event.text_id, stored.TextPart(id=event.text_id, text=""))
             case ev.TextEnded():
@@ -101,6 +99,7 @@ class Answer:
             tokens=event.tokens,
             snapshot=snapshot,
             structured=event.structured,
+            rejected=event.rejected,
         )
 
     def _end_reasoning(self, event: ev.ReasoningEnded) -> None:

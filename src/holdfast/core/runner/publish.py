@@ -88,7 +88,7 @@ class TurnPublisher:
         self.fresh: list[llm.ToolCall] = []
         """Calls that were staged and not yet handed out for execution."""
         self.called = False
-        self.noted = False
+        self.told = False
         """Whether a message for the model follows the answer."""
 
     def adopt(self, message_id: MessageID, calls: Iterable[llm.ToolCall]) -> None:
@@ -211,15 +211,13 @@ class TurnPublisher:
             self._stage(ev.StepFailed, error=error, cost=self._price(tokens), tokens=tokens)
             self.ended = True
 
-    def reject(self, reason: str, note: str | None) -> None:
-        """After the end of the step: its answer does not have the requested form. `note` tells the model."""
-        if note is not None:
-            now, session_id = self._clock.now(), self.of.session_id
-            self._outbox.stage(
-                ev.Synthetic(timestamp=now, session_id=session_id, message_id=self._ids.message(), text=note)
-            )
-            self.noted = True
-        self._stage(ev.AnswerRejected, reason=reason)
+    def tell(self, text: str) -> None:
+        """Add a message for the model after the answer."""
+        now, session_id = self._clock.now(), self.of.session_id
+        self._outbox.stage(
+            ev.Synthetic(timestamp=now, session_id=session_id, message_id=self._ids.message(), text=text)
+        )
+        self.told = True
 
     def fail_reported(self, message: str) -> None:
         """The provider itself reported the failure. No exception follows that would announce it, so this does."""
@@ -228,15 +226,15 @@ class TurnPublisher:
             info = ErrorInfo(name="UnknownError", data={"message": message})
             self._outbox.stage(SessionError(session_id=self.of.session_id, error=info))
 
-    def end(self, *, unchanged: bool = False, structured: Any = msgspec.UNSET) -> None:
+    def end(self, *, unchanged: bool = False, structured: Any = msgspec.UNSET, rejected: str | None = None) -> None:
         """`unchanged` says that no tool of this step can have changed a file: then the tree after it is known.
-        `structured` is the answer in the form that the prompt asked for."""
+        `structured` is the answer in the form that the prompt asked for; `rejected` is why it does not have it."""
         if not self.ended and self.finish is not None:
             used, cost = self.used, self._price(self.used)
             tree = {"snapshot": self.snapshot, "files": ()} if unchanged and self.snapshot is not None else {}
-            given = {} if structured is msgspec.UNSET else {"structured": structured}
-            finish = "stop" if given else self.finish.reason
-            self._stage(ev.StepEnded, finish=finish, cost=cost, tokens=used, **tree, **given)
+            finish = self.finish.reason if structured is msgspec.UNSET else "stop"
+            answer = {"structured": structured, "rejected": rejected}
+            self._stage(ev.StepEnded, finish=finish, cost=cost, tokens=used, **tree, **answer)
             self.ended = True
 
     def suspend_activity(self) -> None:

@@ -135,7 +135,7 @@ class Sending:
             if publisher.message_id is not None and publisher.called:
                 self._trees.after_step(publisher.message_id, looked_only=ready.tools.look_only(publisher.tools))
         self._state.answer = publisher.answer.message
-        if publisher.noted:
+        if publisher.told:
             scope.cache.messages_added()
         if publisher.finish is not None:
             self._state.estimate.learn(publisher.used, scope.history.characters)

@@ -223,8 +223,9 @@ class Turn:
             if publisher.called and last_step:
                 publisher.end_activity(LAST_STEP_REACHED)
         elif output.may_repeat and not last_step:
-            publisher.end(unchanged=unchanged)
-            publisher.reject(verdict.reason, verdict.note)
+            publisher.end(unchanged=unchanged, rejected=verdict.reason)
+            if verdict.note is not None:
+                publisher.tell(verdict.note)
             output.count_rejection()
             self._rejected = True
         else:

@@ -12,7 +12,6 @@ from holdfast.core.session.projected_rows import (
     end_turn,
     json_or_none,
     message,
-    moment,
     usage_row,
 )
 from holdfast.schema import session_event as ev
@@ -46,17 +45,17 @@ def step_ended(event: Projected) -> tuple[Statement, ...]:
         "cost": data.cost,
         "tokens": data.tokens,
         **({"snapshot": snapshot} if snapshot else {}),
+        **({"rejected": data.rejected} if data.rejected is not None else {}),
     }
     usage = {**usage_row(data, data.cost, data.tokens), "message_id": data.assistant_message_id}
     step = {"session_id": data.session_id, "message_id": data.assistant_message_id}
-    answered = data.structured is not UNSET
-    return (
-        _end_step(data, patch),
-        *((Statement("message.set_structured", {**step, "value": encode_text(data.structured)}),) if answered else ()),
-        Statement("session.add_step_usage", usage),
-        end_turn(data),
-        end_activity(data) if answered else Statement("activity.step_ended", step),
-    )
+    ended = [_end_step(data, patch), Statement("session.add_step_usage", usage), end_turn(data)]
+    if data.structured is not UNSET:
+        value = Statement("message.set_structured", {**step, "value": encode_text(data.structured)})
+        return (*ended, value, end_activity(data))
+    if data.rejected is not None:
+        return tuple(ended)  # the model still owes the answer
+    return (*ended, Statement("activity.step_ended", step))
 
 
 def step_failed(event: Projected) -> tuple[Statement, ...]:
@@ -71,11 +70,6 @@ def step_failed(event: Projected) -> tuple[Statement, ...]:
         end_turn(data),
         end_activity(data),
     )
-
-
-def answer_rejected(event: Projected) -> tuple[Statement, ...]:
-    data: ev.AnswerRejected = event.data
-    return (_end_step(data, {"rejected": data.reason}), Statement("activity.reopen", moment(data)))
 
 
 def snapshot_captured(event: Projected) -> tuple[Statement, ...]:
@@ -167,7 +161,6 @@ ANSWER_PROJECTORS: dict[type[Record], Projector] = {
     ev.StepStarted: step_started,
     ev.StepEnded: step_ended,
     ev.StepFailed: step_failed,
-    ev.AnswerRejected: answer_rejected,
     ev.SnapshotCaptured: snapshot_captured,
     ev.TextStarted: text_started,
     ev.TextEnded: text_ended,

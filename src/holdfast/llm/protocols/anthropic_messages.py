@@ -102,7 +102,7 @@ class AnthropicMessages(Frozen):
         state: _State = draft.state
         for message in checked(self, messages, visible=True):
             state.order.see(self, message)
-            if state.native_update is not None and message.role == "system":
+            if draft.closing and state.native_update is not None:
                 _continue_update(draft, state, message)
                 continue
             if state.native_update is not None and message.role != "assistant":
@@ -242,7 +242,7 @@ def _update(draft: Draft, state: _State, model: Model, message: Message) -> None
 
 
 def _continue_update(draft: Draft, state: _State, message: Message) -> None:
-    """A second update without a message in between is part of the same system message."""
+    """What one request alone says after a native update is part of that system message: the update stays as it is."""
     _add_texts(draft, message)
     known = state.native_update.content if state.native_update is not None else ()
     state.native_update = state.previous = Message(role="system", content=(*known, *message.content))

@@ -21,23 +21,14 @@ where session_id = :session_id and not exists (
 -- name: activity.end
 delete from session_activity where session_id = :session_id
 
--- name: activity.reopen
--- The newest input is owed another answer, also if the step's end has just ended its activity.
-insert into session_activity (session_id, seq, time_started, suspended)
-select :session_id, coalesce(prompt.seq, :seq), coalesce(prompt.time_created, :timestamp), 0
-from (select 1) left join (
-  select seq, time_created from session_message
-  where session_id = :session_id and type = 'user' order by seq desc limit 1) prompt on true
-where true
-on conflict (session_id) do nothing
-
 -- name: activity.rejections
 -- How many answers were rejected since the newest prompt that asks for one.
 select count(*) from event
-where aggregate_id = :session_id and type = 'session.next.answer.rejected.1' and seq > coalesce((
-  select seq from session_message
-  where session_id = :session_id and type = 'user' and json_extract(data, '$.options.noReply') is null
-  order by seq desc limit 1), -1)
+where aggregate_id = :session_id and type = 'session.next.step.ended.2'
+  and json_extract(data, '$.rejected') is not null and seq > coalesce((
+    select seq from session_message
+    where session_id = :session_id and type = 'user' and json_extract(data, '$.options.noReply') is null
+    order by seq desc limit 1), -1)
 
 -- name: activity.suspend
 insert into session_activity (session_id, seq, time_started, suspended) values (:session_id, :seq, :timestamp, 1)
