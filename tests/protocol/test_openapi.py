@@ -41,6 +41,11 @@ DIFFERENCES: dict[tuple[str, str], str] = {
     # Ours.
     ("v2.agent.list", "200.data[].fences: added"): "TOL-400: rules that only narrow",
     ("v2.session.list", "query.archived: added"): "SES-027: put away or not",
+    ("v2.session.prompt", "payload.resolve: added"): "API-474: mentions on request",
+    ("v2.session.prompt", "503: added"): "API-474: the wait for a permission may end with the server",
+    ("v2.*", "200*.prompt.mentions: added"): "SES-271: what was added for mentions",
+    ("v2.*", "200*.prompt.notes: added"): "SES-276: what could not be attached",
+    ("v2.reference.list", "200.data[].problem: added"): "CAT-225: why it cannot be used",
     ("v2.session.create", "409: added"): "SES-241: the id of a deleted Session is not given to another",
     ("v2.session.compact", "409: added"): "API-119: compaction works here, and there may be nothing to compact",
     ("v2.session.permission.create", "409: added"): "API-132: an id that is taken is a conflict, not a defect",

@@ -20,6 +20,7 @@ class Ask(NamedTuple):
     model: str | None = None
     variant: str | None = None
     command: str | None = None
+    mentions: bool = True
     directory: str | None = None
     attach: str | None = None
     standalone: bool = False
@@ -37,6 +38,9 @@ class Ask(NamedTuple):
 @click.option("--variant", metavar="NAME", help="The variant of the model, such as its effort.")
 @click.option(
     "--command", metavar="NAME", help="Call this command with PROMPT as arguments; `holdfast commands` lists them."
+)
+@click.option(
+    "--mentions/--no-mentions", default=True, help="Attach what PROMPT mentions with @; see docs/how-to/prompts.md."
 )
 @click.option("--dir", "directory", type=click.Path(exists=True, file_okay=False), help="The project directory.")
 @click.option("--attach", metavar="URL", help="Use the server at this address.")

@@ -62,7 +62,7 @@ async def _run(ask: Ask) -> int:
 async def _admit(client: AsyncClient, session_id: str, ask: Ask) -> Admission:
     if ask.command is not None:
         return await client.sessions.command(session_id, command=ask.command, arguments=ask.text)
-    return await client.sessions.prompt(session_id, prompt=PromptInput(text=ask.text))
+    return await client.sessions.prompt(session_id, prompt=PromptInput(text=ask.text), resolve=ask.mentions)
 
 
 async def _continue(session_id: str, yes: bool) -> int:

@@ -58,6 +58,8 @@ class PromptPayload(Record):
     prompt: PromptInput
     delivery: Delivery | None = None
     resume: bool | None = None
+    resolve: bool | None = None
+    """Whether mentions in the text (`@path`, `@path#L10-20`, `@reference/path`, `@agent`) are attached."""
 
 
 class CommandPayload(Record):
@@ -123,11 +125,12 @@ _OF_SESSION = of_session(
         "sessions.prompt",
         "POST /prompt",
         "v2.session.prompt",
-        "Admit a prompt durably and wake the Session, unless `resume` is false.",
+        "Admit a prompt durably and wake the Session, unless `resume` is false. With `resolve`, mentions in its text "
+        "are attached; a file that needs permission is asked for, and a caller that disconnects meanwhile ends it.",
         payload=PromptPayload,
         unsupported=UnsupportedBesidePrompt,
         data=Admission,
-        errors=(ConflictError,),
+        errors=(ConflictError, ServiceUnavailableError),
     ),
     endpoint(
         "sessions.command",

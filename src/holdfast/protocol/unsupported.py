@@ -16,6 +16,12 @@ class UnsupportedInPrompt(Record):
     arguments: msgspec.Raw = NOTHING
 
 
+class MisplacedInPrompt(UnsupportedInPrompt):
+    """And a field that belongs beside `prompt`."""
+
+    resolve: msgspec.Raw = NOTHING
+
+
 class UnsupportedBesidePrompt(UnsupportedInPrompt):
     """The same fields beside `prompt`, and fields that belong inside it."""
 
@@ -23,7 +29,7 @@ class UnsupportedBesidePrompt(UnsupportedInPrompt):
     text: msgspec.Raw = NOTHING
     files: msgspec.Raw = NOTHING
     agents: msgspec.Raw = NOTHING
-    prompt: UnsupportedInPrompt = UnsupportedInPrompt()
+    prompt: MisplacedInPrompt = MisplacedInPrompt()
 
 
 class UnsupportedBesideCommand(Record):
@@ -42,6 +48,7 @@ INSTEAD = {
     "text": "it belongs inside `prompt`",
     "files": "it belongs inside `prompt`",
     "agents": "it belongs inside `prompt`",
+    "resolve": "it belongs beside `prompt`",
     "model": "choose the Session's model instead",
     "agent": "choose the Session's agent instead",
     "variant": "choose the Session's model with its variant instead",

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from holdfast.core.runtime.recovery import Recovery
     from holdfast.core.runtime.reverts import Reverts
     from holdfast.core.runtime.waits import Waits
+    from holdfast.core.session.mentioned import Mentioned
     from holdfast.core.session.records import SessionRecords
     from holdfast.core.session.store import (
         Direction,
@@ -129,10 +130,11 @@ class Sessions:
         id: str | None = None,
         delivery: Delivery = "steer",
         resume: bool = True,
+        mentioned: Mentioned | None = None,
     ) -> Admission:
         """Admit durably, then wake. Never runs a turn and never waits for one; a caller that goes away in the middle
-        cannot separate the commit from the wake."""
-        return await self._detached(self._prompt(session_id, prompt, id, delivery, resume))
+        cannot separate the commit from the wake. `mentioned` is what the mentions in the text were resolved to."""
+        return await self._detached(self._prompt(session_id, prompt, id, delivery, resume, mentioned))
 
     async def pending(self, session_id: str) -> list[Admission]:
         """Inputs that were admitted and are not part of the conversation yet, oldest first."""
@@ -286,7 +288,13 @@ class Sessions:
             await asyncio.wait(self._ongoing)
 
     async def _prompt(
-        self, session_id: str, prompt: Prompt, id: str | None, delivery: Delivery, resume: bool
+        self,
+        session_id: str,
+        prompt: Prompt,
+        id: str | None,
+        delivery: Delivery,
+        resume: bool,
+        mentioned: Mentioned | None,
     ) -> Admission:
         session = await self._store.get(session_id)
         receipt = await self._inbox.admit(
@@ -297,6 +305,7 @@ class Sessions:
             location=session.location,
             wake=resume,
             first=lambda: self._reverts.deciding(session),  # writing on is the decision
+            mentioned=mentioned,
         )
         if resume:
             self._execution.wake(session_id)
