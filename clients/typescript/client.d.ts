@@ -61,8 +61,8 @@ export interface SessionsOperations {
   switchAgent(input: { sessionID: string; agent: string }, options?: CallOptions): Promise<void>
   /** Switch the model, from the next turn on. Selecting the current model has no effect. Fails with SessionNotFoundError. */
   switchModel(input: { sessionID: string; model: ModelInput }, options?: CallOptions): Promise<void>
-  /** Admit a prompt durably and wake the Session, unless `resume` is false. Fails with ConflictError, SessionNotFoundError. */
-  prompt(input: { sessionID: string; prompt: PromptInput; id?: string | null | undefined; delivery?: "queue" | "steer" | null | undefined; resume?: boolean | null | undefined }, options?: CallOptions): Promise<Admission>
+  /** Admit a prompt durably and wake the Session, unless `resume` is false. With `resolve`, mentions in its text are attached; a file that needs permission is asked for, and a caller that disconnects meanwhile ends it. Fails with ConflictError, ServiceUnavailableError, SessionNotFoundError. */
+  prompt(input: { sessionID: string; prompt: PromptInput; id?: string | null | undefined; delivery?: "queue" | "steer" | null | undefined; resume?: boolean | null | undefined; resolve?: boolean | null | undefined }, options?: CallOptions): Promise<Admission>
   /** Expand a command of the Session's Location and admit the result as a prompt. Shell commands of its template need permission like those of an agent. A caller that disconnects before the admission ends it. Fails with CommandNotFoundError, ConflictError, ServiceUnavailableError, SessionNotFoundError. */
   command(input: { sessionID: string; command: string; id?: string | null | undefined; arguments?: string | null | undefined; files?: readonly FileInput[] | null | undefined; agents?: readonly AgentInput[] | null | undefined; delivery?: "queue" | "steer" | null | undefined; resume?: boolean | null | undefined }, options?: CallOptions): Promise<Admission>
   /** Summarise older history now, without a turn. Fails with ConflictError, ServiceUnavailableError, SessionNotFoundError. */
@@ -668,6 +668,11 @@ export interface LocationSelector {
   readonly workspace?: string
 }
 
+export interface MentionCount {
+  readonly files?: number
+  readonly agents?: number
+}
+
 export type Method =
   | OAuthMethod
   | KeyMethod
@@ -862,6 +867,7 @@ export interface Prompt {
   readonly options?: PromptOptions
   readonly command?: CommandCall
   readonly notes?: readonly string[]
+  readonly mentions?: MentionCount
 }
 
 export interface PromptAdmitted {
@@ -1055,6 +1061,7 @@ export interface ReferenceInfo {
   readonly description?: string
   readonly hidden?: boolean
   readonly source: LocalReference | GitReference
+  readonly problem?: string
 }
 
 export interface ReferenceUpdated {

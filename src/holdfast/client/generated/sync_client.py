@@ -129,12 +129,12 @@ class SessionsGroup:
             options=options,
         )
 
-    def prompt(self, session_id: str, *, prompt: PromptInput, id: str | None = None, delivery: Literal["steer", "queue"] | None = None, resume: bool | None = None, options: Options | None = None) -> Admission:
-        """Admit a prompt durably and wake the Session, unless `resume` is false. Fails with ConflictError, SessionNotFoundError."""
+    def prompt(self, session_id: str, *, prompt: PromptInput, id: str | None = None, delivery: Literal["steer", "queue"] | None = None, resume: bool | None = None, resolve: bool | None = None, options: Options | None = None) -> Admission:
+        """Admit a prompt durably and wake the Session, unless `resume` is false. With `resolve`, mentions in its text are attached; a file that needs permission is asked for, and a caller that disconnects meanwhile ends it. Fails with ConflictError, ServiceUnavailableError, SessionNotFoundError."""
         return self._core.call(
             operations.SESSIONS_PROMPT,
             params={"sessionID": session_id},
-            payload={"prompt": prompt, "id": id, "delivery": delivery, "resume": resume},
+            payload={"prompt": prompt, "id": id, "delivery": delivery, "resume": resume, "resolve": resolve},
             options=options,
         )
 
