@@ -252,3 +252,5 @@ def test_agents_and_references_are_found_by_their_whole_name(project: Path) -> N
     (project / "general").write_text("x")
     found = lookup.find('@general @"general" @general#L1 @generals @general/', Names({}, frozenset({"general"})), 64)
     assert [type(item).__name__ for item in found.named] == ["NamedAgent", "NamedPath", "NamedPath"]
+    (path,) = lookup.find("@./general", Names({}, frozenset({"general"})), 64).named
+    assert type(path).__name__ == "NamedPath"
