@@ -723,6 +723,11 @@ export interface LocationSelector {
   readonly workspace?: string
 }
 
+export interface MentionCount {
+  readonly files?: number
+  readonly agents?: number
+}
+
 export type Method =
   | OAuthMethod
   | KeyMethod
@@ -919,6 +924,7 @@ export interface Prompt {
   readonly options?: PromptOptions
   readonly command?: CommandCall
   readonly notes?: readonly string[]
+  readonly mentions?: MentionCount
 }
 
 export interface PromptAdmitted {
@@ -1112,6 +1118,7 @@ export interface ReferenceInfo {
   readonly description?: string
   readonly hidden?: boolean
   readonly source: LocalReference | GitReference
+  readonly problem?: string
 }
 
 export interface ReferenceUpdated {

@@ -19,6 +19,7 @@ class Ask(NamedTuple):
     model: str | None = None
     variant: str | None = None
     command: str | None = None
+    mentions: bool = True
     directory: str | None = None
     attach: str | None = None
     standalone: bool = False
@@ -62,6 +63,9 @@ class Ask(NamedTuple):
 @click.option("--no-reply", is_flag=True, help="Add the prompt to the conversation, and ask for no answer.")
 @click.option(
     "--command", metavar="NAME", help="Call this command with PROMPT as arguments; `holdfast commands` lists them."
+)
+@click.option(
+    "--mentions/--no-mentions", default=True, help="Attach what PROMPT mentions with @; see docs/how-to/prompts.md."
 )
 @click.option("--dir", "directory", type=click.Path(exists=True, file_okay=False), help="The project directory.")
 @click.option("--attach", metavar="URL", help="Use the server at this address.")

@@ -41,7 +41,8 @@ class Screen:
         self.note(f"session {session.id}")
 
     def admitted(self, receipt: Admission) -> None:
-        pass
+        for note in receipt.prompt.notes or ():
+            self.note(f"! {note}")
 
     def note(self, text: str) -> None:
         if not self._quiet:

@@ -84,7 +84,7 @@ async def _admit(client: AsyncClient, session_id: str, ask: Ask) -> Admission:
         format=UNSET if ask.schema is None else JsonFormat(schema=ask.schema),
         no_reply=ask.no_reply or UNSET,
     )
-    return await client.sessions.prompt(session_id, prompt=prompt)
+    return await client.sessions.prompt(session_id, prompt=prompt, resolve=ask.mentions)
 
 
 async def _continue(session_id: str, yes: bool) -> int:

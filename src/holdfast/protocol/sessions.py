@@ -82,6 +82,8 @@ class PromptPayload(Record):
     no_reply: bool | None = None
     delivery: Delivery | None = None
     resume: bool | None = None
+    resolve: bool | None = None
+    """Whether mentions in the text (`@path`, `@path#L10-20`, `@reference/path`, `@agent`) are attached."""
 
 
 PROMPT_FIELDS = PromptInput.__struct_fields__
@@ -155,11 +157,12 @@ _OF_SESSION = of_session(
         "sessions.prompt",
         "POST /prompt",
         "v2.session.prompt",
-        "Admit a prompt durably and wake the Session, unless `resume` is false.",
+        "Admit a prompt durably and wake the Session, unless `resume` is false. With `resolve`, mentions in its text "
+        "are attached; a file that needs permission is asked for, and a caller that disconnects meanwhile ends it.",
         payload=PromptPayload,
         unsupported=UnsupportedBesidePrompt,
         data=Admission,
-        errors=(ConflictError,),
+        errors=(ConflictError, ServiceUnavailableError),
         headers=((CHECKED, "1"),),
     ),
     endpoint(

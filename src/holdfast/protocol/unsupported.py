@@ -16,11 +16,17 @@ class UnsupportedInPrompt(Record):
     arguments: msgspec.Raw = NOTHING
 
 
+class MisplacedInPrompt(UnsupportedInPrompt):
+    """And a field that belongs beside `prompt`."""
+
+    resolve: msgspec.Raw = NOTHING
+
+
 class UnsupportedBesidePrompt(UnsupportedInPrompt):
     """The same fields beside `prompt`, and a name that a field of OpenCode has elsewhere."""
 
     message_id: msgspec.Raw = NOTHING
-    prompt: UnsupportedInPrompt = UnsupportedInPrompt()
+    prompt: MisplacedInPrompt = MisplacedInPrompt()
 
 
 class UnsupportedBesideCommand(Record):
@@ -36,6 +42,7 @@ class UnsupportedBesideCommand(Record):
 
 INSTEAD = {
     "messageID": "the id of a prompt is `id`",
+    "resolve": "it belongs beside `prompt`",
     "model": "choose the Session's model instead",
     "agent": "choose the Session's agent instead",
     "variant": "choose the Session's model with its variant instead",

@@ -249,3 +249,5 @@ class ReferenceInfo(Record):
     description: str | None = None
     hidden: bool | None = None
     source: LocalReference | GitReference
+    problem: str | None = None
+    """Why it cannot be used at present."""

@@ -74,6 +74,13 @@ class PromptOptions(Record):
     """Whether it only becomes part of the conversation and causes no turn."""
 
 
+class MentionCount(Record):
+    """How many of a prompt's last files and agents were added because its text mentions them."""
+
+    files: int = 0
+    agents: int = 0
+
+
 class Prompt(Record):
     text: str
     files: tuple[FileAttachment, ...] | None = None
@@ -85,6 +92,8 @@ class Prompt(Record):
     command: CommandCall | None = None
     notes: tuple[str, ...] | None = None
     """Text for the model that resolving the prompt added; each becomes a synthetic message at promotion."""
+    mentions: MentionCount | None = None
+    """Set if the mentions in the text were resolved."""
 
 
 class FileInput(Record):

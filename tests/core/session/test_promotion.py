@@ -74,6 +74,29 @@ async def test_row_and_message_carry_the_sequence_of_the_promotion(timed: Runtim
     }
 
 
+async def test_notes_are_promoted_with_their_prompt(timed: Runtime, clock: ManualClock) -> None:
+    """SES-276: in one commit, with the time of admission, each prompt's after its own message."""
+    session = await new_session(timed)
+    admitted = clock.now()
+    for number in (1, 2):
+        prompt = Prompt(text=f"prompt {number}", notes=(f"note {number}a", f"note {number}b"))
+        await timed.sessions.prompt(session.id, prompt, id=f"msg_{number}", resume=False)
+    clock.advance(60_000)
+    await timed.sessions.run(session.id)
+
+    found = (await messages(timed, session.id))[:6]
+    assert [getattr(item, "text", None) for item in found] == [
+        "prompt 1",
+        "note 1a",
+        "note 1b",
+        "prompt 2",
+        "note 2a",
+        "note 2b",
+    ]
+    assert {item.time.created for item in found} == {admitted}
+    assert await timed.verify() == []
+
+
 @pytest.mark.parametrize("half", ["before insert on session_message", "before update on session_input"])
 async def test_a_promotion_that_fails_by_half_has_not_happened(
     runtime: Runtime, session: Session, model: ScriptedTransport, half: str

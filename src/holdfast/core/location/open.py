@@ -46,6 +46,8 @@ from holdfast.core.process.environment import child_environment
 from holdfast.core.process.process import Processes
 from holdfast.core.process.sandbox.sandbox import Sandbox
 from holdfast.core.process.sandbox.sandbox import SandboxPaths as SandboxSurroundings
+from holdfast.core.prompt.lookup import Lookup
+from holdfast.core.prompt.mentions import Mentions
 from holdfast.core.question.question import Questions
 from holdfast.core.runner.learned import LearnedLimits
 from holdfast.core.runner.runner import Runner
@@ -121,6 +123,15 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
             process, location, config, agents, context, authorizer, questions, processes, sandbox, search
         )
         builtin.register(tools, scope)
+    mentions = Mentions(
+        Lookup(builtin.files, home_directory(host.environment)),
+        agents,
+        context.references,
+        authorizer,
+        sessions.inbox.attachments,
+        known=sessions.store.admission,
+        image_limits=remembered(config, image_limits),
+    )
 
     # Plugins, which may add to all of the above.
     request_hooks, terminal_hooks = RequestHooks(problems.report), TerminalHooks(problems.report)
@@ -166,6 +177,7 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
         config=config,
         agents=agents,
         commands=commands,
+        mentions=mentions,
         catalog=catalog,
         permissions=permissions,
         questions=questions,

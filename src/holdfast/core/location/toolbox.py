@@ -73,7 +73,7 @@ class BuiltinTools:
         self._search = search
         self._settings = remembered(config, file_settings)
         self._commands = remembered(config, bash_settings)
-        self._files = LocationFiles(
+        self.files = LocationFiles(
             Path(location.directory),
             settings=self._settings,
             managed=process.tools.outputs.is_managed,
@@ -86,7 +86,7 @@ class BuiltinTools:
         _follow_sandbox(registry, self._sandbox, self._bash, self._config, scope)
 
     def _tools(self) -> dict[str, Tool[Any, Any]]:
-        host, files, search, authorizer = self._host, self._files, self._search, self._authorizer
+        host, files, search, authorizer = self._host, self.files, self._search, self._authorizer
         web = Fetcher(AddressPolicy(own_ports=lambda: host.own_ports))
         tools: dict[str, Tool[Any, Any]] = {
             "read": read_tool(files, authorizer, on_read=self._context.note_read),
@@ -108,7 +108,7 @@ class BuiltinTools:
 
     def _bash(self) -> Tool[Any, Any]:
         return bash_tool(
-            self._files.paths,
+            self.files.paths,
             self._processes,
             self._authorizer,
             host=self._host.environment,

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from holdfast.core.runtime.recovery import Recovery
     from holdfast.core.runtime.reverts import Reverts
     from holdfast.core.runtime.waits import Waits
+    from holdfast.core.session.mentioned import Mentioned
     from holdfast.core.session.records import SessionRecords
     from holdfast.core.session.stored_messages import StoredMessage
     from holdfast.core.session.stored_sessions import Direction, Order, SessionAnchor, SessionFilter
@@ -131,10 +132,12 @@ class Sessions:
         delivery: Delivery = "steer",
         resume: bool = True,
         checked: bool = False,
+        mentioned: Mentioned | None = None,
     ) -> Admission:
         """Admit durably, then wake. Never runs a turn and never waits for one; a caller that goes away in the middle
-        cannot separate the commit from the wake. `checked` refuses an agent or a model that does not exist."""
-        return await self._detached(self._prompt(session_id, prompt, id, delivery, resume, checked))
+        cannot separate the commit from the wake. `checked` refuses an agent or a model that does not exist.
+        `mentioned` is what the mentions in the text were resolved to."""
+        return await self._detached(self._prompt(session_id, prompt, id, delivery, resume, checked, mentioned))
 
     async def pending(self, session_id: str) -> list[Admission]:
         """Inputs that were admitted and are not part of the conversation yet, oldest first."""
@@ -305,7 +308,14 @@ class Sessions:
             await asyncio.wait(self._ongoing)
 
     async def _prompt(
-        self, session_id: str, prompt: Prompt, id: str | None, delivery: Delivery, resume: bool, checked: bool
+        self,
+        session_id: str,
+        prompt: Prompt,
+        id: str | None,
+        delivery: Delivery,
+        resume: bool,
+        checked: bool,
+        mentioned: Mentioned | None,
     ) -> Admission:
         session = await self._store.get(session_id)  # not as of the request's head: its body may take minutes to come
         receipt = await self._inbox.admit(
@@ -317,6 +327,7 @@ class Sessions:
             wake=resume,
             first=lambda: self._reverts.deciding(session),  # writing on is the decision
             check=lambda: self._check.check(session, prompt.options, choices=checked),
+            mentioned=mentioned,
         )
         if resume:
             self._execution.wake(session_id)

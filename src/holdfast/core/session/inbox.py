@@ -3,7 +3,8 @@
 Invariants
 - A receipt exists only for a synced commit, and one message id gives one input, however often it is sent.
 - A withdrawn input gives no receipt, and its id cannot be used again.
-- An input becomes exactly one user message: marking the row and adding the message are one commit.
+- An input becomes exactly one user message: marking the row and adding the message are one commit. Its notes become
+  synthetic messages directly after it, in the same commit.
 - A retry is compared with what its caller sent, also after the delivery was changed."""
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from holdfast.schema.session_event import (
     InputWithdrawn,
     PromptAdmitted,
     Prompted,
+    Synthetic,
 )
 
 if TYPE_CHECKING:
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     from holdfast.core.database.unit import Value
     from holdfast.core.event.log import EventLog
     from holdfast.core.event.publisher import Publisher
+    from holdfast.core.session.mentioned import Mentioned
     from holdfast.core.session.records import RevertDecision
     from holdfast.core.session.store import SessionStore
     from holdfast.schema.location import Location
@@ -68,7 +71,7 @@ class Inbox:
         self._store = store
         self._ids = ids
         self._clock = clock
-        self._attachments = attachments or Attachments()
+        self.attachments = attachments or Attachments()
 
     async def admit(
         self,
@@ -81,9 +84,11 @@ class Inbox:
         wake: bool,
         first: Callable[[], Awaitable[RevertDecision | None]],
         check: Callable[[], Awaitable[None]] = nothing,
+        mentioned: Mentioned | None = None,
     ) -> Admission:
         """Accept a prompt once all its files are resolved. The same id, Session, prompt and delivery again gives the
-        same receipt, whatever became of the files, unless the prompt was withdrawn.
+        same receipt, whatever became of the files, unless the prompt was withdrawn. `mentioned` is what the mentions
+        in its text were resolved to, if they were.
 
         `wake` is kept beside it: should the process die before the wake, the next one knows that it was asked for.
         `first` gives a staged revert that a new prompt commits, in the same commit. `check` raises if the prompt cannot
@@ -95,9 +100,11 @@ class Inbox:
         message_id = id or self._ids.message()
         wanted = (Statement("inbox.want_wake", {"id": message_id, "session_id": session_id}),) if wake else ()
         if id is not None and (known := await self._store.admission(id)) is not None:
-            return await self._again(await self._same(known, session_id, prompt, delivery), wanted)
+            return await self._again(await self._same(known, session_id, prompt, delivery, mentioned), wanted)
+        if mentioned is not None and not mentioned.resolved:
+            raise PromptConflict(session_id, message_id)  # the id was known, and a committed revert has freed it since
         await check()
-        resolved = await self._attachments.resolve(prompt, session_id, location)
+        resolved = await self.attachments.resolve(prompt, session_id, location, mentioned)
         admitted = PromptAdmitted(
             timestamp=self._clock.now(),
             session_id=session_id,
@@ -112,7 +119,7 @@ class Inbox:
             known = await self._store.admission(message_id)
             if known is None:  # the id belongs to a message of another kind
                 raise PromptConflict(session_id, message_id) from refused
-            return await self._again(await self._same(known, session_id, prompt, delivery), wanted)
+            return await self._again(await self._same(known, session_id, prompt, delivery, mentioned), wanted)
         return Admission(
             admitted_seq=seq,
             id=message_id,
@@ -166,9 +173,11 @@ class Inbox:
             raise PromptWithdrawn(receipt.session_id, receipt.id)
         return receipt
 
-    async def _same(self, known: Admission, session_id: str, prompt: Prompt, delivery: Delivery) -> Admission:
-        sent = await self._store.sent_delivery(known.id)
-        if (known.session_id, sent) != (session_id, delivery) or not is_retry(known.prompt, prompt):
+    async def _same(
+        self, known: Admission, session_id: str, prompt: Prompt, delivery: Delivery, mentioned: Mentioned | None
+    ) -> Admission:
+        same = (known.session_id, await self._store.sent_delivery(known.id)) == (session_id, delivery)
+        if not same or not is_retry(known.prompt, prompt, resolved=mentioned is not None):
             raise PromptConflict(session_id, known.id)
         return known
 
@@ -229,7 +238,7 @@ class Inbox:
         if not inputs:
             return []
         try:
-            await outbox.publish(*(_prompted(item) for item in inputs))
+            await outbox.publish(*(event for item in inputs for event in self._promotion(item)))
         except LifecycleConflict:
             return await self._promote_singly(inputs, outbox)
         return list(inputs)
@@ -238,7 +247,7 @@ class Inbox:
         promoted = []
         for item in inputs:
             try:
-                await outbox.publish(_prompted(item))
+                await outbox.publish(*self._promotion(item))
             except LifecycleConflict:
                 now = await self._store.admission(item.id)
                 if now is not None and now.promoted_seq is not None:
@@ -249,13 +258,19 @@ class Inbox:
                 promoted.append(item)
         return promoted
 
-
-def _prompted(item: Admission) -> Prompted:
-    """The promotion has the time of admission, which is when the user sent the message."""
-    return Prompted(
-        timestamp=item.time_created,
-        session_id=item.session_id,
-        message_id=item.id,
-        prompt=item.prompt,
-        delivery=item.delivery,
-    )
+    def _promotion(self, item: Admission) -> list[Prompted | Synthetic]:
+        """The user message and its notes. They have the time of admission, which is when the user sent the message."""
+        prompted = Prompted(
+            timestamp=item.time_created,
+            session_id=item.session_id,
+            message_id=item.id,
+            prompt=item.prompt,
+            delivery=item.delivery,
+        )
+        notes = (
+            Synthetic(
+                timestamp=item.time_created, session_id=item.session_id, message_id=self._ids.message(), text=text
+            )
+            for text in item.prompt.notes or ()
+        )
+        return [prompted, *notes]

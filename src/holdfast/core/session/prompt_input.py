@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 from msgspec import UnsetType
 
 from holdfast.core.filesystem.content import UNKNOWN, data_type, is_data_uri
-from holdfast.core.session.attachments import DIRECTORY
+from holdfast.core.session.attachment_source import DIRECTORY
 from holdfast.schema.model import ModelRef
 from holdfast.schema.prompt import (
     AgentAttachment,

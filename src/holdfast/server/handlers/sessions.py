@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UnsetType
 
 from holdfast.core.project.directory import canonical_directory
+from holdfast.core.prompt.mention import may_mention
 from holdfast.core.session.errors import AgentUnavailable, InvalidCursor, MessageNotFound
 from holdfast.core.session.prompt_input import normalise
 from holdfast.core.session.stored_sessions import SessionAnchor, SessionFilter
@@ -24,11 +25,12 @@ from holdfast.server.sse import HEARTBEAT
 from holdfast.server.types import ApiCall, Frames, HistoryOf, PageOf
 
 if TYPE_CHECKING:
+    from holdfast.core.session.mentioned import Mentioned
     from holdfast.core.session.stored_messages import StoredMessage
     from holdfast.core.session.stored_sessions import Direction, Order
     from holdfast.protocol import sessions as protocol
     from holdfast.schema.location import Location
-    from holdfast.schema.prompt import Admission, ModelInput
+    from holdfast.schema.prompt import Admission, ModelInput, Prompt
     from holdfast.schema.session import Revert, Session
 
 PAGE = 50
@@ -107,17 +109,27 @@ async def get(call: ApiCall) -> Session:
 
 async def prompt(call: ApiCall) -> Admission:
     payload: protocol.PromptPayload = call.payload
+    given = normalise(prompt_of(payload))
+    resolves = payload.resolve and may_mention(given.text)
     try:
         return await call.runtime.sessions.prompt(
             call.params.session_id,
-            normalise(prompt_of(payload)),
+            given,
             id=payload.id,
             delivery=payload.delivery or "steer",
             resume=payload.resume is not False,
             checked=call.headers.get(CHECKED) == "1",
+            mentioned=await _mentioned(call, given, payload.id) if resolves else None,
         )
     except InvalidRequest as error:
         raise in_shape(payload, error) from None
+
+
+async def _mentioned(call: ApiCall, given: Prompt, id: str | None) -> Mentioned:
+    assert call.session is not None
+    async with call.services as services:
+        await services.catalog.ready()
+        return await call.while_connected(services.mentions.resolve(call.session, given, id=id))
 
 
 async def switch_agent(call: ApiCall) -> None:
