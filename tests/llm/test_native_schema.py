@@ -129,6 +129,23 @@ def test_what_cannot_be_expressed_has_no_native_form(schema: dict[str, Any], fit
     assert {protocol.id for protocol in EVERY if native(protocol, schema) is not None} == fits
 
 
+def test_the_type_of_constants_is_named() -> None:
+    """LLM-429"""
+    schema = {
+        "type": "object",
+        "properties": {"kind": {"enum": ["a", "b"]}, "one": {"const": 1}, "mixed": {"enum": ["x", None, 2.5]}},
+        "required": ["kind", "one", "mixed"],
+    }
+    for protocol in EVERY:
+        found = native(protocol, schema)
+        assert found is not None
+        assert found["properties"] == {
+            "kind": {"enum": ["a", "b"], "type": "string"},
+            "one": {"enum": [1], "type": "integer"},
+            "mixed": {"enum": ["x", None, 2.5], "type": ["string", "null", "number"]},
+        }
+
+
 def test_claude_limits_optional_properties_and_unions() -> None:
     """LLM-429"""
     optional = {"type": "object", "properties": {f"p{n}": {"type": "string"} for n in range(25)}}
@@ -138,7 +155,8 @@ def test_claude_limits_optional_properties_and_unions() -> None:
         "properties": {f"p{n}": union for n in range(17)},
         "required": [f"p{n}" for n in range(17)],
     }
-    for schema in (optional, unions):
+    inside = {**one({"$ref": "#/$defs/wide"}), "$defs": {"wide": optional}}
+    for schema in (optional, unions, inside):
         assert native(AnthropicMessages(), schema) is None
         assert native(OpenAIChat(), schema) is not None
 

@@ -378,13 +378,16 @@ async def test_a_provider_that_refuses_a_forced_choice_is_asked_freely(world: Wo
 async def test_claude_thinks_until_it_is_asked_again(world: World) -> None:
     """LLM-377, LLM-430: a forced choice is refused while it thinks."""
     thinking = {"thinking": {"type": "enabled", "budgetTokens": 2000}}
-    world.configure(provider={"mock": world.provider(ANTHROPIC, options=thinking)})
-    world.model.plays(Turn(reasoning="Hm.", text="Paris."), PARIS_CALL)
+    agents = {"short": {"steps": 1, "mode": "primary"}}
+    world.configure(provider={"mock": world.provider(ANTHROPIC, options=thinking)}, agents=agents)
+    world.model.plays(Turn(reasoning="Hm.", text="Paris."), PARIS_CALL, PARIS_CALL)
     async with world.host() as hf:
         session = await hf.sessions.create()
         assert (await asked(hf, session)).type == "completed"
         assert (await newest(hf, session)).structured == PARIS
-    first, again = (request.body for request in world.model.requests)
+        assert (await asked(hf, await hf.sessions.create(agent="short"))).type == "completed"
+    first, again, last = (request.body for request in world.model.requests)
+    assert (last["tool_choice"], last.get("thinking")) == ({"type": "tool", "name": TOOL}, None)
     assert (first["tool_choice"], first["thinking"]["type"]) == ({"type": "auto"}, "enabled")
     assert (again["tool_choice"], again.get("thinking")) == ({"type": "any"}, None)
 

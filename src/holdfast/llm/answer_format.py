@@ -88,7 +88,7 @@ class AnswerFormat:
         refused: Collection[Refusable] = (),
     ) -> AskedFormat:
         """`tools` are the others that the request offers. While a model of Claude thinks, it may choose freely; when it
-        is asked `again`, the call is forced and it does not think."""
+        is asked `again`, or for the last time, the call is forced and it does not think."""
         able = model.capabilities.native_json and (not tools or model.capabilities.native_json_with_tools)
         if able and "native" not in refused and (native := native_schema(model, self.offered)) is not None:
             return AskedFormat(response_format={"type": "json", "name": TOOL, "schema": native, "strict": True})

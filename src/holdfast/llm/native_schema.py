@@ -38,6 +38,7 @@ _CONSTRAINTS = frozenset(
 )
 """May be left out: they forbid values, and do not say what a value is made of."""
 _NOTES = frozenset(("default", "examples", "$schema", "$id", "$comment", "deprecated", "readOnly", "writeOnly"))
+_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
 _FORMATS = ("date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid")
 
 
@@ -92,13 +93,13 @@ def native_schema(model: Model, schema: Schema) -> Schema | None:
     try:
         rewriting = _Rewriting(subset, schema)
         rewritten = rewriting.node({key: value for key, value in root.items() if key not in DEFINITIONS})
-        if rewritten.get("type") != "object" or "anyOf" in rewritten or rewriting.exceeds_counts:
-            return None
         named = {
             key: {name: rewriting.node(item) for name, item in schema[key].items()}
             for key in DEFINITIONS
             if schema.get(key)
         }
+        if rewritten.get("type") != "object" or "anyOf" in rewritten or rewriting.exceeds_counts:
+            return None
     except (_NotNative, RecursionError):
         return None
     return {**rewritten, **named}
@@ -142,7 +143,7 @@ class _Rewriting:
             self._object(node)
         if "items" in node:
             node["items"] = self.node(node["items"])
-        if not {"type", "enum", "anyOf"} & set(node):
+        if not {"type", "anyOf"} & set(node):
             raise _NotNative
         if node.get("type") == "array" and "items" not in node:
             raise _NotNative
@@ -165,12 +166,16 @@ class _Rewriting:
             raise _NotNative
 
     def _constant(self, node: Schema) -> None:
-        """A constant is a list of one value, which every provider knows. Values are not objects or lists."""
+        """A constant is a list of one value, which every provider knows. Values are not objects or lists, and their
+        type is named."""
         if "const" in node:
             node["enum"] = [node.pop("const")]
-        for value in node.get("enum", ()):
-            if isinstance(value, dict | list):
-                raise _NotNative
+        if "enum" not in node:
+            return
+        kinds = list(dict.fromkeys(_TYPES.get(type(value), "") for value in node["enum"]))
+        if "" in kinds:
+            raise _NotNative
+        node.setdefault("type", kinds[0] if len(kinds) == 1 else kinds)
 
     def _object(self, node: Schema) -> None:
         others = node.get("additionalProperties")

@@ -104,7 +104,9 @@ class Preparation:
         tools = self.offered(agent, options, without=context.hidden_tools())
         await state.output.use(state.options.format, self._sessions.store, session.id)
         overlay = resolved.overlay(cache_id(session))
-        output = state.output.ask(resolved.ref, resolved.model, tools.definitions, overlay.options)
+        output = state.output.ask(
+            resolved.ref, resolved.model, tools.definitions, overlay.options, last_step=state.allowance.last_step
+        )
         asked = output.asked if output is not None else None
         frame = self._framed(session, agent, resolved, epoch, tools, overlay, asked)
         conversation: Sequence[Message] | None = None

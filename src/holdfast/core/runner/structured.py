@@ -70,14 +70,18 @@ class ActiveFormat:
         model: Model,
         tools: Sequence[ToolDefinition],
         options: Mapping[str, Mapping[str, Any]] | None,
+        *,
+        last_step: bool,
     ) -> TurnOutput | None:
-        """How a request with these tools and provider options asks for the format; None without one."""
+        """How a request with these tools and provider options asks for the format; None without one. On the last step
+        there is no other chance."""
         if self.format is None:
             return None
         thinking, refused = thinks(model, options), self._refused.get(ref, set())
-        key = (model, tuple(tool.name for tool in tools), thinking, self.rejected > 0, tuple(sorted(refused)))
+        again = last_step or self.rejected > 0
+        key = (model, tuple(tool.name for tool in tools), thinking, again, tuple(sorted(refused)))
         if self._asked is None or self._asked[0] != key:
-            asked = self.format.ask(model, tools, thinks=thinking, again=self.rejected > 0, refused=refused)
+            asked = self.format.ask(model, tools, thinks=thinking, again=again, refused=refused)
             self._asked = (key, asked)
         return TurnOutput(self, self.format, self._asked[1])
 
