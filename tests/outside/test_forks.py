@@ -385,6 +385,26 @@ async def test_a_moved_or_archived_source_leaves_the_fork_where_it_is(world: Wor
         assert "prompted" in await types(hf, moved)
 
 
+async def test_another_process_forks_what_this_one_works_on(world: World) -> None:
+    """SES-318, SES-323: two hosts on one database; both Sessions go on, each in its own process."""
+    end = asyncio.Event()
+    world.model.plays(Turn(text="first"), Turn(text="slow", end=end))
+    async with world.host() as one, world.host() as two:
+        session = await talked(one, "one")
+        await one.sessions.prompt(session.id, id="msg_two", prompt=PromptInput(text="two"))
+        await until(one, session, lambda event: event.type.endswith("text.started") and position(event) > 9)
+        fork = await through(two, session)
+        shared = await shown(two, fork)
+        assert shared[-1] == "msg_two"
+        await ask(two, fork, "three")
+        assert [text for role, text in world.model.last.said if role == "user"] == ["one", "two", "three"]
+        end.set()
+        await one.sessions.wait(session.id)
+        assert (await shown(one, fork))[: len(shared)] == shared
+        assert (await shown(two, session))[: len(shared)] == shared
+        assert await two.verify() == []
+
+
 def test_the_command_line_forks_and_shows_where_a_session_comes_from(holdfast: Machine) -> None:
     """API-497, SES-320"""
 

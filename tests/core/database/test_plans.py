@@ -19,7 +19,7 @@ FEW = {
     "session.list_desc": "in the order of the index, up to the limit",
 }
 """Queries that go through a table, or an index, from its beginning."""
-PARTS = ("p", "cut", "last", "newest", "own", "shared")
+PARTS = ("p", "cut", "last", "newest")
 """Names of what a query has already narrowed down."""
 
 

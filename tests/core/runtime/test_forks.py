@@ -78,6 +78,28 @@ async def test_a_fork_of_ten_thousand_messages_is_small_and_quick(runtime: Runti
     ]
 
 
+async def test_each_fork_of_a_fork_adds_a_message(runtime: Runtime) -> None:
+    """SES-326: the deepest one shows all of them, in order, after all others were deleted, and after a rebuild."""
+    current = await new_session(runtime)
+    expected, chain = [], [current]
+    for number in range(80):
+        await runtime.log.publish(Synthetic(timestamp=1, session_id=current.id, message_id=f"msg_{number}", text="x"))
+        expected.append(f"msg_{number}")
+        current = await runtime.sessions.fork(current.id)
+        chain.append(current)
+    for session in chain[:-1]:
+        await runtime.sessions.delete(session.id)
+    began = time.perf_counter()
+    for order, wanted in (("asc", expected), ("desc", expected[::-1])):
+        rows = await runtime.sessions.messages(current.id, order=order, limit=1000)  # type: ignore[arg-type]
+        assert [row.id for row in rows] == wanted
+    assert time.perf_counter() - began < 1
+    middle = await runtime.sessions.fork(current.id, "msg_40")
+    assert len(await runtime.sessions.messages(middle.id, order="asc", limit=1000)) == 40
+    await runtime.log.rebuild(current.id)
+    assert [row.id for row in await runtime.sessions.context(current.id)] == expected
+
+
 async def test_pages_of_a_fork_read_only_what_they_return(runtime: Runtime) -> None:
     """SES-326: no plan sorts or scans the conversation."""
     from holdfast.core.database.queries import load_queries

@@ -50,16 +50,16 @@ select 1 where exists (
 
 -- name: message.place
 select m.seq, m.session_id as owner_id from session_message m
-join session_lineage segment on segment.session_id = :session_id and segment.source_id = m.session_id
+cross join session_lineage segment
+where m.id = :message_id and segment.session_id = :session_id and segment.source_id = m.session_id
   and segment.after_seq < m.seq and m.seq <= segment.through_seq
-where m.id = :message_id
 
 -- name: message.undoable_checkpoint
 -- Only while nothing was promoted or generated after it.
 select 1 from session_message m
-join session_lineage segment on segment.session_id = :session_id and segment.source_id = m.session_id
-  and segment.after_seq < m.seq and m.seq <= segment.through_seq
-where m.id = :message_id and m.type = 'compaction' and not exists (
+cross join session_lineage segment
+where m.id = :message_id and segment.session_id = :session_id and segment.source_id = m.session_id
+  and segment.after_seq < m.seq and m.seq <= segment.through_seq and m.type = 'compaction' and not exists (
   select 1 from session_lineage following
   cross join session_message later
   where following.session_id = :session_id and following.through_seq > m.seq
@@ -157,9 +157,9 @@ select m.seq, m.id, m.type, m.session_id as owner_id, cast(m.data as blob) as da
     where session_id = m.session_id and message_seq = m.seq order by idx) p
 ) as blob) as parts
 from session_message m
-join session_lineage segment on segment.session_id = :session_id and segment.source_id = m.session_id
+cross join session_lineage segment
+where m.id = :message_id and segment.session_id = :session_id and segment.source_id = m.session_id
   and segment.after_seq < m.seq and m.seq <= segment.through_seq
-where m.id = :message_id
 
 -- name: message.page_desc
 select m.seq, m.id, m.type, m.session_id as owner_id, cast(m.data as blob) as data, cast((
