@@ -61,8 +61,8 @@ export interface SessionsOperations {
   switchAgent(input: { sessionID: string; agent: string }, options?: CallOptions): Promise<void>
   /** Switch the model, from the next turn on. Selecting the current model has no effect. Fails with SessionNotFoundError. */
   switchModel(input: { sessionID: string; model: ModelInput }, options?: CallOptions): Promise<void>
-  /** Admit a prompt durably and wake the Session, unless `resume` is false. Fails with ConflictError, SessionNotFoundError. */
-  prompt(input: { sessionID: string; id?: string | null | undefined; prompt?: PromptInput | null | undefined; text?: string | null | undefined; files?: readonly FileInput[] | null | undefined; agents?: readonly AgentInput[] | null | undefined; skills?: readonly SkillInput[] | null | undefined; metadata?: Record<string, unknown> | null | undefined; system?: string | null | undefined; tools?: Record<string, boolean> | null | undefined; format?: TextFormat | JsonFormat | null | undefined; agent?: string | null | undefined; model?: ModelInput | null | undefined; variant?: string | null | undefined; noReply?: boolean | null | undefined; delivery?: "queue" | "steer" | null | undefined; resume?: boolean | null | undefined }, options?: CallOptions): Promise<Admission>
+  /** Admit a prompt durably and wake the Session, unless `resume` is false. With `resolve`, mentions in its text are attached; a file that needs permission is asked for, and a caller that disconnects meanwhile ends it. Fails with ConflictError, ServiceUnavailableError, SessionNotFoundError. */
+  prompt(input: { sessionID: string; id?: string | null | undefined; prompt?: PromptInput | null | undefined; text?: string | null | undefined; files?: readonly FileInput[] | null | undefined; agents?: readonly AgentInput[] | null | undefined; skills?: readonly SkillInput[] | null | undefined; metadata?: Record<string, unknown> | null | undefined; system?: string | null | undefined; tools?: Record<string, boolean> | null | undefined; format?: TextFormat | JsonFormat | null | undefined; agent?: string | null | undefined; model?: ModelInput | null | undefined; variant?: string | null | undefined; noReply?: boolean | null | undefined; delivery?: "queue" | "steer" | null | undefined; resume?: boolean | null | undefined; resolve?: boolean | null | undefined }, options?: CallOptions): Promise<Admission>
   /** Expand a command of the Session's Location and admit the result as a prompt. Shell commands of its template need permission like those of an agent. A caller that disconnects before the admission ends it. Fails with CommandNotFoundError, ConflictError, ServiceUnavailableError, SessionNotFoundError. */
   command(input: { sessionID: string; command: string; id?: string | null | undefined; arguments?: string | null | undefined; files?: readonly FileInput[] | null | undefined; agents?: readonly AgentInput[] | null | undefined; delivery?: "queue" | "steer" | null | undefined; resume?: boolean | null | undefined }, options?: CallOptions): Promise<Admission>
   /** Summarise older history now, without a turn. Fails with ConflictError, ServiceUnavailableError, SessionNotFoundError. */
@@ -616,6 +616,10 @@ export interface ForkThrough {
   readonly type: "through"
 }
 
+export interface Generated {
+  readonly text: string
+}
+
 export interface GitReference {
   readonly type: "git"
   readonly description?: string
@@ -904,6 +908,7 @@ export interface PluginAdded {
 export interface PrefixBreakInfo {
   readonly seq: number
   readonly causes: readonly string[]
+  readonly plugins?: readonly string[]
 }
 
 export interface ProjectCopy {

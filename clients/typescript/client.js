@@ -41,7 +41,7 @@ export function createClient(options) {
       get: call({ method: "GET", path: "/api/session/{sessionID}", shape: "data", errors: [400, 401, 404] }),
       switchAgent: call({ method: "POST", path: "/api/session/{sessionID}/agent", shape: "void", errors: [400, 401, 404], payload: ["agent"] }),
       switchModel: call({ method: "POST", path: "/api/session/{sessionID}/model", shape: "void", errors: [400, 401, 404], payload: ["model"] }),
-      prompt: call({ method: "POST", path: "/api/session/{sessionID}/prompt", shape: "data", errors: [400, 401, 404, 409], headers: {"x-holdfast-checked":"1"}, payload: ["id", "prompt", "text", "files", "agents", "skills", "metadata", "system", "tools", "format", "agent", "model", "variant", "noReply", "delivery", "resume"] }),
+      prompt: call({ method: "POST", path: "/api/session/{sessionID}/prompt", shape: "data", errors: [400, 401, 404, 409, 503], headers: {"x-holdfast-checked":"1"}, payload: ["id", "prompt", "text", "files", "agents", "skills", "metadata", "system", "tools", "format", "agent", "model", "variant", "noReply", "delivery", "resume", "resolve"] }),
       command: call({ method: "POST", path: "/api/session/{sessionID}/command", shape: "data", errors: [400, 401, 404, 409, 503], payload: ["command", "id", "arguments", "files", "agents", "delivery", "resume"] }),
       compact: call({ method: "POST", path: "/api/session/{sessionID}/compact", shape: "void", errors: [400, 401, 404, 409, 503] }),
       wait: call({ method: "POST", path: "/api/session/{sessionID}/wait", shape: "void", errors: [400, 401, 404, 503] }),

@@ -134,12 +134,12 @@ class SessionsGroup:
             options=options,
         )
 
-    async def prompt(self, session_id: str, *, id: str | None = None, prompt: str | PromptInput | None = None, text: str | None = None, files: Sequence[FileInput] | None = None, agents: Sequence[AgentInput] | None = None, skills: Sequence[SkillInput] | None = None, metadata: builtins.dict[str, Any] | None = None, system: str | None = None, tools: builtins.dict[str, bool] | None = None, format: TextFormat | JsonFormat | None = None, agent: str | None = None, model: str | ModelRef | None = None, variant: str | None = None, no_reply: bool | None = None, delivery: Literal["steer", "queue"] | None = None, resume: bool | None = None, options: Options | None = None) -> Admission:
-        """Admit a prompt durably and wake the Session, unless `resume` is false. Fails with ConflictError, SessionNotFoundError."""
+    async def prompt(self, session_id: str, *, id: str | None = None, prompt: str | PromptInput | None = None, text: str | None = None, files: Sequence[FileInput] | None = None, agents: Sequence[AgentInput] | None = None, skills: Sequence[SkillInput] | None = None, metadata: builtins.dict[str, Any] | None = None, system: str | None = None, tools: builtins.dict[str, bool] | None = None, format: TextFormat | JsonFormat | None = None, agent: str | None = None, model: str | ModelRef | None = None, variant: str | None = None, no_reply: bool | None = None, delivery: Literal["steer", "queue"] | None = None, resume: bool | None = None, resolve: bool | None = None, options: Options | None = None) -> Admission:
+        """Admit a prompt durably and wake the Session, unless `resume` is false. With `resolve`, mentions in its text are attached; a file that needs permission is asked for, and a caller that disconnects meanwhile ends it. Fails with ConflictError, ServiceUnavailableError, SessionNotFoundError."""
         return await self._core.call(
             operations.SESSIONS_PROMPT,
             params={"sessionID": session_id},
-            payload={"id": id, "prompt": None if prompt is None else prompt_input(prompt), "text": text, "files": files, "agents": agents, "skills": skills, "metadata": metadata, "system": system, "tools": tools, "format": format, "agent": agent, "model": None if model is None else model_ref(model), "variant": variant, "noReply": no_reply, "delivery": delivery, "resume": resume},
+            payload={"id": id, "prompt": None if prompt is None else prompt_input(prompt), "text": text, "files": files, "agents": agents, "skills": skills, "metadata": metadata, "system": system, "tools": tools, "format": format, "agent": agent, "model": None if model is None else model_ref(model), "variant": variant, "noReply": no_reply, "delivery": delivery, "resume": resume, "resolve": resolve},
             options=options,
         )
 

@@ -57,7 +57,7 @@ SESSIONS_SWITCH_MODEL: Operation[None] = Operation(
     "POST", "/api/session/{sessionID}/model", frozenset({400, 401, 404}), "void"
 )
 SESSIONS_PROMPT: Operation[Admission] = Operation(
-    "POST", "/api/session/{sessionID}/prompt", frozenset({400, 401, 404, 409}), "data", Admission, headers={"x-holdfast-checked": "1"}
+    "POST", "/api/session/{sessionID}/prompt", frozenset({400, 401, 404, 409, 503}), "data", Admission, headers={"x-holdfast-checked": "1"}
 )
 SESSIONS_COMMAND: Operation[Admission] = Operation(
     "POST", "/api/session/{sessionID}/command", frozenset({400, 401, 404, 409, 503}), "data", Admission
