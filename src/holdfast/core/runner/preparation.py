@@ -196,8 +196,8 @@ class Preparation:
         state, last_step = self._state, self._state.allowance.last_step
         asked = asked or NO_FORMAT
         last_words = LAST_STEP if asked is NO_FORMAT else LAST_STEP_ANSWER
-        closing = (state.options.system, last_words if last_step else None)
-        system = (agent.system or resolved.family_text, epoch.baseline, asked.sentence)
+        closing = (state.options.system, asked.sentence, last_words if last_step else None)
+        system = (agent.system or resolved.family_text, epoch.baseline)
         # No tool is offered on the last step; protocols that refuse a history with calls and no list still get one.
         listless = last_step and resolved.model.route.protocol.id.startswith("openai")
         frame = Frame(
