@@ -16,7 +16,10 @@ from holdfast.protocol.endpoint import EndpointScope
 from holdfast.protocol.openapi import EXTENSION, document
 
 # Operation and place (globs), and why we differ there.
-OF_THE_NEXT_GENERATION = {"v2.config.get", "v2.session.command"}
+OF_THE_NEXT_GENERATION = {
+    "v2.config.get",
+    *(f"v2.session.{name}" for name in ("command", "skill", "shell", "synthetic")),
+}
 """Operations that the recorded contract does not have yet, under the names that OpenCode 2.0 gives them."""
 DIFFERENCES: dict[tuple[str, str], str] = {
     # What the wire does and the contract's document does not say (its README lists these).
@@ -41,6 +44,16 @@ DIFFERENCES: dict[tuple[str, str], str] = {
     # Ours.
     ("v2.agent.list", "200.data[].fences: added"): "TOL-400: rules that only narrow",
     ("v2.session.list", "query.archived: added"): "SES-027: put away or not",
+    ("v2.session.prompt", "payload.prompt.*: added"): "SES-282: skills and options of a prompt",
+    ("v2.*", "200*.prompt.*: added"): "SES-282: which it keeps",
+    ("v2.session.*", "200.data*<type=user>.*: added"): "SES-282: and so does its message",
+    ("v2.session.prompt", "200.data.type: added"): "SES-290: a receipt tells a synthetic input",
+    ("v2.*", "200*<type=session.next.prompt.admitted>.data.type: added"): "SES-290: and so does its event",
+    ("v2.*", "200*<type=session.next.synthetic>.data.*: added"): "SES-290: what clients show of it",
+    ("v2.session.*", "200.data*<type=synthetic>.description: added"): "SES-290: and of its message",
+    ("v2.*", "200*<type=session.next.shell.ended>.data.exit: added"): "SES-284: the status of a command",
+    ("v2.session.*", "200.data*<type=shell>.exit: added"): "SES-284: and in its message",
+    ("v2.*", "200<type=session.next.shell.delta>: added"): "SES-286: output while the command runs",
     ("v2.session.create", "409: added"): "SES-241: the id of a deleted Session is not given to another",
     ("v2.session.compact", "409: added"): "API-119: compaction works here, and there may be nothing to compact",
     ("v2.session.permission.create", "409: added"): "API-132: an id that is taken is a conflict, not a defect",

@@ -9,6 +9,7 @@ from holdfast.schema.model import ModelRef
 from holdfast.schema.record import Record
 
 Delivery = Literal["steer", "queue"]
+InputKind = Literal["user", "synthetic"]
 RetryCount = Annotated[int, Meta(ge=0, le=10)]
 
 
@@ -85,6 +86,10 @@ class Prompt(Record):
     command: CommandCall | None = None
     notes: tuple[str, ...] | None = None
     """Text for the model that resolving the prompt added; each becomes a synthetic message at promotion."""
+    description: str | None = None
+    """Of a synthetic input: what clients show in place of its text."""
+    sent: str | None = None
+    """Digest of what the caller sent, if resolving has changed it. A retry is recognised by it."""
 
 
 class FileInput(Record):
@@ -142,8 +147,17 @@ class PromptInput(Record):
     no_reply: bool | UnsetType = UNSET
 
 
+class SyntheticInput(Record):
+    """Text that a program adds to the conversation. The model reads it as a message of the user."""
+
+    text: str
+    description: str | None = None
+    """This and `metadata` are for clients; the model does not see them."""
+    metadata: dict[str, Any] | None = None
+
+
 class Admission(Record):
-    """The receipt of an admitted prompt. The prompt is durable when the caller has it."""
+    """The receipt of an admitted input. The input is durable when the caller has it."""
 
     admitted_seq: int
     id: MessageIDField
@@ -152,3 +166,5 @@ class Admission(Record):
     delivery: Delivery
     time_created: int
     promoted_seq: int | None = None
+    type: Literal["synthetic"] | None = None
+    """Absent for a prompt of a user. Of a synthetic input, `prompt` has the text, the description and the metadata."""

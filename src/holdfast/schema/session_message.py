@@ -43,6 +43,8 @@ class UserMessage(Message, tag="user"):
 class SyntheticMessage(Message, tag="synthetic"):
     session_id: str
     text: str
+    description: str | None = None
+    """What clients show in place of the text."""
 
 
 class SystemMessage(Message, tag="system"):
@@ -53,6 +55,9 @@ class ShellMessage(Message, tag="shell"):
     call_id: str
     command: str
     output: str
+    """What the command wrote, bounded, and how it ended if it failed. Empty while it runs."""
+    exit: int | None = None
+    """The exit status; absent while it runs, and if it was interrupted."""
 
 
 class AgentSwitchedMessage(Message, tag="agent-switched"):

@@ -202,7 +202,9 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
         RunnerServices(
             sessions=sessions,
             models=ModelServices(catalog, process.providers.transport, LearnedLimits(sessions.clock), request_hooks),
-            tools=ToolServices(tools, authorizer, snapshots, PeopleRequests(permissions, questions)),
+            tools=ToolServices(
+                tools, builtin.shell_commands(), authorizer, snapshots, PeopleRequests(permissions, questions)
+            ),
             here=LocationState(
                 location=location,
                 agents=agents,

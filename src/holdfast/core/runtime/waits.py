@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from holdfast.core.runtime.execution import Execution
     from holdfast.core.session.ownership import Ownership
     from holdfast.core.session.store import Blocked, SessionStore
+    from holdfast.core.session.stored_messages import OpenShell
 
 
 class Waits:
@@ -39,6 +40,7 @@ class Waits:
             waits = [_turn(*row, now=now) for row in await self._database.fetch("wait.turn", key)]
             waits += [_tool(*row) for row in await self._database.fetch("wait.tools", key)]
             waits += [_compaction(*row) for row in await self._database.fetch("wait.compaction", key)]
+            waits += [_shell(shell) for shell in (await self._store.open_shell(session_id),) if shell is not None]
         else:
             waits = await self._left(session_id)
         waits += [_request(*row) for row in await self._database.fetch("wait.requests", key)]
@@ -126,6 +128,11 @@ def _tool(key: object, name: object, since: object) -> WaitInfo:
         ends="it returns, its own time limit, or an interruption",
         id=str(key),
     )
+
+
+def _shell(shell: OpenShell) -> WaitInfo:
+    what, ends = f"the command {shell.command[:200]}", "it ends, or an interruption"
+    return WaitInfo(kind="tool", since=shell.since, what=what, ends=ends, id=shell.call_id)
 
 
 def _request(id: object, kind: object, since: object, data: object) -> WaitInfo:

@@ -151,7 +151,9 @@ def check_size(prompt: Prompt, session_id: str) -> None:
 
 def is_retry(known: Prompt, given: Prompt) -> bool:
     """Whether the stored prompt was made from the given one. Media types are not compared: the caller does not send
-    them."""
+    them. A prompt that was resolved is compared by what was sent."""
+    if known.sent is not None or given.sent is not None:
+        return known.sent == given.sent
     if replace(known, files=None, notes=None) != replace(given, files=None, notes=None):
         return False
     one, other = known.files or (), given.files or ()

@@ -19,8 +19,11 @@ Conflict
 InvalidRequest
 ├── AttachmentRefused       a file of a prompt is missing, broken, empty or too large
 ├── PromptTooLarge          a prompt exceeds a limit
+├── InvalidShellCommand     a command of a person cannot be run as it was sent
 └── DestinationMismatch     a Session cannot move to another project
 InvalidCursor               a page cursor was not made for this request
+Forbidden
+└── ShellRefused            rules or a person deny the command of a shell message
 ServiceUnavailable
 ├── AgentUnavailable        no configuration defines the chosen agent
 ├── CompactionFailed        the summary could not be made
@@ -44,7 +47,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.core.database.errors import Refused
-from holdfast.schema.exceptions import Conflict, HoldfastError, InvalidRequest, ServiceUnavailable
+from holdfast.schema.exceptions import Conflict, Forbidden, HoldfastError, InvalidRequest, ServiceUnavailable
 from holdfast.schema.exceptions import InvalidCursor as InvalidCursor
 from holdfast.schema.exceptions import MessageNotFound as MessageNotFound
 from holdfast.schema.exceptions import SessionNotFound as SessionNotFound
@@ -214,6 +217,24 @@ class PromptTooLarge(InvalidRequest):
         super().__init__(message, kind="Payload", field=field)
         self.session_id = session_id
         self.limit = limit
+
+
+class InvalidShellCommand(InvalidRequest):
+    """A command that no shell can run."""
+
+    code = "Session.InvalidShellCommandError"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"The command was not run: {reason}", kind="Payload", field="command")
+
+
+class ShellRefused(Forbidden):
+    """Rules or a person deny the command; nothing was run or recorded."""
+
+    code = "Session.ShellRefusedError"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"The command was not run: {reason}")
 
 
 class DestinationMismatch(InvalidRequest):

@@ -1,9 +1,9 @@
-"""The inbox: admits prompts durably, and promotes them to visible user messages at a safe boundary.
+"""The inbox: admits prompts and synthetic inputs durably, and promotes them to visible messages at a safe boundary.
 
 Invariants
 - A receipt exists only for a synced commit, and one message id gives one input, however often it is sent.
 - A withdrawn input gives no receipt, and its id cannot be used again.
-- An input becomes exactly one user message: marking the row and adding the message are one commit."""
+- An input becomes exactly one message: marking the row and adding the message are one commit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,14 @@ from msgspec.structs import replace
 
 from holdfast.core.database.errors import Moved
 from holdfast.core.database.unit import Statement
-from holdfast.core.session.attachments import Attachments, check_size, is_retry
+from holdfast.core.session.attachments import (
+    LABEL_BYTES,
+    TEXT_BYTES,
+    Attachments,
+    Resolved,
+    check_size,
+    is_retry,
+)
 from holdfast.core.session.errors import (
     InboxFull,
     InputNotFound,
@@ -22,11 +29,15 @@ from holdfast.core.session.errors import (
     LifecycleConflict,
     MessageIdInUse,
     PromptConflict,
+    PromptTooLarge,
     PromptWithdrawn,
 )
 from holdfast.core.session.records import ATTEMPTS, existing
-from holdfast.schema.prompt import Admission, Delivery
-from holdfast.schema.session_event import AttachmentStored, InputWithdrawn, PromptAdmitted, Prompted
+from holdfast.schema.codec import encode
+from holdfast.schema.exceptions import InvalidRequest
+from holdfast.schema.frozen import Frozen
+from holdfast.schema.prompt import Admission, Delivery, Prompt
+from holdfast.schema.session_event import AttachmentStored, InputWithdrawn, PromptAdmitted, Prompted, Synthetic
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -38,7 +49,7 @@ if TYPE_CHECKING:
     from holdfast.core.session.records import RevertDecision
     from holdfast.core.session.store import SessionStore
     from holdfast.schema.location import Location
-    from holdfast.schema.prompt import Prompt
+    from holdfast.schema.prompt import SyntheticInput
 
 Boundary = Literal["steer", "queue"]
 
@@ -74,33 +85,70 @@ class Inbox:
         `first` gives a staged revert that a new prompt commits, in the same commit."""
         prompt = replace(prompt, files=prompt.files or None, agents=prompt.agents or None)
         check_size(prompt, session_id)
-        message_id = id or self._ids.message()
-        wanted = (Statement("inbox.want_wake", {"id": message_id, "session_id": session_id}),) if wake else ()
-        if id is not None and (known := await self._store.admission(id)) is not None:
-            return await self._again(_same(known, session_id, prompt, delivery), wanted)
+        given = Given(session_id, id or self._ids.message(), prompt, delivery)
+        if id is not None and (known := await self.admitted(given, wake=wake)) is not None:
+            return known
         resolved = await self._attachments.resolve(prompt, session_id, location)
+        return await self._admit(given, resolved, location, wake=wake, first=first)
+
+    async def admit_synthetic(
+        self,
+        session_id: str,
+        given: SyntheticInput,
+        *,
+        id: str | None,
+        delivery: Delivery,
+        location: Location,
+        wake: bool,
+    ) -> Admission:
+        """Accept text that a program adds to the conversation. The same id, Session, text, description, metadata and
+        delivery again gives the same receipt. A staged revert stays staged."""
+        prompt = Prompt(text=given.text, metadata=given.metadata or None, description=given.description or None)
+        check_synthetic(prompt, session_id)
+        item = Given(session_id, id or self._ids.message(), prompt, delivery, type="synthetic")
+        if id is not None and (known := await self.admitted(item, wake=wake)) is not None:
+            return known
+        return await self._admit(item, Resolved(prompt, {}), location, wake=wake, first=_nothing)
+
+    async def admitted(self, given: Given, *, wake: bool) -> Admission | None:
+        """The receipt of the input that was admitted with this id before. Raises PromptConflict if it was another one,
+        and PromptWithdrawn."""
+        known = await self._store.admission(given.id)
+        return None if known is None else await self._again(_same(known, given), given.wanted(wake))
+
+    async def _admit(
+        self,
+        given: Given,
+        resolved: Resolved,
+        location: Location,
+        *,
+        wake: bool,
+        first: Callable[[], Awaitable[RevertDecision | None]],
+    ) -> Admission:
         admitted = PromptAdmitted(
             timestamp=self._clock.now(),
-            session_id=session_id,
-            message_id=message_id,
+            session_id=given.session_id,
+            message_id=given.id,
             prompt=resolved.prompt,
-            delivery=delivery,
+            delivery=given.delivery,
+            type=given.type,
         )
-        files = resolved.events(session_id, message_id, admitted.timestamp)
+        files = resolved.events(given.session_id, given.id, admitted.timestamp)
         try:
-            seq = await self._record(admitted, files, location, wanted, first)
+            seq = await self._record(admitted, files, location, given.wanted(wake), first)
         except MessageIdInUse as refused:
-            known = await self._store.admission(message_id)
+            known = await self.admitted(given, wake=wake)
             if known is None:  # the id belongs to a message of another kind
-                raise PromptConflict(session_id, message_id) from refused
-            return await self._again(_same(known, session_id, prompt, delivery), wanted)
+                raise PromptConflict(given.session_id, given.id) from refused
+            return known
         return Admission(
             admitted_seq=seq,
-            id=message_id,
-            session_id=session_id,
+            id=given.id,
+            session_id=given.session_id,
             prompt=resolved.prompt,
-            delivery=delivery,
+            delivery=given.delivery,
             time_created=admitted.timestamp,
+            type=given.type,
         )
 
     async def _record(
@@ -176,7 +224,7 @@ class Inbox:
         if not inputs:
             return 0
         try:
-            await outbox.publish(*(_prompted(item) for item in inputs), location=location)
+            await outbox.publish(*(_promoted(item) for item in inputs), location=location)
         except LifecycleConflict:
             return await self._promote_singly(inputs, outbox, location)
         return len(inputs)
@@ -185,7 +233,7 @@ class Inbox:
         promoted = 0
         for item in inputs:
             try:
-                await outbox.publish(_prompted(item), location=location)
+                await outbox.publish(_promoted(item), location=location)
                 promoted += 1
             except LifecycleConflict:
                 now = await self._store.admission(item.id)
@@ -195,14 +243,53 @@ class Inbox:
         return promoted
 
 
-def _same(known: Admission, session_id: str, prompt: Prompt, delivery: Delivery) -> Admission:
-    if (known.session_id, known.delivery) != (session_id, delivery) or not is_retry(known.prompt, prompt):
-        raise PromptConflict(session_id, known.id)
+class Given(Frozen):
+    """An input as it is admitted."""
+
+    session_id: str
+    id: str
+    prompt: Prompt
+    delivery: Delivery
+    type: Literal["synthetic"] | None = None
+
+    def wanted(self, wake: bool) -> tuple[Statement, ...]:
+        row: dict[str, Value] = {"id": self.id, "session_id": self.session_id}
+        return (Statement("inbox.want_wake", row),) if wake else ()
+
+
+def check_synthetic(prompt: Prompt, session_id: str) -> None:
+    """Raises InvalidRequest for a text that says nothing, or PromptTooLarge."""
+    if not prompt.text.strip():
+        raise InvalidRequest("The text is empty. Nothing was admitted.", kind="Payload", field="text")
+    if len(prompt.text.encode("utf-8", "replace")) > TEXT_BYTES:
+        raise PromptTooLarge(session_id, "text", "its text", TEXT_BYTES)
+    if len(encode((prompt.description, prompt.metadata))) > LABEL_BYTES:
+        raise PromptTooLarge(session_id, "metadata", "its description and metadata", LABEL_BYTES)
+
+
+async def _nothing() -> None:
+    return None
+
+
+def _same(known: Admission, given: Given) -> Admission:
+    same = (known.session_id, known.type, known.delivery) == (given.session_id, given.type, given.delivery)
+    if not same or not is_retry(known.prompt, given.prompt):
+        raise PromptConflict(given.session_id, known.id)
     return known
 
 
-def _prompted(item: Admission) -> Prompted:
+def _promoted(item: Admission) -> Prompted | Synthetic:
     """The promotion has the time of admission, which is when the user sent the message."""
+    if item.type == "synthetic":
+        return Synthetic(
+            timestamp=item.time_created,
+            session_id=item.session_id,
+            message_id=item.id,
+            text=item.prompt.text,
+            description=item.prompt.description,
+            metadata=item.prompt.metadata,
+            delivery=item.delivery,
+        )
     return Prompted(
         timestamp=item.time_created,
         session_id=item.session_id,

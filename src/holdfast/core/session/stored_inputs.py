@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.schema.frozen import Frozen
-from holdfast.schema.prompt import Admission, Delivery, Prompt
+from holdfast.schema.prompt import Admission, Delivery, InputKind, Prompt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -57,6 +57,7 @@ class StoredInputs:
 class _InputRow(Frozen):
     session_id: str
     id: str
+    kind: InputKind
     prompt: Prompt
     delivery: Delivery
     admitted_seq: int
@@ -72,4 +73,5 @@ class _InputRow(Frozen):
             delivery=self.delivery,
             time_created=self.time_created,
             promoted_seq=self.promoted_seq,
+            type="synthetic" if self.kind == "synthetic" else None,
         )

@@ -17,6 +17,7 @@ from holdfast.schema.codec import encode
 from holdfast.schema.exceptions import ApiError, InvalidRequest
 from holdfast.schema.model import ModelRef
 from holdfast.schema.session import SessionActive
+from holdfast.server.admission import admit_resolved, with_skills
 from holdfast.server.cursor import ListCursor, MessageCursor, read_cursor, write_cursor
 from holdfast.server.locations import existing_location
 from holdfast.server.sse import HEARTBEAT
@@ -105,12 +106,12 @@ async def get(call: ApiCall) -> Session:
 
 async def prompt(call: ApiCall) -> Admission:
     payload: protocol.PromptPayload = call.payload
+    delivery, resume = payload.delivery or "steer", payload.resume is not False
+    given = normalise(payload.prompt)
+    if given.skills:
+        return await admit_resolved(call, given, with_skills, id=payload.id, delivery=delivery, resume=resume)
     return await call.runtime.sessions.prompt(
-        call.params.session_id,
-        normalise(payload.prompt),
-        id=payload.id,
-        delivery=payload.delivery or "steer",
-        resume=payload.resume is not False,
+        call.params.session_id, given, id=payload.id, delivery=delivery, resume=resume
     )
 
 

@@ -29,6 +29,15 @@ where session_id = :session_id and seq = (
   where session_id = :session_id and type = 'shell' and json_extract(data, '$.callID') = :call_id
 )
 
+-- name: message.open_shell
+-- One runs at a time, so only the newest may have no end.
+with newest as (
+  select data, time_created from session_message indexed by session_message_shell
+  where session_id = :session_id and type = 'shell' order by seq desc limit 1
+)
+select json_extract(data, '$.callID') as call_id, json_extract(data, '$.command') as command, time_created as since
+from newest where json_extract(data, '$.time.completed') is null
+
 -- name: message.delete_after
 delete from session_message
 where session_id = :session_id
@@ -178,11 +187,11 @@ where m.session_id = :session_id
 order by m.seq
 
 -- name: message.open_input
--- What the user put into the conversation before a position and no complete answer follows. A step that failed is no
--- answer; a step that called tools is part of one.
+-- What was put into the conversation before a position and no complete answer follows. A step that failed is no
+-- answer; a step that called tools is part of one. The newest input may be synthetic.
 with newest as (
   select seq from session_message
-  where session_id = :session_id and type = 'user' and seq < :before order by seq desc limit 1
+  where session_id = :session_id and type in ('user', 'synthetic') and seq < :before order by seq desc limit 1
 ), heard as (
   select coalesce((
     select m.seq from session_message m
