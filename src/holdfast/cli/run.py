@@ -7,6 +7,8 @@ from typing import Any, Literal, NamedTuple
 
 import click
 
+from holdfast.cli.calls import Call, joined, read_call
+
 STDIN_BYTES = 32 * 1024 * 1024
 NOT_UTF8 = "the prompt is not valid UTF-8"
 
@@ -20,6 +22,10 @@ class Ask(NamedTuple):
     model: str | None = None
     variant: str | None = None
     command: str | None = None
+    typed: str | None = None
+    """The whole text, if the command was called in it with a slash."""
+    shell: str | None = None
+    """The shell command, if the text began with an exclamation mark."""
     directory: str | None = None
     attach: str | None = None
     standalone: bool = False
@@ -54,17 +60,32 @@ class Ask(NamedTuple):
 def command(prompt: tuple[str, ...], **options: Any) -> None:
     """Send PROMPT and print the answer as it arrives; - reads the prompt from standard input.
 
+    A PROMPT that begins with a slash calls a command or a skill, as in "/init" or "/review main". One that begins with
+    an exclamation mark runs a shell command in the session, as in '!git status', and exits with its status; the model
+    reads command and output. What comes from standard input is never a call.
+
     The answer goes to standard output, everything else to standard error. The session is stored; --session continues
     it. Ctrl-C interrupts the turn and exits with 130; the interruption is recorded.
 
     Permission requests are asked in the terminal. Without a terminal they are denied at once, unless --yes is given."""
-    ask = Ask(_read_prompt() if prompt == ("-",) else " ".join(prompt), **options)
+    if prompt == ("-",):
+        ask = Ask(_read_prompt(), **options)
+    else:
+        ask = _with_call(Ask(joined(prompt, quoting=options["command"] is not None), **options))
     _check(ask, missing=not prompt)
-    if ask.command is not None or ask.sandbox is not None:
+    if ask.sandbox is not None:
         ask = ask._replace(standalone=True)
     from holdfast.cli.turn import run_prompt
 
     sys.exit(run_prompt(ask))
+
+
+def _with_call(ask: Ask) -> Ask:
+    """With the command or shell command that the text calls, unless `--command` names one."""
+    call = read_call(ask.text) if ask.command is None else Call()
+    if call.command is not None:
+        return ask._replace(command=call.command, typed=ask.text, text=call.arguments)
+    return ask._replace(shell=call.shell)
 
 
 def _check(ask: Ask, *, missing: bool) -> None:
@@ -73,12 +94,14 @@ def _check(ask: Ask, *, missing: bool) -> None:
         raise click.UsageError("Missing argument 'PROMPT...'; - reads it from standard input.")
     if not ask.text.strip() and ask.command is None:
         raise click.BadParameter("the prompt is empty", param_hint="PROMPT")
+    if ask.shell == "":
+        raise click.BadParameter("there is no command after the exclamation mark", param_hint="PROMPT")
     if ask.model is not None and not all(ask.model.partition("/")[::2]):
         raise click.BadParameter(f"{ask.model!r} is not PROVIDER/MODEL, as in demo/echo", param_hint="--model")
     if any("\ud800" <= character <= "\udfff" for character in ask.text):
         raise click.BadParameter(NOT_UTF8, param_hint="PROMPT")
-    if ask.attach is not None and (ask.standalone or ask.command is not None or ask.sandbox is not None):
-        raise click.UsageError("--attach cannot be combined with --standalone, --command or --sandbox")
+    if ask.attach is not None and (ask.standalone or ask.sandbox is not None):
+        raise click.UsageError("--attach cannot be combined with --standalone or --sandbox")
 
 
 def _read_prompt() -> str:
