@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from holdfast.schema.location import Location, LocationInfo
     from holdfast.schema.model import ModelRef
     from holdfast.schema.permission import PermissionRequest, PermissionSource, SavedApproval
-    from holdfast.schema.prompt import Admission, AgentInput, FileInput, PromptInput
+    from holdfast.schema.prompt import Admission, AgentInput, FileInput, PromptInput, SkillInput
     from holdfast.schema.pty import Pty, PtySize, PtyTicket
     from holdfast.schema.question import QuestionRequest
     from holdfast.schema.session import Revert, Session, SessionActive
@@ -138,12 +138,39 @@ class SessionsGroup:
             options=options,
         )
 
-    def command(self, session_id: str, *, command: str, id: str | None = None, arguments: str | None = None, files: Sequence[FileInput] | None = None, agents: Sequence[AgentInput] | None = None, delivery: Literal["steer", "queue"] | None = None, resume: bool | None = None, options: Options | None = None) -> Admission:
-        """Expand a command of the Session's Location and admit the result as a prompt. Shell commands of its template need permission like those of an agent. A caller that disconnects before the admission ends it. Fails with CommandNotFoundError, ConflictError, ServiceUnavailableError, SessionNotFoundError."""
+    def command(self, session_id: str, *, command: str, id: str | None = None, arguments: str | None = None, agent: str | None = None, model: ModelRef | None = None, files: Sequence[FileInput] | None = None, agents: Sequence[AgentInput] | None = None, skills: Sequence[SkillInput] | None = None, delivery: Literal["steer", "queue"] | None = None, resume: bool | None = None, options: Options | None = None) -> Admission:
+        """Expand a command of the Session's Location and admit the result as a prompt. Shell commands of its template need permission like those of an agent. A caller that disconnects before the admission ends it. The command's own agent and model come before those of the call, and apply to this prompt only. Fails with CommandNotFoundError, ConflictError, ServiceUnavailableError, SessionNotFoundError."""
         return self._core.call(
             operations.SESSIONS_COMMAND,
             params={"sessionID": session_id},
-            payload={"command": command, "id": id, "arguments": arguments, "files": files, "agents": agents, "delivery": delivery, "resume": resume},
+            payload={"command": command, "id": id, "arguments": arguments, "agent": agent, "model": model, "files": files, "agents": agents, "skills": skills, "delivery": delivery, "resume": resume},
+            options=options,
+        )
+
+    def skill(self, session_id: str, *, skill: str, id: str | None = None, resume: bool | None = None, options: Options | None = None) -> None:
+        """Admit a skill as a prompt without a text and wake the Session, unless `resume` is false. Fails with SkillNotFoundError, ConflictError, ServiceUnavailableError, SessionNotFoundError."""
+        self._core.call(
+            operations.SESSIONS_SKILL,
+            params={"sessionID": session_id},
+            payload={"skill": skill, "id": id, "resume": resume},
+            options=options,
+        )
+
+    def shell(self, session_id: str, *, command: str, id: str | None = None, options: Options | None = None) -> None:
+        """Run a command in the Session's directory once the Session is idle, and return when it has ended. Command and output become a message; no turn is taken. It needs permission like the `bash` calls of the Session's agent. Fails with ForbiddenError, ConflictError, ServiceUnavailableError, SessionNotFoundError."""
+        self._core.call(
+            operations.SESSIONS_SHELL,
+            params={"sessionID": session_id},
+            payload={"command": command, "id": id},
+            options=options,
+        )
+
+    def synthetic(self, session_id: str, *, text: str, id: str | None = None, description: str | None = None, metadata: builtins.dict[str, Any] | None = None, delivery: Literal["steer", "queue"] | None = None, resume: bool | None = None, options: Options | None = None) -> Admission:
+        """Admit text that a program adds to the conversation and wake the Session, unless `resume` is false. The model reads it as a message of the user. Fails with ConflictError, SessionNotFoundError."""
+        return self._core.call(
+            operations.SESSIONS_SYNTHETIC,
+            params={"sessionID": session_id},
+            payload={"text": text, "id": id, "description": description, "metadata": metadata, "delivery": delivery, "resume": resume},
             options=options,
         )
 
