@@ -188,10 +188,12 @@ order by m.seq
 
 -- name: message.open_input
 -- What was put into the conversation before a position and no complete answer follows. A step that failed is no
--- answer; a step that called tools is part of one. The newest input may be synthetic.
+-- answer; a step that called tools is part of one. A synthetic message is an input if it was admitted.
 with newest as (
-  select seq from session_message
-  where session_id = :session_id and type in ('user', 'synthetic') and seq < :before order by seq desc limit 1
+  select seq from session_message message
+  where session_id = :session_id and seq < :before and (type = 'user' or type = 'synthetic' and exists (
+    select 1 from session_input input where input.id = message.id))
+  order by seq desc limit 1
 ), heard as (
   select coalesce((
     select m.seq from session_message m
