@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -230,11 +231,17 @@ async def test_a_template_of_an_untrusted_project_reaches_only_its_files(world: 
 
 
 async def test_subtask_is_told_to_have_no_effect(world: World) -> None:
-    """CAT-231: in the report on the configuration."""
+    """CAT-231: in the report on the configuration, once for each command."""
     world.configure(command={"apart": {"template": "x", "subtask": True}})
+    file = world.user_folder / "command" / "alone.md"
+    file.parent.mkdir()
+    file.write_text("---\nsubtask: true\n---\nx", encoding="utf-8")
     async with world.host() as hf:
         report = await hf.config.report()
-    assert any("subtask" in problem.message and "apart" in problem.message for problem in report.problems)
+    told = [problem for problem in report.problems if "subtask" in problem.message]
+    assert {Path(problem.path).name for problem in told} == {"opencode.json", "alone.md"}
+    assert len(told) == 2
+    assert all("runs in the session itself" in problem.message for problem in told)
 
 
 async def test_a_skill_comes_before_the_text_of_its_prompt(world: World) -> None:

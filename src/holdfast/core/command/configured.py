@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from holdfast.core.config.document import Directory
 
 
-SUBTASK = "`subtask` has no effect yet: the command {name} runs in the Session that calls it"
+SUBTASK = "subtask: is not supported yet; the command runs in the session itself"
+"""Of a Markdown file. Documents are checked by `config/unsupported.py`."""
 
 
 class CommandPatch(Frozen):
@@ -52,9 +53,8 @@ def configured_commands(config: Config) -> ConfiguredCommands:
     problems: list[Diagnostic] = []
     for entry in config.entries():
         if isinstance(entry, Document):
-            for name, data in entry.data.get("commands", {}).items():
-                patches.append(CommandPatch(name, data, entry.trusted))
-                _note_subtask(str(entry.path), name, data, problems)
+            found = entry.data.get("commands", {}).items()
+            patches += (CommandPatch(name, data, entry.trusted) for name, data in found)
         else:
             patches += _files(entry, problems)
     return ConfiguredCommands(tuple(patches), tuple(problems))
@@ -67,13 +67,9 @@ def _files(folder: Directory, problems: list[Diagnostic]) -> Iterator[CommandPat
             if not folder.trusted:
                 grants = template_grants(("template",), file.name, valid["template"])
                 problems += (Diagnostic(file.path, f"{grant.wants}; {NOT_TRUSTED}") for grant in grants)
-            _note_subtask(file.path, file.name, valid, problems)
+            if valid.get("subtask"):
+                problems.append(Diagnostic(file.path, SUBTASK))
             yield CommandPatch(file.name, valid, folder.trusted)
-
-
-def _note_subtask(path: str, name: str, data: dict[str, Any], problems: list[Diagnostic]) -> None:
-    if data.get("subtask") is True:
-        problems.append(Diagnostic(path, SUBTASK.format(name=name)))
 
 
 def _patched(data: dict[str, Any], command: Command) -> Command:
