@@ -63,8 +63,14 @@ export interface SessionsOperations {
   switchModel(input: { sessionID: string; model: ModelInput }, options?: CallOptions): Promise<void>
   /** Admit a prompt durably and wake the Session, unless `resume` is false. With `resolve`, mentions in its text are attached; a file that needs permission is asked for, and a caller that disconnects meanwhile ends it. Fails with ConflictError, ServiceUnavailableError, SessionNotFoundError. */
   prompt(input: { sessionID: string; id?: string | null | undefined; prompt?: PromptInput | null | undefined; text?: string | null | undefined; files?: readonly FileInput[] | null | undefined; agents?: readonly AgentInput[] | null | undefined; skills?: readonly SkillInput[] | null | undefined; metadata?: Record<string, unknown> | null | undefined; system?: string | null | undefined; tools?: Record<string, boolean> | null | undefined; format?: TextFormat | JsonFormat | null | undefined; agent?: string | null | undefined; model?: ModelInput | null | undefined; variant?: string | null | undefined; noReply?: boolean | null | undefined; delivery?: "queue" | "steer" | null | undefined; resume?: boolean | null | undefined; resolve?: boolean | null | undefined }, options?: CallOptions): Promise<Admission>
-  /** Expand a command of the Session's Location and admit the result as a prompt. Shell commands of its template need permission like those of an agent. A caller that disconnects before the admission ends it. Fails with CommandNotFoundError, ConflictError, ServiceUnavailableError, SessionNotFoundError. */
-  command(input: { sessionID: string; command: string; id?: string | null | undefined; arguments?: string | null | undefined; files?: readonly FileInput[] | null | undefined; agents?: readonly AgentInput[] | null | undefined; delivery?: "queue" | "steer" | null | undefined; resume?: boolean | null | undefined }, options?: CallOptions): Promise<Admission>
+  /** Expand a command of the Session's Location and admit the result as a prompt. Shell commands of its template need permission like those of an agent. A caller that disconnects before the admission ends it. The command's own agent and model come before those of the call, and apply to this prompt only. Fails with CommandNotFoundError, ConflictError, ServiceUnavailableError, SessionNotFoundError. */
+  command(input: { sessionID: string; command: string; id?: string | null | undefined; arguments?: string | null | undefined; agent?: string | null | undefined; model?: ModelInput | null | undefined; files?: readonly FileInput[] | null | undefined; agents?: readonly AgentInput[] | null | undefined; skills?: readonly SkillInput[] | null | undefined; delivery?: "queue" | "steer" | null | undefined; resume?: boolean | null | undefined }, options?: CallOptions): Promise<Admission>
+  /** Admit a skill as a prompt without a text and wake the Session, unless `resume` is false. Fails with SkillNotFoundError, ConflictError, ServiceUnavailableError, SessionNotFoundError. */
+  skill(input: { sessionID: string; skill: string; id?: string | null | undefined; resume?: boolean | null | undefined }, options?: CallOptions): Promise<void>
+  /** Run a command in the Session's directory once the Session is idle, and return when it has ended. Command and output become a message; no turn is taken. It needs permission like the `bash` calls of the Session's agent. Fails with ForbiddenError, ConflictError, ServiceUnavailableError, SessionNotFoundError. */
+  shell(input: { sessionID: string; command: string; id?: string | null | undefined }, options?: CallOptions): Promise<void>
+  /** Admit text that a program adds to the conversation and wake the Session, unless `resume` is false. The model reads it as a message of the user. Fails with ConflictError, SessionNotFoundError. */
+  synthetic(input: { sessionID: string; text: string; id?: string | null | undefined; description?: string | null | undefined; metadata?: Record<string, unknown> | null | undefined; delivery?: "queue" | "steer" | null | undefined; resume?: boolean | null | undefined }, options?: CallOptions): Promise<Admission>
   /** Summarise older history now, without a turn. Fails with ConflictError, ServiceUnavailableError, SessionNotFoundError. */
   compact(input: { sessionID: string }, options?: CallOptions): Promise<void>
   /** Wait until the Session is idle and every prompt that should start it has been handled. Fails with ServiceUnavailableError, SessionNotFoundError. */
@@ -290,6 +296,7 @@ export interface Admission {
   readonly delivery: "queue" | "steer"
   readonly timeCreated: number
   readonly promotedSeq?: number
+  readonly type?: "synthetic"
 }
 
 export interface Agent {
@@ -727,11 +734,6 @@ export interface LocationSelector {
   readonly workspace?: string
 }
 
-export interface MentionCount {
-  readonly files?: number
-  readonly agents?: number
-}
-
 export type Method =
   | OAuthMethod
   | KeyMethod
@@ -929,7 +931,8 @@ export interface Prompt {
   readonly options?: PromptOptions
   readonly command?: CommandCall
   readonly notes?: readonly string[]
-  readonly mentions?: MentionCount
+  readonly description?: string
+  readonly sent?: string
 }
 
 export interface PromptAdmitted {
@@ -938,6 +941,7 @@ export interface PromptAdmitted {
   readonly messageID: string
   readonly prompt: Prompt
   readonly delivery: "queue" | "steer"
+  readonly type?: "synthetic"
 }
 
 export interface PromptInput {
@@ -1345,11 +1349,19 @@ export interface SessionUpdated {
   readonly info: SessionRecord
 }
 
+export interface ShellDelta {
+  readonly timestamp: number
+  readonly sessionID: string
+  readonly callID: string
+  readonly delta: string
+}
+
 export interface ShellEnded {
   readonly timestamp: number
   readonly sessionID: string
   readonly callID: string
   readonly output: string
+  readonly exit?: number
 }
 
 export interface ShellMessage {
@@ -1360,6 +1372,7 @@ export interface ShellMessage {
   readonly callID: string
   readonly command: string
   readonly output: string
+  readonly exit?: number
 }
 
 export interface ShellStarted {
@@ -1444,6 +1457,9 @@ export interface Synthetic {
   readonly sessionID: string
   readonly messageID: string
   readonly text: string
+  readonly description?: string
+  readonly metadata?: Record<string, unknown>
+  readonly delivery?: "queue" | "steer"
 }
 
 export interface SyntheticMessage {
@@ -1453,6 +1469,7 @@ export interface SyntheticMessage {
   readonly metadata?: Record<string, unknown>
   readonly sessionID: string
   readonly text: string
+  readonly description?: string
 }
 
 export interface SystemMessage {
@@ -1754,6 +1771,7 @@ export interface LiveEventData {
   readonly "session.idle": SessionIdle
   readonly "session.next.compaction.delta": CompactionDelta
   readonly "session.next.reasoning.delta": ReasoningDelta
+  readonly "session.next.shell.delta": ShellDelta
   readonly "session.next.text.delta": TextDelta
   readonly "session.next.tool.input.delta": ToolInputDelta
   readonly "session.status": SessionStatus
@@ -1907,6 +1925,14 @@ export interface SessionNotFoundError extends Error {
 }
 export declare function isSessionNotFoundError(error: unknown): error is SessionNotFoundError
 
+export interface SkillNotFoundError extends Error {
+  readonly _tag: "SkillNotFoundError"
+  readonly message: string
+  readonly skill: string
+  readonly status: 404
+}
+export declare function isSkillNotFoundError(error: unknown): error is SkillNotFoundError
+
 export interface UnauthorizedError extends Error {
   readonly _tag: "UnauthorizedError"
   readonly message: string
@@ -1939,5 +1965,6 @@ export type ApiError =
   | QuestionNotFoundError
   | ServiceUnavailableError
   | SessionNotFoundError
+  | SkillNotFoundError
   | UnauthorizedError
   | UnknownError

@@ -18,6 +18,7 @@ export const isPtyNotFoundError = (error) => error?._tag === "PtyNotFoundError"
 export const isQuestionNotFoundError = (error) => error?._tag === "QuestionNotFoundError"
 export const isServiceUnavailableError = (error) => error?._tag === "ServiceUnavailableError"
 export const isSessionNotFoundError = (error) => error?._tag === "SessionNotFoundError"
+export const isSkillNotFoundError = (error) => error?._tag === "SkillNotFoundError"
 export const isUnauthorizedError = (error) => error?._tag === "UnauthorizedError"
 export const isUnknownError = (error) => error?._tag === "UnknownError"
 
@@ -42,7 +43,10 @@ export function createClient(options) {
       switchAgent: call({ method: "POST", path: "/api/session/{sessionID}/agent", shape: "void", errors: [400, 401, 404], payload: ["agent"] }),
       switchModel: call({ method: "POST", path: "/api/session/{sessionID}/model", shape: "void", errors: [400, 401, 404], payload: ["model"] }),
       prompt: call({ method: "POST", path: "/api/session/{sessionID}/prompt", shape: "data", errors: [400, 401, 404, 409, 503], headers: {"x-holdfast-checked":"1"}, payload: ["id", "prompt", "text", "files", "agents", "skills", "metadata", "system", "tools", "format", "agent", "model", "variant", "noReply", "delivery", "resume", "resolve"] }),
-      command: call({ method: "POST", path: "/api/session/{sessionID}/command", shape: "data", errors: [400, 401, 404, 409, 503], payload: ["command", "id", "arguments", "files", "agents", "delivery", "resume"] }),
+      command: call({ method: "POST", path: "/api/session/{sessionID}/command", shape: "data", errors: [400, 401, 404, 409, 503], payload: ["command", "id", "arguments", "agent", "model", "files", "agents", "skills", "delivery", "resume"] }),
+      skill: call({ method: "POST", path: "/api/session/{sessionID}/skill", shape: "void", errors: [400, 401, 404, 409, 503], payload: ["skill", "id", "resume"] }),
+      shell: call({ method: "POST", path: "/api/session/{sessionID}/shell", shape: "void", errors: [400, 401, 403, 404, 409, 503], payload: ["command", "id"] }),
+      synthetic: call({ method: "POST", path: "/api/session/{sessionID}/synthetic", shape: "data", errors: [400, 401, 404, 409], payload: ["text", "id", "description", "metadata", "delivery", "resume"] }),
       compact: call({ method: "POST", path: "/api/session/{sessionID}/compact", shape: "void", errors: [400, 401, 404, 409, 503] }),
       wait: call({ method: "POST", path: "/api/session/{sessionID}/wait", shape: "void", errors: [400, 401, 404, 503] }),
       stageRevert: call({ method: "POST", path: "/api/session/{sessionID}/revert/stage", shape: "data", errors: [400, 401, 404, 500], payload: ["messageID", "files"] }),

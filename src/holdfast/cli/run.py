@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 import click
 
 from holdfast.cli.attached import NOT_UTF8, STDIN, Attached
+from holdfast.cli.calls import Call, joined, read_call
 
 
 class Ask(NamedTuple):
@@ -20,6 +21,10 @@ class Ask(NamedTuple):
     variant: str | None = None
     command: str | None = None
     mentions: bool = True
+    typed: str | None = None
+    """The whole text, if the command was called in it with a slash."""
+    shell: str | None = None
+    """The shell command, if the text began with an exclamation mark."""
     directory: str | None = None
     attach: str | None = None
     standalone: bool = False
@@ -86,6 +91,10 @@ class Ask(NamedTuple):
 def command(prompt: tuple[str, ...], files: tuple[str, ...], schema_file: str | None, **options: Any) -> None:
     """Send PROMPT and print the answer as it arrives; - reads the prompt from standard input.
 
+    A PROMPT that begins with a slash calls a command or a skill, as in "/init" or "/review main". One that begins with
+    an exclamation mark runs a shell command in the session, as in '!git status', and exits with its status; the model
+    reads command and output. What comes from standard input is never a call.
+
     The answer goes to standard output, everything else to standard error. The session is stored; --session continues
     it. Ctrl-C interrupts the turn and exits with 130; the interruption is recorded.
 
@@ -94,24 +103,34 @@ def command(prompt: tuple[str, ...], files: tuple[str, ...], schema_file: str | 
     Permission requests are asked in the terminal. Without a terminal they are denied at once, unless --yes is given."""
     ask = Ask(**options)
     _check(ask, prompt, files)
+    if prompt != (STDIN,):
+        ask = _with_call(ask._replace(text=joined(prompt, quoting=ask.command is not None)))
     ask = _read(ask, prompt, files, schema_file)
     if not ask.text.strip() and ask.command is None:
         raise click.BadParameter("the prompt is empty", param_hint="PROMPT")
     if any("\ud800" <= character <= "\udfff" for character in ask.text + (ask.system or "")):
         raise click.BadParameter(NOT_UTF8, param_hint="PROMPT")
-    if ask.command is not None or ask.sandbox is not None:
+    if ask.sandbox is not None:
         ask = ask._replace(standalone=True)
     from holdfast.cli.turn import run_prompt
 
     sys.exit(run_prompt(ask))
 
 
+def _with_call(ask: Ask) -> Ask:
+    """With the command or shell command that the text calls, unless `--command` names one."""
+    call = read_call(ask.text) if ask.command is None else Call()
+    if call.command is not None:
+        return ask._replace(command=call.command, typed=ask.text, text=call.arguments)
+    return ask._replace(shell=call.shell)
+
+
 def _check(ask: Ask, prompt: tuple[str, ...], files: tuple[str, ...]) -> None:
     """Raise a usage error for options that do not fit, before anything is read."""
     if ask.model is not None and not all(ask.model.partition("/")[::2]):
         raise click.BadParameter(f"{ask.model!r} is not PROVIDER/MODEL, as in demo/echo", param_hint="--model")
-    if ask.attach is not None and (ask.standalone or ask.command is not None or ask.sandbox is not None):
-        raise click.UsageError("--attach cannot be combined with --standalone, --command or --sandbox")
+    if ask.attach is not None and (ask.standalone or ask.sandbox is not None):
+        raise click.UsageError("--attach cannot be combined with --standalone or --sandbox")
     if (prompt == (STDIN,)) + files.count(STDIN) > 1:
         raise click.UsageError("standard input can be read once: as the prompt, or as one --file")
 
@@ -122,11 +141,18 @@ def _read(ask: Ask, prompt: tuple[str, ...], files: tuple[str, ...], schema_file
 
     from holdfast.cli import attached as reading
 
-    if ask.command is not None and (ask.system is not None or ask.no_reply or schema_file is not None):
+    for_prompts = ask.system is not None or ask.no_reply or schema_file is not None
+    if ask.command is not None and ask.typed is None and for_prompts:
         raise click.UsageError("--command cannot be combined with --system, --format or --no-reply")
+    if ask.shell is not None:
+        if for_prompts or files:
+            raise click.UsageError("a shell command takes no --file, --system, --format or --no-reply")
+        if not ask.shell:
+            raise click.BadParameter("there is no command after the exclamation mark", param_hint="PROMPT")
+        return ask
     paths = [os.path.abspath(path) for path in files if path != STDIN]
     attached = [reading.attached_stdin()] if STDIN in files else []
-    text = " ".join(prompt)
+    text = ask.text
     if prompt == (STDIN,):
         text = reading.read_prompt()
     elif STDIN in files:

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from holdfast.schema.typed_event import Event
 
 
+NO_OUTPUT = "(no output)"
+"""What is stored for a command that wrote nothing."""
+
+
 class Screen:
     """Prints text for a person. Deltas are printed as they arrive; the end of a block prints the rest of its text, or
     all of it if its start was missed. Between `hold` and `release` output is kept back."""
@@ -30,6 +34,8 @@ class Screen:
         self._shown: dict[tuple[str, str], int] = {}
         self._begun: set[tuple[str, str]] = set()
         self._models: set[str] = set()
+        self._shells: set[str] = set()
+        """Shell commands whose output was printed while they ran."""
         self._mid_line = False
         self._held: list[tuple[TextIO, str]] | None = None
         self._safe: Callable[[str], str] = printable if sys.stdout.isatty() else str
@@ -71,10 +77,22 @@ class Screen:
                 self.note(f"! {data['error']['message']}")
             case "retried":
                 self.note(f"! {data['error']['message']} {_next_attempt(data)}")
+            case "shell.started":
+                self.note(f"$ {brief(data['command'])}")
+            case "shell.delta":
+                self._write_shell(data["callID"], data["delta"])
             case "compaction.started":
                 self.note("… summarising older history")
             case "session.error":
                 self.error = data["error"]["data"]["message"]
+
+    def end_shell(self, call_id: str, output: str, exit: int | None) -> None:
+        """The end of a shell command. Its output is printed now if none of it was printed while it ran."""
+        if call_id not in self._shells and output != NO_OUTPUT:
+            self._write_shell(call_id, output)
+        self._finish_line()
+        if exit != 0:
+            self.note("the command did not run to its end" if exit is None else f"exit status {exit}")
 
     @property
     def _texts(self) -> TextIO:
@@ -103,6 +121,11 @@ class Screen:
         if self._structured and self._quiet:
             return
         self._put(self._texts, self._safe(text))
+        self._mid_line = not text.endswith("\n")
+
+    def _write_shell(self, call_id: str, text: str) -> None:
+        self._shells.add(call_id)
+        self._put(sys.stdout, self._safe(text))
         self._mid_line = not text.endswith("\n")
 
     def _finish_line(self) -> None:
@@ -140,6 +163,9 @@ class JsonScreen(Screen):
 
     def ended(self, result: Result) -> None:
         self._line("result", result)
+
+    def end_shell(self, call_id: str, output: str, exit: int | None) -> None:
+        pass
 
     def _line(self, kind: str, value: object) -> None:
         self._put(sys.stdout, encode({"type": kind, kind: value}).decode() + "\n")

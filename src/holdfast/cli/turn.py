@@ -11,13 +11,15 @@ from msgspec import UNSET
 from holdfast.cli.answer import Answer
 from holdfast.cli.answering import Answering
 from holdfast.cli.attendance import Attendance
+from holdfast.cli.calls import known_command
 from holdfast.cli.command_runner import execute, fail
 from holdfast.cli.following import Follower
 from holdfast.cli.notes import opening_notes
-from holdfast.cli.opening import location_of, open_client, open_session, with_command
+from holdfast.cli.opening import location_of, open_client, open_session
 from holdfast.cli.result import result_of
 from holdfast.cli.run import Ask
 from holdfast.cli.screen import JsonScreen, Screen
+from holdfast.cli.shell import run_shell
 from holdfast.schema.prompt import FileInput, JsonFormat, PromptInput
 from holdfast.schema.session_message import AssistantMessage
 
@@ -51,16 +53,19 @@ async def _run(ask: Ask) -> int:
         for note in await opening_notes(opened, ask, location, attendance):
             screen.note(note)
         if ask.command is not None:
-            ask = await with_command(client, ask, location)
+            ask = await known_command(client, ask, location)
         session = await open_session(opened, ask, found, location, screen)
         screen.opened(session)
-        answer = Answer()
         answering = Answering(client, session.id, screen, attendance)
+        if ask.shell is not None:
+            return await run_shell(client, session.id, ask.shell, screen, answering)
+        answer = Answer()
         follower = Follower(client, session.id, screen, answering, answer)
 
         async def admit() -> None:
             receipt = await _admit(client, session.id, ask)
             screen.admitted(receipt)
+            _note_choices(screen, ask, receipt)
             answer.expect(receipt.id)
             follower.position = receipt.admitted_seq - 1
 
@@ -85,6 +90,19 @@ async def _admit(client: AsyncClient, session_id: str, ask: Ask) -> Admission:
         no_reply=ask.no_reply or UNSET,
     )
     return await client.sessions.prompt(session_id, prompt=prompt, resolve=ask.mentions)
+
+
+def _note_choices(screen: Screen, ask: Ask, receipt: Admission) -> None:
+    """Say so where the command's own agent or model comes before that of an option."""
+    options = receipt.prompt.options
+    if options is None or ask.command is None:
+        return
+    if ask.agent is not None and options.agent is not None and options.agent != ask.agent:
+        screen.note(f"the command {ask.command} sets the agent {options.agent}; --agent applies after it")
+    if ask.model is not None and options.model is not None:
+        name = f"{options.model.provider_id}/{options.model.id}"
+        if name != ask.model:
+            screen.note(f"the command {ask.command} sets the model {name}; --model applies after it")
 
 
 async def _continue(session_id: str, yes: bool) -> int:

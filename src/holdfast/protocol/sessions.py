@@ -9,13 +9,19 @@ import msgspec
 from holdfast.protocol.endpoint import Endpoint, endpoint
 from holdfast.protocol.inputs import LocationInput, WorkspaceIDField
 from holdfast.protocol.scope import SAFE, MessagePath, of_session
-from holdfast.protocol.unsupported import UnsupportedBesideCommand, UnsupportedBesidePrompt
+from holdfast.protocol.unsupported import (
+    UnsupportedBesideCommand,
+    UnsupportedBesidePrompt,
+    UnsupportedBesideShell,
+)
 from holdfast.schema.errors import (
     CommandNotFoundError,
     ConflictError,
+    ForbiddenError,
     InvalidCursorError,
     MessageNotFoundError,
     ServiceUnavailableError,
+    SkillNotFoundError,
     UnknownError,
 )
 from holdfast.schema.ids import MessageIDField, SessionIDField
@@ -94,8 +100,32 @@ class CommandPayload(Record):
     id: MessageIDField | None = None
     command: str
     arguments: str | None = None
+    agent: str | None = None
+    model: ModelInput | None = None
     files: tuple[FileInput, ...] | None = None
     agents: tuple[AgentInput, ...] | None = None
+    skills: tuple[SkillInput, ...] | None = None
+    delivery: Delivery | None = None
+    resume: bool | None = None
+
+
+class SkillPayload(Record):
+    id: MessageIDField | None = None
+    skill: str
+    resume: bool | None = None
+
+
+class ShellPayload(Record):
+    id: Annotated[str, msgspec.Meta(pattern="^(msg|evt)_")] | None = None
+    """The id of the message. With `evt_` in place of `msg_` it names the same message."""
+    command: str
+
+
+class SyntheticPayload(Record):
+    id: MessageIDField | None = None
+    text: str
+    description: str | None = None
+    metadata: dict[str, Any] | None = None
     delivery: Delivery | None = None
     resume: bool | None = None
 
@@ -170,13 +200,48 @@ _OF_SESSION = of_session(
         "POST /command",
         "v2.session.command",
         "Expand a command of the Session's Location and admit the result as a prompt. Shell commands of its "
-        "template need permission like those of an agent. A caller that disconnects before the admission ends it.",
+        "template need permission like those of an agent. A caller that disconnects before the admission ends it. "
+        "The command's own agent and model come before those of the call, and apply to this prompt only.",
         payload=CommandPayload,
         unsupported=UnsupportedBesideCommand,
         data=Admission,
         errors=(CommandNotFoundError, ConflictError, ServiceUnavailableError),
         extension=True,
         handler="commands.command",
+    ),
+    endpoint(
+        "sessions.skill",
+        "POST /skill",
+        "v2.session.skill",
+        "Admit a skill as a prompt without a text and wake the Session, unless `resume` is false.",
+        payload=SkillPayload,
+        errors=(SkillNotFoundError, ConflictError, ServiceUnavailableError),
+        extension=True,
+        handler="commands.skill",
+    ),
+    endpoint(
+        "sessions.shell",
+        "POST /shell",
+        "v2.session.shell",
+        "Run a command in the Session's directory once the Session is idle, and return when it has ended. Command and "
+        "output become a message; no turn is taken. It needs permission like the `bash` calls of the Session's agent.",
+        payload=ShellPayload,
+        unsupported=UnsupportedBesideShell,
+        errors=(ForbiddenError, ConflictError, ServiceUnavailableError),
+        extension=True,
+        handler="commands.shell",
+    ),
+    endpoint(
+        "sessions.synthetic",
+        "POST /synthetic",
+        "v2.session.synthetic",
+        "Admit text that a program adds to the conversation and wake the Session, unless `resume` is false. The model "
+        "reads it as a message of the user.",
+        payload=SyntheticPayload,
+        data=Admission,
+        errors=(ConflictError,),
+        extension=True,
+        handler="commands.synthetic",
     ),
     endpoint(
         "sessions.compact",

@@ -32,10 +32,22 @@ class UnsupportedBesidePrompt(UnsupportedInPrompt):
 class UnsupportedBesideCommand(Record):
     """The same for a call of a command."""
 
+    variant: msgspec.Raw = NOTHING
+    parts: msgspec.Raw = NOTHING
+    message_id: msgspec.Raw = NOTHING
+    system: msgspec.Raw = NOTHING
+    tools: msgspec.Raw = NOTHING
+    format: msgspec.Raw = NOTHING
+    metadata: msgspec.Raw = NOTHING
+    no_reply: msgspec.Raw = NOTHING
+
+
+class UnsupportedBesideShell(Record):
+    """The same for a command that a person runs."""
+
     agent: msgspec.Raw = NOTHING
     model: msgspec.Raw = NOTHING
     variant: msgspec.Raw = NOTHING
-    skills: msgspec.Raw = NOTHING
     parts: msgspec.Raw = NOTHING
     message_id: msgspec.Raw = NOTHING
 

@@ -14,7 +14,8 @@ HoldfastError                   `code` names the failure, the text explains it
 │   │   ├── PermissionNotFound  `request_id`
 │   │   ├── QuestionNotFound    `request_id`
 │   │   ├── PtyNotFound         `pty_id`
-│   │   └── CommandNotFound     `command`
+│   │   ├── CommandNotFound     `command`
+│   │   └── SkillNotFound       `skill`
 │   ├── MethodNotAllowed 405
 │   ├── Conflict 409            `resource`
 │   ├── InstructionTooLarge 413 `actual_bytes`, `max_bytes`
@@ -36,11 +37,17 @@ one `except` clause fits a runtime in the same process, a host in memory and a s
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
 from holdfast.schema import errors as wire
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+NAME_CHARACTERS = 200
+"""Of a name that a caller sent, in a message."""
 
 
 class HoldfastError(Exception):
@@ -213,9 +220,20 @@ class CommandNotFound(NotFound):
 
     struct = wire.CommandNotFoundError
 
-    def __init__(self, command: str) -> None:
-        super().__init__(f"Command not found: {command}")
-        self.command = command
+    def __init__(self, command: str, near: Sequence[str] = ()) -> None:
+        hint = f". Similar: {', '.join(near)}" if near else ""
+        super().__init__(f"Command not found: {command[:NAME_CHARACTERS]}{hint}")
+        self.command = command[:NAME_CHARACTERS]
+
+
+class SkillNotFound(NotFound):
+    """No such skill; nothing was admitted."""
+
+    struct = wire.SkillNotFoundError
+
+    def __init__(self, skill: str) -> None:
+        super().__init__(f"Skill not found: {skill[:NAME_CHARACTERS]}")
+        self.skill = skill[:NAME_CHARACTERS]
 
 
 class MethodNotAllowed(ApiError):

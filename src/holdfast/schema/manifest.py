@@ -130,6 +130,7 @@ LIVE_DEFINITIONS: tuple[Definition, ...] = (
     Definition(type="session.next.reasoning.delta", payload=live.ReasoningDelta),
     Definition(type="session.next.tool.input.delta", payload=live.ToolInputDelta),
     Definition(type="session.next.compaction.delta", payload=live.CompactionDelta),
+    Definition(type="session.next.shell.delta", payload=live.ShellDelta),
     Definition(type="todo.updated", payload=live.TodoUpdated),
     Definition(type="session.status", payload=live.SessionStatus),
     Definition(type="session.idle", payload=live.SessionIdle),

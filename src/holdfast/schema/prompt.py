@@ -9,6 +9,7 @@ from holdfast.schema.model import ModelRef
 from holdfast.schema.record import Record
 
 Delivery = Literal["steer", "queue"]
+InputKind = Literal["user", "synthetic"]
 RetryCount = Annotated[int, Meta(ge=0, le=10)]
 
 
@@ -74,13 +75,6 @@ class PromptOptions(Record):
     """Whether it only becomes part of the conversation and causes no turn."""
 
 
-class MentionCount(Record):
-    """How many of a prompt's last files and agents were added because its text mentions them."""
-
-    files: int = 0
-    agents: int = 0
-
-
 class Prompt(Record):
     text: str
     files: tuple[FileAttachment, ...] | None = None
@@ -92,8 +86,10 @@ class Prompt(Record):
     command: CommandCall | None = None
     notes: tuple[str, ...] | None = None
     """Text for the model that resolving the prompt added; each becomes a synthetic message at promotion."""
-    mentions: MentionCount | None = None
-    """Set if the mentions in the text were resolved."""
+    description: str | None = None
+    """Of a synthetic input: what clients show in place of its text."""
+    sent: str | None = None
+    """Digest of what the caller sent, if resolving has changed it. A retry is recognised by it."""
 
 
 class FileInput(Record):
@@ -156,8 +152,17 @@ def prompt_input(given: PromptInput | str) -> PromptInput:
     return PromptInput(text=given) if isinstance(given, str) else given
 
 
+class SyntheticInput(Record):
+    """Text that a program adds to the conversation. The model reads it as a message of the user."""
+
+    text: str
+    description: str | None = None
+    """This and `metadata` are for clients; the model does not see them."""
+    metadata: dict[str, Any] | None = None
+
+
 class Admission(Record):
-    """The receipt of an admitted prompt. The prompt is durable when the caller has it."""
+    """The receipt of an admitted input. The input is durable when the caller has it."""
 
     admitted_seq: int
     id: MessageIDField
@@ -166,3 +171,5 @@ class Admission(Record):
     delivery: Delivery
     time_created: int
     promoted_seq: int | None = None
+    type: Literal["synthetic"] | None = None
+    """Absent for a prompt of a user. Of a synthetic input, `prompt` has the text, the description and the metadata."""

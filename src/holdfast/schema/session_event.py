@@ -42,6 +42,8 @@ class PromptAdmitted(SessionPayload):
     message_id: MessageIDField
     prompt: Prompt
     delivery: Delivery
+    type: Literal["synthetic"] | None = None
+    """Absent for a prompt of a user."""
 
 
 class Prompted(SessionPayload):
@@ -58,6 +60,10 @@ class ContextUpdated(SessionPayload):
 class Synthetic(SessionPayload):
     message_id: MessageIDField
     text: str
+    description: str | None = None
+    metadata: dict[str, Any] | None = None
+    delivery: Delivery | None = None
+    """Set for an input that was admitted; absent for text that the runtime adds by itself."""
 
 
 class ShellStarted(SessionPayload):
@@ -69,6 +75,8 @@ class ShellStarted(SessionPayload):
 class ShellEnded(SessionPayload):
     call_id: str
     output: str
+    exit: int | None = None
+    """The exit status; absent if the command was interrupted."""
 
 
 class StepPayload(SessionPayload):

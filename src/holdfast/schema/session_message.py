@@ -49,6 +49,8 @@ class SyntheticMessage(Message, tag="synthetic"):
     type: ClassVar[Literal["synthetic"]] = "synthetic"
     session_id: str
     text: str
+    description: str | None = None
+    """What clients show in place of the text."""
 
 
 class SystemMessage(Message, tag="system"):
@@ -61,6 +63,9 @@ class ShellMessage(Message, tag="shell"):
     call_id: str
     command: str
     output: str
+    """What the command wrote, bounded, and how it ended if it failed. Empty while it runs."""
+    exit: int | None = None
+    """The exit status; absent while it runs, and if it was interrupted."""
 
     @property
     def text(self) -> str:

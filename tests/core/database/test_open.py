@@ -27,6 +27,7 @@ pytestmark = pytest.mark.anyio
 ORPHAN: dict[str, Value] = {
     "session_id": "ses_none",
     "id": "msg_1",
+    "kind": "user",
     "prompt": "{}",
     "delivery": "steer",
     "timestamp": 1,

@@ -30,7 +30,7 @@ ADDED = (
     *("session_lineage", "context_text"),
 )
 """Tables that the old schema did not have."""
-WIDER: dict[str, tuple[Any, ...]] = {"session": (None, None), "session_input": (0, None)}
+WIDER: dict[str, tuple[Any, ...]] = {"session": (None, None), "session_input": ("user", 0, None)}
 """What the columns hold that the old schema did not have."""
 EPOCHS = """
 select epoch.session_id, baseline.content, snapshot.content, baseline_seq, revision, observed

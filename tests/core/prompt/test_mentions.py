@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.core.conftest import new_session
 
 from holdfast.core.filesystem.content import Content
@@ -20,11 +21,12 @@ from holdfast.core.prompt.mentions import Mentions
 from holdfast.core.runtime.runtime import Runtime
 from holdfast.core.session import attachments
 from holdfast.core.session.attachments import Attachments, check_size, is_retry
-from holdfast.core.session.errors import PromptConflict, PromptTooLarge
+from holdfast.core.session.errors import PromptTooLarge
 from holdfast.core.session.mentioned import Mentioned, MentionedFile
+from holdfast.core.session.prompt_input import unresolved
 from holdfast.core.tool.builtin.authorize import Denied
 from holdfast.core.tool.tool import ToolContext
-from holdfast.schema.prompt import AgentAttachment, FileAttachment, MentionCount, Prompt
+from holdfast.schema.prompt import AgentAttachment, FileAttachment, Prompt
 from holdfast.schema.session import Session
 
 pytestmark = pytest.mark.anyio
@@ -177,7 +179,6 @@ async def test_what_does_not_fit_is_a_note(
     own = FileAttachment(uri=(project / "c.txt").as_uri(), mime="text/plain")
     resolved = await Attachments().resolve(Prompt(text="x", files=(own,)), session.id, session.location, found)
     assert [file.name for file in resolved.prompt.files or ()] == [None, "a.txt"]
-    assert resolved.prompt.mentions == MentionCount(files=1)
     assert sorted(resolved.contents) == [0, 1]
     assert resolved.prompt.notes == (
         f"`@b.txt` could not be attached: {attachments.FULL}",
@@ -196,24 +197,16 @@ async def test_the_callers_own_files_leave_less_room(resolver: Mentions, session
     check_size(Prompt(text="x", files=(own,) * 64), session.id)
 
 
-async def test_an_id_that_was_freed_meanwhile_is_a_conflict(runtime: Runtime, session: Session) -> None:
-    """SES-240, SES-271: a prompt whose mentions were not resolved is not admitted."""
-    with pytest.raises(PromptConflict):
-        await runtime.sessions.prompt(
-            session.id, Prompt(text="@a"), id="msg_1", mentioned=Mentioned(resolved=False), resume=False
-        )
-    assert await runtime.sessions.pending(session.id) == []
-
-
 async def test_prompts_with_one_id_that_are_resolved_at_once_give_one_receipt(runtime: Runtime, project: Path) -> None:
     """SES-040, SES-271: the first counts, whatever the second was resolved to."""
     session = await new_session(runtime)
     content = Content("text", "text/plain", "x")
     source = FileAttachment(uri="file:///x", mime="text/plain", name="x")
     some = Mentioned((MentionedFile("@x", source, content),), (AgentAttachment(name="general"),), ("note",))
+    given = unresolved(Prompt(text="@x"), resolves=True)
     first, second = await asyncio.gather(
         *(
-            runtime.sessions.prompt(session.id, Prompt(text="@x"), id="msg_1", mentioned=found, resume=False)
+            runtime.sessions.prompt(session.id, given, id="msg_1", mentioned=found, resume=False)
             for found in (some, Mentioned())
         )
     )
@@ -223,17 +216,16 @@ async def test_prompts_with_one_id_that_are_resolved_at_once_give_one_receipt(ru
 def test_what_the_caller_sent_decides_whether_it_is_a_retry() -> None:
     """SES-041, SES-271."""
     own, added = (FileAttachment(uri=f"file:///{name}", mime="text/plain") for name in "ab")
-    agent = AgentAttachment(name="general")
-    given = Prompt(text="@b", files=(own,))
-    known = Prompt(
-        text="@b", files=(own, added), agents=(agent,), notes=("n",), mentions=MentionCount(files=1, agents=1)
-    )
-    assert is_retry(known, given, resolved=True)
-    assert not is_retry(known, given, resolved=False)
-    assert not is_retry(known, Prompt(text="@b", files=(own, added)), resolved=True)
-    assert not is_retry(known, Prompt(text="@b"), resolved=True)
-    assert not is_retry(given, given, resolved=True)
-    assert is_retry(given, given, resolved=False)
+    sent = Prompt(text="@b", files=(own,))
+    given = unresolved(sent, resolves=True)
+    known = replace(given, files=(own, added), agents=(AgentAttachment(name="general"),), notes=("n",))
+    assert is_retry(known, given)
+    assert not is_retry(known, sent)
+    assert not is_retry(known, unresolved(sent))
+    assert not is_retry(known, unresolved(Prompt(text="@b", files=(own, added)), resolves=True))
+    assert not is_retry(known, unresolved(Prompt(text="@b"), resolves=True))
+    assert not is_retry(sent, given)
+    assert is_retry(sent, sent)
 
 
 def test_only_agents_that_may_be_called_are_told() -> None:

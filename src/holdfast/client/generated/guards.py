@@ -70,6 +70,10 @@ def is_session_not_found(error: object) -> TypeGuard[ApiError]:
     return getattr(error, "code", None) == "SessionNotFoundError"
 
 
+def is_skill_not_found(error: object) -> TypeGuard[ApiError]:
+    return getattr(error, "code", None) == "SkillNotFoundError"
+
+
 def is_unauthorized(error: object) -> TypeGuard[ApiError]:
     return getattr(error, "code", None) == "UnauthorizedError"
 

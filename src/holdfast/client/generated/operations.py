@@ -62,6 +62,15 @@ SESSIONS_PROMPT: Operation[Admission] = Operation(
 SESSIONS_COMMAND: Operation[Admission] = Operation(
     "POST", "/api/session/{sessionID}/command", frozenset({400, 401, 404, 409, 503}), "data", Admission
 )
+SESSIONS_SKILL: Operation[None] = Operation(
+    "POST", "/api/session/{sessionID}/skill", frozenset({400, 401, 404, 409, 503}), "void"
+)
+SESSIONS_SHELL: Operation[None] = Operation(
+    "POST", "/api/session/{sessionID}/shell", frozenset({400, 401, 403, 404, 409, 503}), "void"
+)
+SESSIONS_SYNTHETIC: Operation[Admission] = Operation(
+    "POST", "/api/session/{sessionID}/synthetic", frozenset({400, 401, 404, 409}), "data", Admission
+)
 SESSIONS_COMPACT: Operation[None] = Operation(
     "POST", "/api/session/{sessionID}/compact", frozenset({400, 401, 404, 409, 503}), "void"
 )

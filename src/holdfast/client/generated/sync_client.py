@@ -143,12 +143,39 @@ class SessionsGroup:
             options=options,
         )
 
-    def command(self, session_id: str, *, command: str, id: str | None = None, arguments: str | None = None, files: Sequence[FileInput] | None = None, agents: Sequence[AgentInput] | None = None, delivery: Literal["steer", "queue"] | None = None, resume: bool | None = None, options: Options | None = None) -> Admission:
-        """Expand a command of the Session's Location and admit the result as a prompt. Shell commands of its template need permission like those of an agent. A caller that disconnects before the admission ends it. Fails with CommandNotFoundError, ConflictError, ServiceUnavailableError, SessionNotFoundError."""
+    def command(self, session_id: str, *, command: str, id: str | None = None, arguments: str | None = None, agent: str | None = None, model: str | ModelRef | None = None, files: Sequence[FileInput] | None = None, agents: Sequence[AgentInput] | None = None, skills: Sequence[SkillInput] | None = None, delivery: Literal["steer", "queue"] | None = None, resume: bool | None = None, options: Options | None = None) -> Admission:
+        """Expand a command of the Session's Location and admit the result as a prompt. Shell commands of its template need permission like those of an agent. A caller that disconnects before the admission ends it. The command's own agent and model come before those of the call, and apply to this prompt only. Fails with CommandNotFoundError, ConflictError, ServiceUnavailableError, SessionNotFoundError."""
         return self._core.call(
             operations.SESSIONS_COMMAND,
             params={"sessionID": session_id},
-            payload={"command": command, "id": id, "arguments": arguments, "files": files, "agents": agents, "delivery": delivery, "resume": resume},
+            payload={"command": command, "id": id, "arguments": arguments, "agent": agent, "model": None if model is None else model_ref(model), "files": files, "agents": agents, "skills": skills, "delivery": delivery, "resume": resume},
+            options=options,
+        )
+
+    def skill(self, session_id: str, *, skill: str, id: str | None = None, resume: bool | None = None, options: Options | None = None) -> None:
+        """Admit a skill as a prompt without a text and wake the Session, unless `resume` is false. Fails with SkillNotFoundError, ConflictError, ServiceUnavailableError, SessionNotFoundError."""
+        self._core.call(
+            operations.SESSIONS_SKILL,
+            params={"sessionID": session_id},
+            payload={"skill": skill, "id": id, "resume": resume},
+            options=options,
+        )
+
+    def shell(self, session_id: str, *, command: str, id: str | None = None, options: Options | None = None) -> None:
+        """Run a command in the Session's directory once the Session is idle, and return when it has ended. Command and output become a message; no turn is taken. It needs permission like the `bash` calls of the Session's agent. Fails with ForbiddenError, ConflictError, ServiceUnavailableError, SessionNotFoundError."""
+        self._core.call(
+            operations.SESSIONS_SHELL,
+            params={"sessionID": session_id},
+            payload={"command": command, "id": id},
+            options=options,
+        )
+
+    def synthetic(self, session_id: str, *, text: str, id: str | None = None, description: str | None = None, metadata: builtins.dict[str, Any] | None = None, delivery: Literal["steer", "queue"] | None = None, resume: bool | None = None, options: Options | None = None) -> Admission:
+        """Admit text that a program adds to the conversation and wake the Session, unless `resume` is false. The model reads it as a message of the user. Fails with ConflictError, SessionNotFoundError."""
+        return self._core.call(
+            operations.SESSIONS_SYNTHETIC,
+            params={"sessionID": session_id},
+            payload={"text": text, "id": id, "description": description, "metadata": metadata, "delivery": delivery, "resume": resume},
             options=options,
         )
 

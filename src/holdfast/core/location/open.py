@@ -129,7 +129,6 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
         context.references,
         authorizer,
         sessions.inbox.attachments,
-        known=sessions.store.admission,
         image_limits=remembered(config, image_limits),
     )
 
@@ -162,7 +161,9 @@ def _open(process: ProcessServices, location: Location, project: Project, openin
     runner_services = RunnerServices(
         sessions=sessions,
         models=ModelServices(catalog, process.providers.transport, LearnedLimits(sessions.clock), request_hooks),
-        tools=ToolServices(tools, authorizer, snapshots, PeopleRequests(permissions, questions)),
+        tools=ToolServices(
+            tools, builtin.shell_commands(), authorizer, snapshots, PeopleRequests(permissions, questions)
+        ),
         here=LocationState(
             location=location,
             agents=agents,

@@ -9,7 +9,7 @@ from holdfast.core.filesystem.location_files import LocationFiles
 from holdfast.core.location.settings import bash_settings, file_settings, remembered
 from holdfast.core.permission.rules import DENY_EVERYTHING, evaluate
 from holdfast.core.tool.builtin.apply_patch import apply_patch_tool
-from holdfast.core.tool.builtin.bash import bash_tool
+from holdfast.core.tool.builtin.bash import ShellCommands, bash_tool
 from holdfast.core.tool.builtin.edit import edit_tool
 from holdfast.core.tool.builtin.glob import glob_tool
 from holdfast.core.tool.builtin.grep import grep_tool
@@ -116,6 +116,12 @@ class BuiltinTools:
             store=self._process.tools.outputs,
             sandbox=self._sandbox,
             attended=self._host.unattended == "wait",
+        )
+
+    def shell_commands(self) -> ShellCommands:
+        """For commands that a person runs in a Session."""
+        return ShellCommands(
+            self.files.paths, self._processes, self._authorizer, self._host.environment, self._commands, self._sandbox
         )
 
     def _authority(self, agent: str) -> Authority:

@@ -3,8 +3,7 @@
 Invariants
 - A file is attached only with the permission that the `read` tool needs for it, asked for the prompt's agent. It is
   opened without following links, so that it is the file for which permission was given.
-- A mention never refuses a prompt: what cannot be attached becomes a note.
-- A prompt whose id is known is not resolved again."""
+- A mention never refuses a prompt: what cannot be attached becomes a note."""
 
 from __future__ import annotations
 
@@ -36,7 +35,7 @@ from holdfast.core.tool.tool import ToolContext
 from holdfast.schema.prompt import AgentAttachment, FileAttachment
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from holdfast.core.agent.agents import Agents
     from holdfast.core.filesystem.content import Content
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
     from holdfast.core.session.attachment_source import Source
     from holdfast.core.session.attachments import Attachments
     from holdfast.core.tool.builtin.authorize import Authorizer
-    from holdfast.schema.prompt import Admission, Prompt
+    from holdfast.schema.prompt import Prompt
     from holdfast.schema.session import Session
 
 DENIED = "permission for it was denied"
@@ -67,26 +66,22 @@ class Mentions:
         permissions: Authorizer,
         attachments: Attachments,
         *,
-        known: Callable[[str], Awaitable[Admission | None]],
         image_limits: Callable[[], ImageLimits],
         callable_agents: Callable[[str], Collection[str]] = lambda agent: (),
     ) -> None:
-        """`known` finds the receipt of a prompt by its id. `callable_agents` are the agents that an agent may call with
+        """`callable_agents` are the agents that an agent may call with
         a tool that it is offered."""
         self._lookup = lookup
         self._agents = agents
         self._references = references
         self._permissions = permissions
         self._attachments = attachments
-        self._known = known
         self._image_limits = image_limits
         self._callable_agents = callable_agents
 
-    async def resolve(self, session: Session, prompt: Prompt, *, id: str | None = None) -> Mentioned:
+    async def resolve(self, session: Session, prompt: Prompt) -> Mentioned:
         """Waits while a person decides about a permission. Changes nothing, so that it can be cancelled. Raises
         PromptTooLarge."""
-        if id is not None and await self._known(id) is not None:
-            return Mentioned(resolved=False)
         check_size(prompt, session.id)
         most = max(FILES - len(prompt.files or ()), 0)
         names = self._names()

@@ -21,6 +21,7 @@ from holdfast.core.runner.fitting import Fitting
 from holdfast.core.runner.interrupted_work import close_interrupted_work
 from holdfast.core.runner.preparation import Preparation
 from holdfast.core.runner.sending import Sending
+from holdfast.core.runner.shell_messages import ShellMessages
 from holdfast.core.runner.titles import AGENT as TITLE
 from holdfast.core.runner.turn import TURN_INTERRUPTED
 from holdfast.core.runner.turn_options import NO_OPTIONS, asks_nothing
@@ -89,13 +90,13 @@ class Drain:
 
     async def compact(self, instructions: str | None) -> None:
         """Compact now, whatever the estimate says, and take no turn."""
-        left = await self._store.activity(self._session_id)
-        if left is not None and left.turn is not None:  # beginning would end that turn
-            raise UnfinishedWork(self._session_id, described(left))
-        async with self._begun(left):
-            if not self._scope.lease.taken:
-                await self._services.sessions.ownership.take(self._scope.lease)
+        async with self._begun_alone():
             await self._fitting.compact(await self._preparation.again(), instructions)
+
+    async def shell(self, command: str, message_id: str) -> None:
+        """Run a command of a person as a message of the conversation, and take no turn."""
+        async with self._begun_alone():
+            await ShellMessages(self._services, self._scope).run(command, message_id)
 
     # -- begin and end -------------------------------------------------------------------------------------------
 
@@ -122,6 +123,17 @@ class Drain:
             await self._sending.finish()
             await self._services.tools.requests.settled(self._session_id)
             await self._scope.outbox.commit()
+
+    @asynccontextmanager
+    async def _begun_alone(self) -> AsyncIterator[None]:
+        """For work that takes no turn. Raises UnfinishedWork where beginning would end a turn that was left open."""
+        left = await self._store.activity(self._session_id)
+        if left is not None and left.turn is not None:
+            raise UnfinishedWork(self._session_id, described(left))
+        async with self._begun(left):
+            if not self._scope.lease.taken:
+                await self._services.sessions.ownership.take(self._scope.lease)
+            yield
 
     async def _recorded(self, seen: SessionAtBoundary, left: Activity | None, calls: Sequence[OpenCall]) -> None:
         """Take turns, and record how that ended if it did not end by itself."""

@@ -12,6 +12,7 @@ from holdfast.schema.session_event import (
     ActivitySuspended,
     CompactionFailed,
     Provider,
+    ShellEnded,
     StepFailed,
     ToolFailed,
     TurnAbandoned,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from holdfast.schema.record import Record
 
 COMPACTION_BROKE_OFF = "the process ended before the summary was complete"
+SHELL_BROKE_OFF = "[The process ended before the command did. What the command wrote is lost.]"
 
 
 async def close_interrupted_work(
@@ -41,8 +43,8 @@ async def close_interrupted_work(
     ends: str | None = None,
     because: str = TURN_INTERRUPTED,
 ) -> None:
-    """Record as failed: the calls, the step and the compaction of an earlier drain that have no end. `left` is what
-    that drain owed.
+    """Record as failed: the calls, the step, the compaction and the shell command of an earlier drain that have no end.
+    `left` is what that drain owed.
 
     Calls in `keep`, by message and call id, go on waiting, and so does their step. `goes_on` says that the model is
     asked again, by this process or the next one. `ends` is the reason why nothing more is owed."""
@@ -70,6 +72,9 @@ async def close_interrupted_work(
     if attempt is not None:
         error = UnknownError(message=COMPACTION_BROKE_OFF)
         events.append(CompactionFailed(timestamp=now, session_id=session_id, message_id=attempt, error=error))
+    if (shell := await store.open_shell(session_id)) is not None:
+        ended = ShellEnded(timestamp=now, session_id=session_id, call_id=shell.call_id, output=SHELL_BROKE_OFF)
+        events.append(ended)
     if ends is not None and left is not None:
         events.append(ActivityEnded(timestamp=now, session_id=session_id, reason=ends))
     if events:

@@ -37,6 +37,11 @@ class Runner:
         with self._drain(session_id, lease, interrupt) as drain:
             await drain.compact(instructions)
 
+    async def shell(self, session_id: str, lease: Lease, interrupt: Interrupt, command: str, message_id: str) -> None:
+        """Run a command of a person as a message of the conversation, and take no turn."""
+        with self._drain(session_id, lease, interrupt) as drain:
+            await drain.shell(command, message_id)
+
     @contextmanager
     def _drain(self, session_id: str, lease: Lease, interrupt: Interrupt, *, forced: bool = False) -> Iterator[Drain]:
         """Everything that lives as long as one drain."""

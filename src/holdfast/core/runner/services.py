@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from holdfast.core.session.store import SessionStore
     from holdfast.core.snapshot.snapshot import Snapshots
     from holdfast.core.tool.builtin.authorize import Authorizer
+    from holdfast.core.tool.builtin.bash import ShellCommands
     from holdfast.core.tool.registry import ToolRegistry
     from holdfast.llm.route.transport import Transport
     from holdfast.schema.agent import Agent
@@ -61,6 +62,7 @@ class ToolServices(Frozen):
     """Offers and executes tools. One per Location."""
 
     registry: ToolRegistry
+    commands: ShellCommands
     authorizer: Authorizer
     snapshots: Snapshots
     requests: PeopleRequests

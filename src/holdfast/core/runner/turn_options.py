@@ -26,9 +26,10 @@ def asks_nothing(prompt: Prompt) -> bool:
 
 
 def deciding(inputs: Sequence[Admission], current: PromptOptions) -> PromptOptions:
-    """The options after these inputs are promoted: those of the last one that asks for an answer."""
+    """The options after these inputs are promoted: those of the last prompt that asks for an answer. Synthetic
+    inputs leave them as they are."""
     for item in reversed(inputs):
-        if not asks_nothing(item.prompt):
+        if item.type is None and not asks_nothing(item.prompt):
             return item.prompt.options or NO_OPTIONS
     return current
 

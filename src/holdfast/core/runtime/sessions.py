@@ -19,7 +19,9 @@ from holdfast.core.session.errors import (
     SessionNotFound,
     UnknownBoundary,
 )
+from holdfast.core.session.inbox import Given
 from holdfast.core.session.records import default_title
+from holdfast.core.session.shell_command import check_command
 from holdfast.core.session.stored_messages import MessagePlace
 from holdfast.schema.insight import Outcome
 from holdfast.schema.session import NO_TOKENS, RecordTime, Session, SessionRecord
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine
 
     from holdfast.core.project.project import Project
+    from holdfast.core.runner.runner import Runner
     from holdfast.core.runner.services import SessionServices
     from holdfast.core.runtime.execution import Execution
     from holdfast.core.runtime.forks import Forks
@@ -38,7 +41,9 @@ if TYPE_CHECKING:
     from holdfast.core.runtime.recovery import Recovery
     from holdfast.core.runtime.reverts import Reverts
     from holdfast.core.runtime.waits import Waits
+    from holdfast.core.session.interrupt import Interrupt
     from holdfast.core.session.mentioned import Mentioned
+    from holdfast.core.session.ownership import Lease
     from holdfast.core.session.records import SessionRecords
     from holdfast.core.session.stored_messages import StoredMessage
     from holdfast.core.session.stored_sessions import Direction, Order, SessionAnchor, SessionFilter
@@ -46,7 +51,7 @@ if TYPE_CHECKING:
     from holdfast.schema.insight import CheckpointInfo, InterruptedActivity, WaitInfo
     from holdfast.schema.location import Location
     from holdfast.schema.model import ModelRef
-    from holdfast.schema.prompt import Admission, Delivery, Prompt
+    from holdfast.schema.prompt import Admission, Delivery, Prompt, SyntheticInput
     from holdfast.schema.session import Revert
 
 T = TypeVar("T")
@@ -139,6 +144,38 @@ class Sessions:
         `mentioned` is what the mentions in the text were resolved to."""
         return await self._detached(self._prompt(session_id, prompt, id, delivery, resume, checked, mentioned))
 
+    async def admitted(
+        self,
+        session_id: str,
+        prompt: Prompt,
+        *,
+        id: str | None,
+        delivery: Delivery = "steer",
+        resume: bool = True,
+    ) -> Admission | None:
+        """The receipt of this prompt if it was admitted before, with another wake. It is recognised by its id and by
+        what was sent, so it need not be resolved again. Raises PromptConflict or PromptWithdrawn."""
+        if id is None:
+            return None
+        given = Given(session_id, id, prompt, delivery)
+        receipt = await self._detached(self._inbox.admitted(given, wake=resume))
+        if receipt is not None and resume:
+            self._execution.wake(session_id)
+        return receipt
+
+    async def synthetic(
+        self,
+        session_id: str,
+        given: SyntheticInput,
+        *,
+        id: str | None = None,
+        delivery: Delivery = "steer",
+        resume: bool = True,
+    ) -> Admission:
+        """Admit text that a program adds to the conversation, then wake. While a revert is staged nothing is woken: the
+        person has not decided yet."""
+        return await self._detached(self._synthetic(session_id, given, id, delivery, resume))
+
     async def pending(self, session_id: str) -> list[Admission]:
         """Inputs that were admitted and are not part of the conversation yet, oldest first."""
         await self._store.get(session_id)
@@ -193,7 +230,23 @@ class Sessions:
     async def compact(self, session_id: str, instructions: str | None = None) -> None:
         """Summarise older history now. Takes no turn; pending input stays pending."""
         await self._store.get(session_id)
-        await self._detached(self._execution.compact(session_id, instructions))
+
+        async def compact(runner: Runner, lease: Lease, interrupt: Interrupt) -> None:
+            await runner.compact(session_id, lease, interrupt, instructions)
+
+        await self._detached(self._execution.exclusively(session_id, compact))
+
+    async def shell(self, session_id: str, command: str, *, id: str | None = None) -> None:
+        """Run a command and make it part of the conversation. Waits until the Session is idle; takes no turn. The same
+        id and command again does not run it again. Raises ShellRefused."""
+        check_command(command)
+        await self._store.get(session_id)
+        message_id = id or self._ids.message()
+
+        async def run(runner: Runner, lease: Lease, interrupt: Interrupt) -> None:
+            await runner.shell(session_id, lease, interrupt, command, message_id)
+
+        await self._detached(self._execution.exclusively(session_id, run))
 
     async def undo_compaction(self, session_id: str) -> None:
         """Make the boundary before the newest checkpoint active again, while nothing followed it."""
@@ -338,6 +391,18 @@ class Sessions:
         await self._inbox.deliver_as(session.id, message_id, delivery, session.location, wake=steer)
         if steer:
             self._execution.wake(session.id)
+
+    async def _synthetic(
+        self, session_id: str, given: SyntheticInput, id: str | None, delivery: Delivery, resume: bool
+    ) -> Admission:
+        session = await self._store.get(session_id)
+        wake = resume and session.revert is None
+        receipt = await self._inbox.admit_synthetic(
+            session_id, given, id=id, delivery=delivery, location=session.location, wake=wake
+        )
+        if wake:
+            self._execution.wake(session_id)
+        return receipt
 
     async def _try_again(self, session_id: str) -> None:
         """What kept pending input from starting may be gone."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from holdfast.core.session.ownership import Ownership
     from holdfast.core.session.store import SessionStore
     from holdfast.core.session.stored_activity import Blocked
+    from holdfast.core.session.stored_messages import OpenShell
 
 
 class Waits:
@@ -40,6 +41,7 @@ class Waits:
             waits = [row.wait(now) for row in await self._database.fetch("wait.turn", key, into=_TurnRow)]
             waits += [row.wait() for row in await self._database.fetch("wait.tools", key, into=_ToolRow)]
             waits += [row.wait() for row in await self._database.fetch("wait.compaction", key, into=_CompactionRow)]
+            waits += [_shell(shell) for shell in (await self._store.open_shell(session_id),) if shell is not None]
         else:
             waits = await self._left(session_id)
         waits += [row.wait() for row in await self._database.fetch("wait.requests", key, into=_RequestRow)]
@@ -151,6 +153,11 @@ def _blocked(blocked: Blocked) -> WaitInfo:
         ends="another agent or model is chosen, the configuration is corrected, or the input is withdrawn",
         id=blocked.name,
     )
+
+
+def _shell(shell: OpenShell) -> WaitInfo:
+    what, ends = f"the command {shell.command[:200]}", "it ends, or an interruption"
+    return WaitInfo(kind="tool", since=shell.since, what=what, ends=ends, id=shell.call_id)
 
 
 def _clock_time(millis: int) -> str:

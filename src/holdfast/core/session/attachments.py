@@ -32,7 +32,6 @@ from holdfast.core.session.errors import AttachmentRefused, PromptTooLarge
 from holdfast.core.session.mentioned import not_attached
 from holdfast.schema.codec import encode
 from holdfast.schema.frozen import Frozen
-from holdfast.schema.prompt import MentionCount
 from holdfast.schema.session_event import AttachmentStored
 
 if TYPE_CHECKING:
@@ -180,14 +179,12 @@ def _with_mentioned(prompt: Prompt, contents: dict[int, Content], mentioned: Men
         files.append(file.attachment)
     named = {agent.name for agent in agents}
     agents += (agent for agent in mentioned.agents if agent.name not in named)
-    count = MentionCount(files=len(files) - len(prompt.files or ()), agents=len(agents) - len(prompt.agents or ()))
     return Resolved(
         replace(
             prompt,
             files=tuple(files) or None,
             agents=tuple(agents) or None,
             notes=(*notes, *mentioned.notes) or None,
-            mentions=count,
         ),
         contents,
     )
@@ -211,29 +208,15 @@ def check_size(prompt: Prompt, session_id: str) -> None:
         raise PromptTooLarge(session_id, "prompt", "its names and descriptions", LABEL_BYTES)
 
 
-def is_retry(known: Prompt, given: Prompt, *, resolved: bool) -> bool:
-    """Whether the stored prompt was made from the given one. `resolved`: the mentions of the given one were, or would
-    be, resolved. Media types are not compared: the caller does not send them."""
-    if (known.mentions is not None) != resolved:
-        return False
-    known = _as_sent(known)
-    if replace(known, files=None) != replace(given, files=None, notes=None):
+def is_retry(known: Prompt, given: Prompt) -> bool:
+    """Whether the stored prompt was made from the given one. A prompt that was resolved is compared by the digest of
+    what was sent. Media types are not compared: the caller does not send them."""
+    if known.sent is not None or given.sent is not None:
+        return known.sent == given.sent
+    if replace(known, files=None, notes=None) != replace(given, files=None, notes=None):
         return False
     one, other = known.files or (), given.files or ()
     return len(one) == len(other) and all(map(_is_same_file, one, other))
-
-
-def _as_sent(prompt: Prompt) -> Prompt:
-    """The prompt without what resolving it added."""
-    added = prompt.mentions or MentionCount()
-    files, agents = prompt.files or (), prompt.agents or ()
-    return replace(
-        prompt,
-        files=files[: len(files) - added.files] or None,
-        agents=agents[: len(agents) - added.agents] or None,
-        notes=None,
-        mentions=None,
-    )
 
 
 def _is_same_file(known: FileAttachment, given: FileAttachment) -> bool:

@@ -23,10 +23,13 @@ InvalidRequest
 ├── FormatRefused           the schema of a prompt's format cannot be used
 ├── PromptTooLarge          a prompt exceeds a limit
 ├── PromptOptionRefused     an option of a prompt cannot be honoured
+├── InvalidShellCommand     a command of a person cannot be run as it was sent
 ├── EmptySession            there is nothing to fork
 └── DestinationMismatch     a Session cannot move to another project
 InvalidCursor               a page cursor was not made for this request
 InstructionTooLarge         the value of an instruction entry is too large
+Forbidden
+└── ShellRefused            rules or a person deny the command of a shell message
 ServiceUnavailable
 ├── GenerationFailed        a one-shot answer could not be generated
 ├── AgentUnavailable        no configuration defines the chosen agent
@@ -52,7 +55,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.core.database.errors import Refused
-from holdfast.schema.exceptions import Conflict, HoldfastError, InvalidRequest, ServiceUnavailable
+from holdfast.schema.exceptions import Conflict, Forbidden, HoldfastError, InvalidRequest, ServiceUnavailable
 from holdfast.schema.exceptions import InstructionTooLarge as InstructionTooLarge
 from holdfast.schema.exceptions import InvalidCursor as InvalidCursor
 from holdfast.schema.exceptions import MessageNotFound as MessageNotFound
@@ -282,6 +285,24 @@ class PromptOptionRefused(InvalidRequest):
         super().__init__(f"{reason}. The prompt was not admitted.", kind="Payload", field=f"prompt.{option}")
         self.session_id = session_id
         self.option = option
+
+
+class InvalidShellCommand(InvalidRequest):
+    """A command that no shell can run."""
+
+    code = "Session.InvalidShellCommandError"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"The command was not run: {reason}", kind="Payload", field="command")
+
+
+class ShellRefused(Forbidden):
+    """Rules or a person deny the command; nothing was run or recorded."""
+
+    code = "Session.ShellRefusedError"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"The command was not run: {reason}")
 
 
 class DestinationMismatch(InvalidRequest):

@@ -1,10 +1,10 @@
-"""The inbox: admits prompts durably, and promotes them to visible user messages at a safe boundary.
+"""The inbox: admits prompts and synthetic inputs durably, and promotes them to visible messages at a safe boundary.
 
 Invariants
 - A receipt exists only for a synced commit, and one message id gives one input, however often it is sent.
 - A withdrawn input gives no receipt, and its id cannot be used again.
-- An input becomes exactly one user message: marking the row and adding the message are one commit. Its notes become
-  synthetic messages directly after it, in the same commit.
+- An input becomes exactly one message: marking the row and adding the message are one commit. The notes of a prompt
+  become synthetic messages directly after it, in the same commit.
 - A retry is compared with what its caller sent, also after the delivery was changed."""
 
 from __future__ import annotations
@@ -16,7 +16,14 @@ from msgspec.structs import replace
 
 from holdfast.core.database.errors import Moved
 from holdfast.core.database.unit import Statement
-from holdfast.core.session.attachments import Attachments, check_size, is_retry
+from holdfast.core.session.attachments import (
+    LABEL_BYTES,
+    TEXT_BYTES,
+    Attachments,
+    Resolved,
+    check_size,
+    is_retry,
+)
 from holdfast.core.session.errors import (
     DeliveryUnchanged,
     InboxFull,
@@ -25,12 +32,16 @@ from holdfast.core.session.errors import (
     LifecycleConflict,
     MessageIdInUse,
     PromptConflict,
+    PromptTooLarge,
     PromptWithdrawn,
 )
 from holdfast.core.session.option_limits import check_options
 from holdfast.core.session.prompt_format import check_format
 from holdfast.core.session.records import ATTEMPTS, existing
-from holdfast.schema.prompt import Admission, Delivery
+from holdfast.schema.codec import encode
+from holdfast.schema.exceptions import InvalidRequest
+from holdfast.schema.frozen import Frozen
+from holdfast.schema.prompt import Admission, Delivery, Prompt
 from holdfast.schema.session_event import (
     AttachmentStored,
     InputDeliveryChanged,
@@ -51,7 +62,7 @@ if TYPE_CHECKING:
     from holdfast.core.session.records import RevertDecision
     from holdfast.core.session.store import SessionStore
     from holdfast.schema.location import Location
-    from holdfast.schema.prompt import Prompt
+    from holdfast.schema.prompt import SyntheticInput
 
 Boundary = Literal["steer", "queue"]
 
@@ -97,36 +108,71 @@ class Inbox:
         check_size(prompt, session_id)
         check_options(prompt, session_id)
         check_format(prompt, session_id)
-        message_id = id or self._ids.message()
-        wanted = (Statement("inbox.want_wake", {"id": message_id, "session_id": session_id}),) if wake else ()
-        if id is not None and (known := await self._store.admission(id)) is not None:
-            return await self._again(await self._same(known, session_id, prompt, delivery, mentioned), wanted)
-        if mentioned is not None and not mentioned.resolved:
-            raise PromptConflict(session_id, message_id)  # the id was known, and a committed revert has freed it since
+        given = Given(session_id, id or self._ids.message(), prompt, delivery)
+        if id is not None and (known := await self.admitted(given, wake=wake)) is not None:
+            return known
         await check()
         resolved = await self.attachments.resolve(prompt, session_id, location, mentioned)
+        return await self._admit(given, resolved, location, wake=wake, first=first)
+
+    async def admit_synthetic(
+        self,
+        session_id: str,
+        given: SyntheticInput,
+        *,
+        id: str | None,
+        delivery: Delivery,
+        location: Location,
+        wake: bool,
+    ) -> Admission:
+        """Accept text that a program adds to the conversation. The same id, Session, text, description, metadata and
+        delivery again gives the same receipt. A staged revert stays staged."""
+        prompt = Prompt(text=given.text, metadata=given.metadata or None, description=given.description or None)
+        check_synthetic(prompt, session_id)
+        item = Given(session_id, id or self._ids.message(), prompt, delivery, type="synthetic")
+        if id is not None and (known := await self.admitted(item, wake=wake)) is not None:
+            return known
+        return await self._admit(item, Resolved(prompt, {}), location, wake=wake, first=nothing)
+
+    async def admitted(self, given: Given, *, wake: bool) -> Admission | None:
+        """The receipt of the input that was admitted with this id before. Raises PromptConflict if it was another one,
+        and PromptWithdrawn."""
+        known = await self._store.admission(given.id)
+        return None if known is None else await self._again(await self._same(known, given), given.wanted(wake))
+
+    async def _admit(
+        self,
+        given: Given,
+        resolved: Resolved,
+        location: Location,
+        *,
+        wake: bool,
+        first: Callable[[], Awaitable[RevertDecision | None]],
+    ) -> Admission:
         admitted = PromptAdmitted(
             timestamp=self._clock.now(),
-            session_id=session_id,
-            message_id=message_id,
+            session_id=given.session_id,
+            message_id=given.id,
             prompt=resolved.prompt,
-            delivery=delivery,
+            delivery=given.delivery,
+            type=given.type,
         )
-        files = resolved.events(session_id, message_id, admitted.timestamp)
+        files = resolved.events(given.session_id, given.id, admitted.timestamp)
         try:
-            seq = await self._record(admitted, files, location, wanted, first)
+            seq = await self._record(admitted, files, location, given.wanted(wake), first)
         except MessageIdInUse as refused:
-            known = await self._store.admission(message_id)
+            known = await self.admitted(given, wake=wake)
             if known is None:  # the id belongs to a message of another kind
-                raise PromptConflict(session_id, message_id) from refused
-            return await self._again(await self._same(known, session_id, prompt, delivery, mentioned), wanted)
+                raise PromptConflict(given.session_id, given.id) from refused
+            return known
         return Admission(
             admitted_seq=seq,
-            id=message_id,
-            session_id=session_id,
+            id=given.id,
+            session_id=given.session_id,
             prompt=resolved.prompt,
-            delivery=delivery,
+            delivery=given.delivery,
             time_created=admitted.timestamp,
+            type=given.type,
         )
 
     async def _record(
@@ -173,12 +219,11 @@ class Inbox:
             raise PromptWithdrawn(receipt.session_id, receipt.id)
         return receipt
 
-    async def _same(
-        self, known: Admission, session_id: str, prompt: Prompt, delivery: Delivery, mentioned: Mentioned | None
-    ) -> Admission:
-        same = (known.session_id, await self._store.sent_delivery(known.id)) == (session_id, delivery)
-        if not same or not is_retry(known.prompt, prompt, resolved=mentioned is not None):
-            raise PromptConflict(session_id, known.id)
+    async def _same(self, known: Admission, given: Given) -> Admission:
+        sent = (known.session_id, known.type, await self._store.sent_delivery(known.id))
+        same = sent == (given.session_id, given.type, given.delivery)
+        if not same or not is_retry(known.prompt, given.prompt):
+            raise PromptConflict(given.session_id, known.id)
         return known
 
     async def withdraw(self, session_id: str, message_id: str, location: Location, *, once: bool = False) -> None:
@@ -259,18 +304,55 @@ class Inbox:
         return promoted
 
     def _promotion(self, item: Admission) -> list[Prompted | Synthetic]:
-        """The user message and its notes. They have the time of admission, which is when the user sent the message."""
-        prompted = Prompted(
-            timestamp=item.time_created,
-            session_id=item.session_id,
-            message_id=item.id,
-            prompt=item.prompt,
-            delivery=item.delivery,
-        )
+        """The message and its notes. They have the time of admission, which is when the user sent the message."""
         notes = (
             Synthetic(
                 timestamp=item.time_created, session_id=item.session_id, message_id=self._ids.message(), text=text
             )
             for text in item.prompt.notes or ()
         )
-        return [prompted, *notes]
+        return [_promoted(item), *notes]
+
+
+class Given(Frozen):
+    """An input as it is admitted."""
+
+    session_id: str
+    id: str
+    prompt: Prompt
+    delivery: Delivery
+    type: Literal["synthetic"] | None = None
+
+    def wanted(self, wake: bool) -> tuple[Statement, ...]:
+        row: dict[str, Value] = {"id": self.id, "session_id": self.session_id}
+        return (Statement("inbox.want_wake", row),) if wake else ()
+
+
+def check_synthetic(prompt: Prompt, session_id: str) -> None:
+    """Raises InvalidRequest for a text that says nothing, or PromptTooLarge."""
+    if not prompt.text.strip():
+        raise InvalidRequest("The text is empty. Nothing was admitted.", kind="Payload", field="text")
+    if len(prompt.text.encode("utf-8", "replace")) > TEXT_BYTES:
+        raise PromptTooLarge(session_id, "text", "its text", TEXT_BYTES)
+    if len(encode((prompt.description, prompt.metadata))) > LABEL_BYTES:
+        raise PromptTooLarge(session_id, "metadata", "its description and metadata", LABEL_BYTES)
+
+
+def _promoted(item: Admission) -> Prompted | Synthetic:
+    if item.type == "synthetic":
+        return Synthetic(
+            timestamp=item.time_created,
+            session_id=item.session_id,
+            message_id=item.id,
+            text=item.prompt.text,
+            description=item.prompt.description,
+            metadata=item.prompt.metadata,
+            delivery=item.delivery,
+        )
+    return Prompted(
+        timestamp=item.time_created,
+        session_id=item.session_id,
+        message_id=item.id,
+        prompt=item.prompt,
+        delivery=item.delivery,
+    )

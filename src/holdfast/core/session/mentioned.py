@@ -25,8 +25,6 @@ class Mentioned(Frozen):
     files: tuple[MentionedFile, ...] = ()
     agents: tuple[AgentAttachment, ...] = ()
     notes: tuple[str, ...] = ()
-    resolved: bool = True
-    """False if nothing was resolved because the id of the prompt is known: it can only be a retry."""
 
 
 def not_attached(text: str, reason: str) -> str:

@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
+import msgspec
 from msgspec import UnsetType
+from msgspec.structs import replace
 
 from holdfast.core.filesystem.content import UNKNOWN, data_type, is_data_uri
 from holdfast.core.session.attachment_source import DIRECTORY
@@ -21,6 +24,7 @@ from holdfast.schema.prompt import (
     Prompt,
     PromptInput,
     PromptOptions,
+    SkillAttachment,
     SkillInput,
     Source,
 )
@@ -29,7 +33,7 @@ T = TypeVar("T")
 
 
 def normalise(given: PromptInput) -> Prompt:
-    """Treat absent and empty lists alike, so that equal prompts encode to equal bytes."""
+    """Treat absent and empty lists alike, so that equal prompts encode to equal bytes. Skills have no text yet."""
     files = tuple(
         FileAttachment(
             uri=file.uri,
@@ -41,13 +45,26 @@ def normalise(given: PromptInput) -> Prompt:
         for file in _or_none(given.files) or ()
     )
     agents = tuple(AgentAttachment(name=agent.name, source=_source(agent)) for agent in _or_none(given.agents) or ())
+    skills = tuple(
+        SkillAttachment(id=skill.id, name=skill.id, text="", source=_source(skill))
+        for skill in _or_none(given.skills) or ()
+    )
     return Prompt(
         text=given.text,
         files=files or None,
         agents=agents or None,
+        skills=skills or None,
         metadata=_or_none(given.metadata) or None,
         options=_options(given),
     )
+
+
+def unresolved(prompt: Prompt, *, resolves: bool = False) -> Prompt:
+    """The prompt with the digest of what was sent. Resolving keeps it, so that a retry is recognised without resolving
+    again. Media types are left out: they were guessed. `resolves`: the caller asks to resolve the mentions too."""
+    files = tuple(replace(file, mime="") for file in prompt.files or ())
+    sent = msgspec.json.encode((replace(prompt, files=files or None, sent=None), resolves), order="deterministic")
+    return replace(prompt, sent=hashlib.sha256(sent).hexdigest())
 
 
 def _options(given: PromptInput) -> PromptOptions | None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.schema.codec import decoder
 from holdfast.schema.frozen import Frozen
-from holdfast.schema.prompt import Admission, Delivery, Prompt, PromptOptions
+from holdfast.schema.prompt import Admission, Delivery, InputKind, Prompt, PromptOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -71,6 +71,7 @@ class StoredInputs:
 class _InputRow(Frozen):
     session_id: str
     id: str
+    kind: InputKind
     prompt: Prompt
     delivery: Delivery
     admitted_seq: int
@@ -86,4 +87,5 @@ class _InputRow(Frozen):
             delivery=self.delivery,
             time_created=self.time_created,
             promoted_seq=self.promoted_seq,
+            type="synthetic" if self.kind == "synthetic" else None,
         )

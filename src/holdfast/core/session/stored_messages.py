@@ -61,6 +61,14 @@ class OpenCall(Frozen):
         return self.message_id, self.call_id
 
 
+class OpenShell(Frozen):
+    """A shell message whose command has not ended."""
+
+    call_id: str
+    command: str
+    since: int
+
+
 class StoredMessages:
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -136,6 +144,10 @@ class StoredMessages:
     async def open_calls(self, session_id: str) -> list[OpenCall]:
         """Tool calls that have no settlement, oldest first."""
         return await self._database.fetch("message.unsettled_tools", {"session_id": session_id}, into=OpenCall)
+
+    async def open_shell(self, session_id: str) -> OpenShell | None:
+        rows = await self._database.fetch("message.open_shell", {"session_id": session_id}, into=OpenShell)
+        return rows[0] if rows else None
 
 
 class _MessageRow(Frozen):

@@ -76,7 +76,8 @@ class ToolRegistry:
         output is lost."""
         self._application = application or ApplicationTools()
         self._own = ToolPlacement(batches)
-        self._store = store
+        self.store = store
+        """Where complete outputs are saved."""
         self._limits = limits
         self._images = images
         self._media_slots = asyncio.Semaphore(CONCURRENT_RESULTS)
@@ -127,7 +128,7 @@ class Materialized:
 
     async def bound(self, output: CallOutput) -> CallOutput:
         """Apply the output limits and save the complete text. This part must not be interrupted."""
-        return await bound(output, self._registry._limits(), self._registry._store)
+        return await bound(output, self._registry._limits(), self._registry.store)
 
     def look_only(self, names: Iterable[str]) -> bool:
         """Whether none of these tools can change project files. Tools that were not advertised did not run."""

@@ -18,6 +18,7 @@ from holdfast.schema.codec import encode
 from holdfast.schema.exceptions import ApiError, InvalidRequest
 from holdfast.schema.model import ModelRef
 from holdfast.schema.session import ForkBefore, SessionActive
+from holdfast.server.admission import admit_resolved, with_skills
 from holdfast.server.cursor import ListCursor, MessageCursor, read_cursor, write_cursor
 from holdfast.server.locations import existing_location
 from holdfast.server.prompt_payload import in_shape, prompt_of
@@ -25,12 +26,11 @@ from holdfast.server.sse import HEARTBEAT
 from holdfast.server.types import ApiCall, Frames, HistoryOf, PageOf
 
 if TYPE_CHECKING:
-    from holdfast.core.session.mentioned import Mentioned
     from holdfast.core.session.stored_messages import StoredMessage
     from holdfast.core.session.stored_sessions import Direction, Order
     from holdfast.protocol import sessions as protocol
     from holdfast.schema.location import Location
-    from holdfast.schema.prompt import Admission, ModelInput, Prompt
+    from holdfast.schema.prompt import Admission, ModelInput
     from holdfast.schema.session import Revert, Session
 
 PAGE = 50
@@ -110,26 +110,19 @@ async def get(call: ApiCall) -> Session:
 async def prompt(call: ApiCall) -> Admission:
     payload: protocol.PromptPayload = call.payload
     given = normalise(prompt_of(payload))
-    resolves = payload.resolve and may_mention(given.text)
+    id, delivery, resume = payload.id, payload.delivery or "steer", payload.resume is not False
+    checked = call.headers.get(CHECKED) == "1"
+    resolves = payload.resolve is True and may_mention(given.text)
     try:
+        if given.skills or resolves:
+            return await admit_resolved(
+                call, given, with_skills, id=id, delivery=delivery, resume=resume, checked=checked, resolves=resolves
+            )
         return await call.runtime.sessions.prompt(
-            call.params.session_id,
-            given,
-            id=payload.id,
-            delivery=payload.delivery or "steer",
-            resume=payload.resume is not False,
-            checked=call.headers.get(CHECKED) == "1",
-            mentioned=await _mentioned(call, given, payload.id) if resolves else None,
+            call.params.session_id, given, id=id, delivery=delivery, resume=resume, checked=checked
         )
     except InvalidRequest as error:
         raise in_shape(payload, error) from None
-
-
-async def _mentioned(call: ApiCall, given: Prompt, id: str | None) -> Mentioned:
-    assert call.session is not None
-    async with call.services as services:
-        await services.catalog.ready()
-        return await call.while_connected(services.mentions.resolve(call.session, given, id=id))
 
 
 async def switch_agent(call: ApiCall) -> None:

@@ -48,6 +48,13 @@ select 1 where exists (
   exists (select 1 from session_lineage where session_id = :session_id and source_id <> :session_id)
   and not exists (select 1 from session_message where id = :message_id))
 
+-- name: message.open_shell
+-- The Session's own: what a fork shares is complete. One runs at a time.
+select json_extract(data, '$.callID') as call_id, json_extract(data, '$.command') as command, time_created as since
+from session_message indexed by session_message_running_shell
+where session_id = :session_id and type = 'shell' and json_extract(data, '$.time.completed') is null
+order by seq desc limit 1
+
 -- name: message.place
 select m.seq, m.session_id as owner_id from session_message m
 cross join session_lineage segment
@@ -214,15 +221,16 @@ where segment.session_id = :session_id and m.session_id = segment.source_id
 order by segment.after_seq, m.seq
 
 -- name: message.open_input
--- What the user put into the conversation before a position and no complete answer follows. A step that failed or
--- was rejected is no answer; a step that called tools is part of one, unless it holds the structured answer. A message
--- that asks for no answer is not what a step works on.
+-- What was put into the conversation before a position and no complete answer follows. A step that failed or was
+-- rejected is no answer; a step that called tools is part of one, unless it holds the structured answer. A message that
+-- asks for no answer is not what a step works on. A synthetic message is an input if it was admitted.
 with newest as (
   select m.seq from session_lineage segment
   cross join session_message m
   where segment.session_id = :session_id and segment.after_seq < :before and m.session_id = segment.source_id
-    and m.seq > segment.after_seq and m.seq <= min(segment.through_seq, :before - 1) and m.type = 'user'
-    and json_extract(m.data, '$.options.noReply') is null
+    and m.seq > segment.after_seq and m.seq <= min(segment.through_seq, :before - 1) and (
+      m.type = 'user' and json_extract(m.data, '$.options.noReply') is null
+      or m.type = 'synthetic' and exists (select 1 from session_input input where input.id = m.id))
   order by segment.after_seq desc, m.seq desc limit 1
 ), heard as (
   select coalesce((

@@ -4,7 +4,7 @@ alter table session_input add column sent_delivery text;
 
 -- The newest prompt that asks for an answer decides about the turns after it.
 create index session_input_asking on session_input (session_id, promoted_seq)
-where no_reply = 0 and promoted_seq is not null;
+where kind = 'user' and no_reply = 0 and promoted_seq is not null;
 
 -- Facts for the model of one Session, each a Context Source. A Session's row tells when they changed last.
 create table session_instruction_entry (
