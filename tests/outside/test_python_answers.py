@@ -136,6 +136,20 @@ async def test_settings_have_effect_for_this_prompt_only(world: World) -> None:
     assert "bash" in usual.tools
 
 
+async def test_mentions_in_a_text_are_attached(world: World) -> None:
+    """API-475: a `PromptInput` is sent as it is."""
+    world.write("notes.txt", "buy milk")
+    world.model.plays(Turn(text="one"), Turn(text="two"), Turn(text="three"))
+    async with world.host() as hf:
+        answer = await hf.run("read @notes.txt")
+        assert "buy milk" in str(world.model.last.said)
+        async for _ in hf.stream(answer.session, "and @notes.txt again"):
+            pass
+        assert str(world.model.last.said).count("buy milk") == 2
+        await hf.run(PromptInput(text="not @notes.txt"), session=answer.session)
+    assert str(world.model.last.said).count("buy milk") == 2
+
+
 async def test_an_unknown_keyword_is_refused(world: World) -> None:
     """API-508: nothing is accepted in silence."""
     given: dict[str, Any] = {"modle": "mock/m"}

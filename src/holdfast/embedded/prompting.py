@@ -82,6 +82,10 @@ class Prompting:
         self._activity_of = activity_of
 
     async def run(self, prompt: PromptInput | str, **options: Unpack[RunOptions]) -> Answer:
+        return await self._run(prompt, options, resolve=isinstance(prompt, str))
+
+    async def _run(self, prompt: PromptInput | str, options: RunOptions, *, resolve: bool) -> Answer:
+        """`resolve`: attach what the text mentions."""
         check_names(options, RunOptions)
         given = _with_settings(prompt, options)
         interrupt = options.get("interrupt", False)
@@ -92,7 +96,8 @@ class Prompting:
                 raise InvalidRequest(NEW_SESSION_ONLY, kind="Payload", field="directory")
             else:
                 session_id = session_id_of(options["session"])
-            async with aclosing(self._pieces(session_id, given, live=False, interrupt=interrupt)) as pieces:
+            found = self._pieces(session_id, given, resolve=resolve, live=False, interrupt=interrupt)
+            async with aclosing(found) as pieces:
                 async for piece in pieces:
                     if isinstance(piece, Done):
                         return piece.answer
@@ -102,7 +107,7 @@ class Prompting:
         self, prompt: PromptInput | str, into: Any, retry_count: int | None, **options: Unpack[RunOptions]
     ) -> Any:
         asking: Asking[Any] = Asking(prompt, into, retry_count)
-        answer = await self.run(asking.prompt, **options)
+        answer = await self._run(asking.prompt, options, resolve=isinstance(prompt, str))
         asking.look(Page(items=list(reversed(answer.messages))), answer.messages[0].id)
         return asking.value(Outcome(type="completed", message_id=answer.message.id))
 
@@ -111,8 +116,8 @@ class Prompting:
     ) -> AsyncGenerator[Piece, None]:
         check_names(settings, PromptSettings)
         given = _with_settings(prompt, settings)
-        interrupt = settings.get("interrupt", False)
-        return self._pieces(session_id_of(session), given, live=True, interrupt=interrupt)
+        resolve, interrupt = isinstance(prompt, str), settings.get("interrupt", False)
+        return self._pieces(session_id_of(session), given, resolve=resolve, live=True, interrupt=interrupt)
 
     async def _new_session(self, prompt: PromptInput, directory: PathLike[str] | str | None) -> tuple[str, PromptInput]:
         """A Session with the prompt's agent and model, and the prompt without them."""
@@ -127,13 +132,13 @@ class Prompting:
         return session.id, structs.replace(prompt, agent=UNSET, model=UNSET)
 
     async def _pieces(
-        self, session_id: str, prompt: PromptInput, *, live: bool, interrupt: bool
+        self, session_id: str, prompt: PromptInput, *, resolve: bool, live: bool, interrupt: bool
     ) -> AsyncGenerator[Piece, None]:
         maker = PieceMaker()
         admitted: list[Admission] = []
 
         async def admit() -> Admission:
-            admitting = self._client.sessions.prompt(session_id, prompt=prompt)
+            admitting = self._client.sessions.prompt(session_id, prompt=prompt, resolve=resolve)
             admitted.append(await (_to_completion(admitting) if interrupt else admitting))
             return admitted[0]
 

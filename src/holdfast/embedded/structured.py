@@ -43,7 +43,7 @@ class Asking(Generic[T]):
         for message in page.items:
             if message.id == message_id:
                 return None
-            if isinstance(message, UserMessage):
+            if isinstance(message, UserMessage) and not (message.options and message.options.no_reply):
                 self._answer = None  # what was newer answers that prompt
             elif isinstance(message, AssistantMessage) and message.structured is not UNSET:
                 self._answer = self._answer or message
