@@ -58,6 +58,7 @@ if TYPE_CHECKING:
         ServerFailed,
         ServiceUnavailable,
         SessionNotFound,
+        SkillNotFound,
         Unauthorized,
         UnsupportedMediaType,
     )
@@ -159,6 +160,7 @@ _PUBLIC = {
     "SessionMessage": "holdfast.schema.session_message",
     "SessionNotFound": "holdfast.schema.exceptions",
     "ShellMessage": "holdfast.schema.session_message",
+    "SkillNotFound": "holdfast.schema.exceptions",
     "Source": "holdfast.core.context.source",
     "StorageError": "holdfast.core.database.errors",
     "StructuredOutputFailed": "holdfast.client.errors",
@@ -261,6 +263,7 @@ __all__ = [
     "SessionMessage",
     "SessionNotFound",
     "ShellMessage",
+    "SkillNotFound",
     "Source",
     "StorageError",
     "StructuredOutputFailed",

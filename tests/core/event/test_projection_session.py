@@ -71,6 +71,7 @@ FULL: dict[str, Any] = {
 NULLABLE = """
     workspace_id parent_id path share_url summary_additions summary_deletions summary_files summary_diffs metadata
     revert permission agent model time_compacting time_archived newest_assistant fork
+    instructions_seq
 """
 FULL_ROW = {
     "id": SES,
@@ -103,6 +104,7 @@ FULL_ROW = {
     "time_archived": 4,
     "newest_assistant": None,
     "fork": None,
+    "instructions_seq": None,
 }
 
 
