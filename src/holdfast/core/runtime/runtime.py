@@ -42,8 +42,8 @@ from holdfast.core.runner.services import SessionServices
 from holdfast.core.runner.titles import Titles
 from holdfast.core.runtime.execution import Execution
 from holdfast.core.runtime.forks import Forks
-from holdfast.core.runtime.generation import Generation
 from holdfast.core.runtime.moves import Moves
+from holdfast.core.runtime.one_shot import OneShotAnswers
 from holdfast.core.runtime.prompt_check import PromptCheck
 from holdfast.core.runtime.recovery import Recovery
 from holdfast.core.runtime.reverts import Reverts
@@ -237,7 +237,7 @@ class Runtime:
             check=PromptCheck(self.locations),
         )
         self.instructions = InstructionEntries(self.log, self.store, clock)
-        self.generation = Generation(sessions, self.locations, self._transport, self._environment)
+        self.one_shot = OneShotAnswers(sessions, self.locations, self._transport, self._environment)
         for part in (self.sessions, self.execution, self.recovery):
             stack.push_async_callback(part.close)
 

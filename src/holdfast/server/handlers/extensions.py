@@ -91,7 +91,7 @@ async def request_context(call: ApiCall) -> RequestContextView:
 
 
 async def generate(call: ApiCall) -> Generated:
-    work = call.runtime.generation.generate(call.params.session_id, call.payload.prompt)
+    work = call.runtime.one_shot.generate(call.params.session_id, call.payload.prompt)
     return Generated(text=await call.while_connected(work))
 
 

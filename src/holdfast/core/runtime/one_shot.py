@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from holdfast.schema.session_message import SessionMessage
 
 
-class Generation:
+class OneShotAnswers:
     """One per process."""
 
     def __init__(
