@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from holdfast.protocol.sessions import PromptPayload
 
 INSIDE = "prompt."
-ASK_NOTHING = (False, "", {}, (), TextFormat())
+ASK_NOTHING: tuple[object, ...] = (False, "", {}, (), TextFormat())
 """Values that are the same as a missing field."""
 
 
