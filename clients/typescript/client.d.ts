@@ -96,7 +96,7 @@ export interface SessionsOperations {
   /** A page of messages, newest first unless asked otherwise. Fails with InvalidCursorError, UnknownError, SessionNotFoundError. */
   messages(input: { sessionID: string; limit?: number | null | undefined; order?: "asc" | "desc" | null | undefined; cursor?: string | null | undefined }, options?: CallOptions): Promise<Page<SessionMessage>>
   /** Admitted inputs that are not part of the conversation yet, oldest first. Fails with SessionNotFoundError. */
-  inbox(input: { sessionID: string }, options?: CallOptions): Promise<readonly InboxUser[]>
+  inbox(input: { sessionID: string }, options?: CallOptions): Promise<readonly InboxInput[]>
   /** Withdraw a pending input. A promoted or withdrawn input is a conflict. Fails with MessageNotFoundError, ConflictError, SessionNotFoundError. */
   cancelInput(input: { sessionID: string; inboxID: string }, options?: CallOptions): Promise<void>
   /** Let a queued input join at the next safe boundary, and wake the Session. Any other input is a conflict. Fails with MessageNotFoundError, ConflictError, SessionNotFoundError. */
@@ -644,6 +644,19 @@ export interface Health {
 
 export interface Idle {
   readonly type: "idle"
+}
+
+export type InboxInput =
+  | InboxUser
+  | InboxSynthetic
+
+export interface InboxSynthetic {
+  readonly type: "synthetic"
+  readonly id: string
+  readonly sessionID: string
+  readonly timeCreated: number
+  readonly payload: SyntheticInput
+  readonly delivery: "queue" | "steer"
 }
 
 export interface InboxUser {
@@ -1460,6 +1473,12 @@ export interface Synthetic {
   readonly description?: string
   readonly metadata?: Record<string, unknown>
   readonly delivery?: "queue" | "steer"
+}
+
+export interface SyntheticInput {
+  readonly text: string
+  readonly description?: string
+  readonly metadata?: Record<string, unknown>
 }
 
 export interface SyntheticMessage {

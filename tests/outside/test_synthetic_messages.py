@@ -59,12 +59,16 @@ async def test_pending_inputs_tell_their_kind_and_keep_their_order(world: World)
         gone = await hf.sessions.synthetic(session.id, text="withdrawn", resume=False)
         await hf.sessions.prompt(session.id, prompt=PromptInput(text="question"), resume=False)
         await hf.sessions.synthetic(session.id, text="later", delivery="queue", resume=False)
+        inbox = await hf.sessions.inbox(session.id)
         pending = await hf.sessions.pending(session.id)
         await hf.sessions.withdraw(session.id, message_id=gone.id)
         assert world.model.requests == []
         await hf.sessions.run(session.id)
         kinds = await types(hf, session)
 
+    assert [(type(item).__name__, item.payload.text) for item in inbox] == [
+        ("InboxSynthetic" if item.type == "synthetic" else "InboxUser", item.prompt.text) for item in pending
+    ]
     assert [(item.type, item.prompt.text) for item in pending] == [
         ("synthetic", "context"),
         ("synthetic", "withdrawn"),

@@ -8,7 +8,7 @@ from holdfast.protocol.endpoint import Endpoint, endpoint
 from holdfast.protocol.scope import of_session
 from holdfast.schema.errors import ConflictError, MessageNotFoundError
 from holdfast.schema.ids import MessageIDField, SessionIDField
-from holdfast.schema.inbox import InboxUser
+from holdfast.schema.inbox import InboxInput
 from holdfast.schema.record import Record
 
 
@@ -23,7 +23,7 @@ _OF_SESSION = of_session(
         "GET /inbox",
         "v2.session.inbox.list",
         "Admitted inputs that are not part of the conversation yet, oldest first.",
-        data=list[InboxUser],
+        data=list[InboxInput],
         handler="inbox.list",
     ),
     endpoint(

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from holdfast.schema.agent import Agent
     from holdfast.schema.catalog import Attempt, AttemptStatus, CommandInfo, IntegrationInfo, ModelInfo, ProviderInfo, ReferenceInfo, SkillInfo
     from holdfast.schema.configuration import ConfigDirectory, ConfigDocument, ConfigReport, SandboxInfo
-    from holdfast.schema.inbox import InboxUser
+    from holdfast.schema.inbox import InboxInput
     from holdfast.schema.insight import CheckpointInfo, InterruptedActivity, Outcome, RequestContextView, WaitInfo
     from holdfast.schema.instruction import InstructionEntry
     from holdfast.schema.location import Location, LocationInfo
@@ -280,7 +280,7 @@ class SessionsGroup:
             options=options,
         )
 
-    async def inbox(self, session_id: str, *, options: Options | None = None) -> builtins.list[InboxUser]:
+    async def inbox(self, session_id: str, *, options: Options | None = None) -> builtins.list[InboxInput]:
         """Admitted inputs that are not part of the conversation yet, oldest first. Fails with SessionNotFoundError."""
         return await self._core.call(
             operations.SESSIONS_INBOX,

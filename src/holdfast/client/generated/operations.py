@@ -15,7 +15,7 @@ from holdfast.protocol.project_copies import ProjectCopy
 from holdfast.schema.agent import Agent
 from holdfast.schema.catalog import Attempt, AttemptStatus, CommandInfo, IntegrationInfo, ModelInfo, ProviderInfo, ReferenceInfo, SkillInfo
 from holdfast.schema.configuration import ConfigDirectory, ConfigDocument, ConfigReport, SandboxInfo
-from holdfast.schema.inbox import InboxUser
+from holdfast.schema.inbox import InboxInput
 from holdfast.schema.insight import CheckpointInfo, InterruptedActivity, Outcome, RequestContextView, WaitInfo
 from holdfast.schema.instruction import InstructionEntry
 from holdfast.schema.location import LocationInfo
@@ -107,8 +107,8 @@ SESSIONS_MESSAGE: Operation[SessionMessage] = Operation(
 SESSIONS_MESSAGES: Operation[Page[SessionMessage]] = Operation(
     "GET", "/api/session/{sessionID}/message", frozenset({400, 401, 404, 500}), "page", SessionMessage
 )
-SESSIONS_INBOX: Operation[builtins.list[InboxUser]] = Operation(
-    "GET", "/api/session/{sessionID}/inbox", frozenset({400, 401, 404}), "data", builtins.list[InboxUser]
+SESSIONS_INBOX: Operation[builtins.list[InboxInput]] = Operation(
+    "GET", "/api/session/{sessionID}/inbox", frozenset({400, 401, 404}), "data", builtins.list[InboxInput]
 )
 SESSIONS_CANCEL_INPUT: Operation[None] = Operation(
     "DELETE", "/api/session/{sessionID}/inbox/{inboxID}", frozenset({400, 401, 404, 409}), "void"

@@ -4,26 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.schema.inbox import InboxUser
+from holdfast.schema.inbox import InboxSynthetic, InboxUser
+from holdfast.schema.prompt import SyntheticInput
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from holdfast.schema.prompt import Delivery
+    from holdfast.schema.inbox import InboxInput
+    from holdfast.schema.prompt import Admission, Delivery
     from holdfast.server.types import ApiCall
 
 
-async def list(call: ApiCall) -> Sequence[InboxUser]:
-    return [
-        InboxUser(
-            id=pending.id,
-            session_id=pending.session_id,
-            time_created=pending.time_created,
-            payload=pending.prompt,
-            delivery=pending.delivery,
-        )
-        for pending in await call.runtime.sessions.pending(call.params.session_id)
-    ]
+async def list(call: ApiCall) -> Sequence[InboxInput]:
+    return [_shown(pending) for pending in await call.runtime.sessions.pending(call.params.session_id)]
 
 
 async def cancel(call: ApiCall) -> None:
@@ -40,3 +33,12 @@ async def queue(call: ApiCall) -> None:
 
 async def _deliver_as(call: ApiCall, delivery: Delivery) -> None:
     await call.runtime.sessions.deliver_as(call.params.session_id, call.params.inbox_id, delivery)
+
+
+def _shown(pending: Admission) -> InboxInput:
+    id, session_id, time, delivery = pending.id, pending.session_id, pending.time_created, pending.delivery
+    prompt = pending.prompt
+    if pending.type == "synthetic":
+        payload = SyntheticInput(text=prompt.text, description=prompt.description, metadata=prompt.metadata)
+        return InboxSynthetic(id=id, session_id=session_id, time_created=time, payload=payload, delivery=delivery)
+    return InboxUser(id=id, session_id=session_id, time_created=time, payload=prompt, delivery=delivery)
