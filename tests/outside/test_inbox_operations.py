@@ -12,6 +12,7 @@ from tests.outside.scripted_provider import PATIENCE, Turn
 from tests.outside.world import World, types
 
 from holdfast import ApiError, Holdfast, ModelRef, Session
+from holdfast.schema.inbox import InboxUser
 
 pytestmark = pytest.mark.anyio
 
@@ -36,6 +37,7 @@ async def test_pending_inputs_are_listed_in_the_order_of_admission(world: World)
         first, second = await hf.sessions.inbox(session.id)
 
         assert (first.id, first.session_id, first.delivery) == ("msg_a", session.id, "queue")
+        assert isinstance(first, InboxUser)
         assert (first.payload.text, first.payload.options and first.payload.options.system) == ("a", "x")
         assert (second.id, second.delivery) == ("msg_b", "steer")
 
