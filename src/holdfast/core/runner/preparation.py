@@ -104,9 +104,9 @@ class Preparation:
         tools = self.offered(agent, options, without=context.hidden_tools())
         await state.output.use(state.options.format, self._sessions.store, session.id)
         overlay = resolved.overlay(cache_id(session))
-        output = state.output.ask(
-            resolved.ref, resolved.model, tools.definitions, overlay.options, last_step=state.allowance.last_step
-        )
+        last_step = state.allowance.last_step
+        others = () if last_step else tools.definitions
+        output = state.output.ask(resolved.ref, resolved.model, others, overlay.options, last_step=last_step)
         asked = output.asked if output is not None else None
         frame = self._framed(session, agent, resolved, epoch, tools, overlay, asked)
         conversation: Sequence[Message] | None = None
@@ -196,16 +196,17 @@ class Preparation:
         state, last_step = self._state, self._state.allowance.last_step
         asked = asked or NO_FORMAT
         last_words = LAST_STEP if asked is NO_FORMAT else LAST_STEP_ANSWER
-        closing = (state.options.system, asked.sentence, last_words if last_step else None)
-        system = (agent.system or resolved.family_text, epoch.baseline)
+        closing = (state.options.system, last_words if last_step else None)
+        # Only with a tool, which changes the beginning of the request anyway: nothing is gained by closing with it.
+        system = (agent.system or resolved.family_text, epoch.baseline, asked.sentence)
         # No tool is offered on the last step; protocols that refuse a history with calls and no list still get one.
-        listless = last_step and resolved.model.route.protocol.id.startswith("openai")
+        listless = last_step and (asked.tool is not None or resolved.model.route.protocol.id.startswith("openai"))
         frame = Frame(
             agent=agent.id,
             ref=resolved.ref,
             model=resolved.model,
             system=tuple(SystemPart(text=text) for text in system if text),
-            tools=() if listless and asked.tool is None else with_tool(tools.definitions, asked.tool),
+            tools=with_tool(() if listless else tools.definitions, asked.tool),
             tool_choice=asked.tool_choice or (choice("none") if last_step else None),
             generation=overlay.generation,
             options=without_thinking(resolved.model, overlay.options) if asked.without_thinking else overlay.options,
