@@ -223,7 +223,8 @@ def test_inputs_are_flat_and_required_only_when_they_must_be() -> None:
     assert parameters(sessions.command) == {
         "session_id": False,
         "command": False,
-        **dict.fromkeys(("id", "arguments", "files", "agents", "delivery", "resume", "options"), True),
+        **dict.fromkeys(("id", "arguments", "agent", "model", "files", "agents", "skills"), True),
+        **dict.fromkeys(("delivery", "resume", "options"), True),
     }
 
 
