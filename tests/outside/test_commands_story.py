@@ -266,6 +266,25 @@ async def test_a_skill_comes_before_the_text_of_its_prompt(world: World) -> None
     assert message.text == "Make a coat."
 
 
+async def test_a_prompt_may_have_skills_and_mentions(world: World) -> None:
+    """SES-271, SES-280, SES-282: a retry is recognised by what was sent; with or without `resolve` is not the same."""
+    skill(world, "cut", "With care.")
+    world.write("coat.txt", "blue")
+    async with world.host() as hf:
+        session = await hf.sessions.create()
+        given = PromptInput(text="Make @coat.txt", skills=(SkillInput(id="cut"),))
+        receipt = await hf.sessions.prompt(session.id, prompt=given, id="msg_both", resolve=True, resume=False)
+        (world.project / "coat.txt").unlink()
+        assert await hf.sessions.prompt(session.id, prompt=given, id="msg_both", resolve=True) == receipt
+        with pytest.raises(ApiError) as caught:
+            await hf.sessions.prompt(session.id, prompt=given, id="msg_both")
+        assert caught.value.status == 409
+        await hf.sessions.wait(session.id)
+    ((_, text),) = world.model.last.said
+    assert "With care." in text
+    assert "blue" in text
+
+
 async def test_a_skill_that_cannot_be_attached_refuses_the_prompt(world: World) -> None:
     """SES-282: unknown, denied to the agent, or too many; `ask` is no refusal."""
     skill(world, "cut", "With care.")

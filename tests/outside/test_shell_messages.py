@@ -13,7 +13,7 @@ import pytest
 from tests.outside.scripted_provider import PATIENCE, Turn
 from tests.outside.world import World, ask, events, of_type, types, until
 
-from holdfast import ApiError, Holdfast, Options, PromptInput, Session
+from holdfast import ApiError, ForkThrough, Holdfast, Options, PromptInput, Session
 from holdfast.schema.live_event import PermissionAskedLive, ShellDelta
 from holdfast.schema.session_event import ShellEnded, ShellStarted
 from holdfast.schema.session_message import ShellMessage
@@ -292,6 +292,26 @@ async def test_what_a_shutdown_cut_short_is_recorded(world: World) -> None:
     assert message.time.completed is not None
     assert "interrupted" in message.output
     assert (world.project / "ran").read_text() == "x\n"
+
+
+async def test_a_running_command_is_not_part_of_a_fork(world: World) -> None:
+    """SES-318, SES-284: and the end of the command changes the source alone."""
+    begun = signal_of(world)
+    async with world.host(unattended="allow") as hf:
+        session = await hf.sessions.create()
+        await ask(hf, session, "one")
+        running = asyncio.create_task(shell(hf, session, "echo $$ > begun; sleep 60"))
+        await begun()
+        fork = await hf.sessions.fork(session.id, boundary=ForkThrough())
+        assert await shells(hf, fork) == []
+        await hf.sessions.interrupt(session.id)
+        await asyncio.wait({running})
+        (ended,) = await shells(hf, session)
+        assert ended.time.completed is not None
+        assert await shells(hf, fork) == []
+        later = await hf.sessions.fork(session.id, boundary=ForkThrough())
+        assert await shells(hf, later) == [ended]
+        assert await hf.verify() == []
 
 
 async def test_a_staged_revert_stays_staged(world: World) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
@@ -120,6 +121,26 @@ async def test_a_synthetic_input_steers_a_running_turn(world: World) -> None:
         await hf.sessions.wait(session.id)
 
     assert [text for _, text in world.model.last.said] == ["go", "first", GIVEN["text"]]
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_a_synthetic_input_keeps_the_options_of_the_prompt_before_it(world: World, restarted: bool) -> None:
+    """SES-291, SES-294: also when another process takes the turn."""
+    async with AsyncExitStack() as stack:
+        hf = await stack.enter_async_context(world.host())
+        session = await hf.sessions.create()
+        await hf.sessions.prompt(session.id, text="go", system="Be brief.", tools={"*": False})
+        await hf.sessions.wait(session.id)
+        if restarted:
+            await stack.aclose()
+            hf = await stack.enter_async_context(world.host())
+        await hf.sessions.synthetic(session.id, text="more")
+        await hf.sessions.wait(session.id)
+        assert "Be brief." in str(world.model.last.body)
+        assert world.model.last.tools == []
+        await hf.sessions.prompt(session.id, text="next")
+        await hf.sessions.wait(session.id)
+    assert "Be brief." not in str(world.model.last.body)
 
 
 async def test_a_synthetic_input_does_not_decide_about_a_staged_revert(world: World) -> None:
