@@ -57,6 +57,20 @@ def test_an_unknown_call_is_a_usage_error(here: Here) -> None:
     assert json.loads(here("sessions", "--json").out) == []
 
 
+def test_calls_take_the_options_that_fit_them(here: Here, holdfast: Machine) -> None:
+    """API-478, API-479, API-489: files belong to a command; options of a prompt do not."""
+    commands(holdfast)
+    called = here(*RUN, "/look", "--file", str(holdfast.project / "hello.txt"))
+    assert called.code == 0, called.err
+    assert [file.name for file in sent(holdfast, called).files or ()] == [str(holdfast.project / "hello.txt")]
+    for call in ("/look", "!true"):
+        ran = here(*RUN, call, "--system", "Be brief.")
+        assert ran.code == 2
+        assert "--system" in ran.err
+    assert here(*RUN, "!true", "--file", str(holdfast.project / "hello.txt")).code == 2
+    assert here(*RUN, "/etc/hosts is broken", "--system", "Be brief.").code == 0
+
+
 def test_a_skill_is_called_with_a_slash(here: Here, holdfast: Machine) -> None:
     """API-478, CAT-082."""
     file = holdfast.home / "config" / "opencode" / "skill" / "bake" / "SKILL.md"

@@ -47,11 +47,13 @@ def test_files_are_attached(machine: Machine, provider: Provider) -> None:
 
 
 def test_piped_input_is_attached(machine: Machine, provider: Provider) -> None:
-    """API-490: from a pipe and from a file; an empty pipe adds nothing."""
+    """API-490, API-478: from a pipe and from a file, to a command too; an empty pipe adds nothing."""
     assert run(machine, "explain this", given=b"piped text").code == 0
     said = last_input(provider)
     assert said.startswith("explain this")
     assert '<attached-file name="stdin">\npiped text\n</attached-file>' in said
+    assert run(machine, "/init", given=b"piped text").code == 0
+    assert "piped text" in last_input(provider)
     with (machine.project / "hello.txt").open("rb") as file:
         assert run(machine, "explain this", stdin=file).code == 0
     assert "hello world" in last_input(provider)
