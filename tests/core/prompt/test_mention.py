@@ -125,4 +125,7 @@ def test_finding_mentions_takes_linear_time(piece: str) -> None:
             pass
         return time.process_time() - started
 
-    assert taken(160_000) < 32 * max(taken(10_000), 0.002)
+    def best(size: int) -> float:
+        return min(taken(size) for _ in range(3))
+
+    assert best(160_000) < 32 * max(best(10_000), 0.002)
